@@ -1,0 +1,60 @@
+"""What can go wrong, as one tree.
+
+    KofnError
+    ├── InputError      the user's input is wrong: one line that names file, line or field, and the fix (exit 2)
+    │   ├── UnknownName     a name nothing answers to; offers the nearest
+    │   └── MissingExtra    an optional package is needed: what to install and why
+    └── WorldError      a server, a disk or a process failed; the work can be resumed (exit 3)
+
+Anything else that escapes is a bug and shows a traceback.
+"""
+
+from __future__ import annotations
+
+
+class KofnError(Exception):
+    """Base of every error kofn raises on purpose."""
+
+    exit_code = 1
+
+
+class InputError(KofnError, ValueError):
+    """The user's input is wrong. The message is one line and says what to do."""
+
+    exit_code = 2
+
+
+class UnknownName(InputError, KeyError):  # noqa: N818 - reads as what it is, like KeyError's own subclasses
+    """A name that nothing answers to.
+
+    >>> str(UnknownName("aggregator", "any_pas", ["any_pass", "all_pass", "mean"]))
+    "unknown aggregator 'any_pas': did you mean any_pass or all_pass?"
+    """
+
+    def __init__(self, kind: str, name: str, known: list[str], hint: str = "") -> None:
+        import difflib
+
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+        offer = f"did you mean {' or '.join(near)}?" if near else (hint or f"known: {', '.join(sorted(known))}")
+        self.message = f"unknown {kind} {name!r}: {offer}"
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class MissingExtra(InputError, ImportError):  # noqa: N818 - as above
+    """An optional package is needed.
+
+    >>> str(MissingExtra("math-verify", "math", "metric math_equal"))
+    "metric math_equal needs math-verify: pip install 'kofn[math]'"
+    """
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs {package}: pip install 'kofn[{extra}]'")
+
+
+class WorldError(KofnError):
+    """Something outside kofn failed; what was done is kept and can be resumed."""
+
+    exit_code = 3
