@@ -1,0 +1,122 @@
+"""What every aggregator is: a value that maps candidate sets to one number a set.
+
+An aggregator is a frozen dataclass: its fields are its parameters, so repr, equality and the stored name
+come free. `needs` says which columns it reads; `ordered` whether the order of the candidates matters.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from kofn.errors import InputError
+
+if TYPE_CHECKING:
+    from kofn.sets import CandidateSet, CandidateSets, Floats
+
+_HINTS = {
+    "answers": "answers to vote on: give an extractor or an answer field",
+    "texts": "the texts of the candidates",
+    "selectors": "a selector score a candidate (a judge, a reward model, a log-probability)",
+    "required": "the ids or facets a case requires (field `required`)",
+    "facets": "the facets each candidate covers (field `facets`)",
+}
+
+
+class Aggregator(ABC):
+    """Candidate sets -> one number a set, NaN where undefined; an empty set is always undefined."""
+
+    label: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = ()
+    ordered: ClassVar[bool] = False
+
+    def __call__(self, sets: CandidateSets) -> Floats:
+        for column in self.needs:
+            if not self._has(sets, column):
+                raise InputError(f"{self.name} needs {_HINTS[column]}")
+        return self.compute(sets)
+
+    def usable(self, sets: CandidateSets) -> bool:
+        """Whether the sets have the columns this aggregator reads."""
+        return all(self._has(sets, column) for column in self.needs)
+
+    @staticmethod
+    def _has(sets: CandidateSets, column: str) -> bool:
+        found = getattr(sets, column)
+        return bool(found) if column == "selectors" else found is not None
+
+    @abstractmethod
+    def compute(self, sets: CandidateSets) -> Floats:
+        """The values; the columns named in `needs` are there."""
+
+    @property
+    def name(self) -> str:
+        """The name that resolves to an equal aggregator, parameters that differ from their default included.
+
+        >>> from kofn.aggregate.ranking import Ndcg
+        >>> Ndcg(k=3).name, Ndcg().name
+        ('ndcg(k=3)', 'ndcg')
+        """
+        return self.label + self._parameters()
+
+    def _parameters(self) -> str:
+        changed = [
+            f"{f.name}={getattr(self, f.name)!r}"
+            for f in fields(self)  # type: ignore[arg-type]  # every subclass is a dataclass
+            if getattr(self, f.name) != f.default
+        ]
+        return f"({', '.join(changed)})" if changed else ""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class PerSet(Aggregator):
+    """A user's function of one set, `(CandidateSet) -> float | None`, called once a set.
+
+    >>> from kofn.sets import CandidateSets
+    >>> longest = PerSet(lambda s: len(s), "size")
+    >>> longest(CandidateSets.from_lists([[1, 0], []])).tolist()
+    [2.0, nan]
+    """
+
+    function: Callable[[CandidateSet], float | None]
+    title: str = ""
+    label: ClassVar[str] = "per_set"
+    ordered: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        return self.title or getattr(self.function, "__name__", "per_set")
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        out = np.full(len(sets), np.nan)
+        for i, one in enumerate(sets):
+            result = self.function(one) if len(one) else None
+            if result is not None:
+                out[i] = self._number(result, one.case_id)
+        return out
+
+    def _number(self, result: object, case_id: str) -> float:
+        if isinstance(result, (bool, int, float, np.number, np.bool_)):
+            return float(result)
+        kind = type(result).__name__
+        raise InputError(f"aggregator {self.name} gave {kind} for case {case_id!r}: return a number or None")
+
+
+def positive(name: str, value: object, *, none_is_all: bool = False) -> None:
+    """Refuse a count that is not a whole number of at least 1."""
+    if none_is_all and value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise InputError(f"{name} takes a whole number of at least 1, not {value!r}")
+
+
+def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InputError(f"{name} takes one of {', '.join(allowed)}, not {value!r}")

@@ -1,0 +1,270 @@
+"""How different the candidates of a set are from each other. Diagnostic: why any_pass is low, not whether.
+
+Words are separated by white space. A set that says nothing about diversity (no n-grams, one candidate) is
+undefined, not 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from kofn.aggregate.base import Aggregator, positive
+from kofn.errors import InputError, MissingExtra
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from kofn.sets import Array, CandidateSets, Floats
+
+Embedder = Callable[[Sequence[str]], Any]
+
+_SLICE_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct(Aggregator):
+    """Different n-grams over all n-grams of the set (distinct-n, Li et al. 2016); no n-grams -> undefined.
+
+    It falls as a set or its texts grow: compare only sets of equal size and length.
+
+    >>> from kofn.sets import CandidateSets
+    >>> Distinct(1)(CandidateSets.from_lists([[0, 0], [0]], texts=[["a b c", "a b d"], [""]])).round(3).tolist()
+    [0.667, nan]
+    """
+
+    n: int = 2
+    label: ClassVar[str] = "distinct"
+    needs: ClassVar[tuple[str, ...]] = ("texts",)
+
+    def __post_init__(self) -> None:
+        positive("distinct n", self.n)
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        out = np.full(len(sets), np.nan)
+        start = 0
+        while start < len(sets):
+            limit = sets.offsets[start] + _SLICE_ROWS
+            stop = max(start + 1, int(np.searchsorted(sets.offsets, limit, side="right")) - 1)
+            out[start:stop] = self._slice(sets, start, stop)
+            start = stop
+        return out
+
+    def _slice(self, sets: CandidateSets, start: int, stop: int) -> Floats:
+        assert sets.texts is not None
+        low, high = int(sets.offsets[start]), int(sets.offsets[stop])
+        owner, grams = ngram_hashes(sets.texts[low:high], np.repeat(np.arange(stop - start), sets.sizes[start:stop]), self.n)
+        total = np.bincount(owner, minlength=stop - start).astype(np.float64)
+        order = np.lexsort((grams, owner))
+        owner, grams = owner[order], grams[order]
+        new = np.ones(len(grams), dtype=bool)
+        new[1:] = (grams[1:] != grams[:-1]) | (owner[1:] != owner[:-1])
+        different = np.bincount(owner[new], minlength=stop - start)
+        return np.where(total > 0, different / np.maximum(total, 1.0), np.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueTexts(Aggregator):
+    """Share of the candidates' texts that are different, byte for byte; 1/n when all are the same. Exact and cheap."""
+
+    label: ClassVar[str] = "unique_texts"
+    needs: ClassVar[tuple[str, ...]] = ("texts",)
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        assert sets.texts is not None
+
+        def kernel(hashes: Array) -> Floats:
+            ordered = np.sort(hashes, axis=0)
+            different: Floats = (1.0 + (ordered[1:] != ordered[:-1]).sum(axis=0)) / len(hashes)
+            return different
+
+        return sets.map_blocks(kernel, sets.texts.fill_null("").hash().to_numpy())
+
+
+@dataclass(frozen=True, slots=True)
+class SelfBleu(Aggregator):
+    """Mean BLEU of each candidate against the others, 0 different to 1 the same (Zhu et al. 2018); one candidate -> undefined.
+
+    Sentence BLEU up to n-grams of length n with exponential smoothing, as sacrebleu's default, on words as split.
+    """
+
+    n: int = 4
+    label: ClassVar[str] = "self_bleu"
+    needs: ClassVar[tuple[str, ...]] = ("texts",)
+
+    def __post_init__(self) -> None:
+        positive("self_bleu n", self.n)
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        return _each(sets, lambda texts: self_bleu(texts, self.n))
+
+
+@dataclass(frozen=True, slots=True)
+class Redundancy(Aggregator):
+    """Mean over candidates of the highest similarity to another one; one candidate -> undefined.
+
+    Similarity is the overlap of word sets (Jaccard), or the cosine of `embedder` ("wordllama" or module:function).
+    """
+
+    embedder: str = "words"
+    label: ClassVar[str] = "redundancy"
+    needs: ClassVar[tuple[str, ...]] = ("texts",)
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        return _each(sets, lambda texts: redundancy(similarities(texts, self.embedder)))
+
+
+@dataclass(frozen=True, slots=True)
+class RedundancyPenalty(Aggregator):
+    """1 - redundancy: 1 when no two candidates share anything, 0 when each has a twin."""
+
+    embedder: str = "words"
+    label: ClassVar[str] = "redundancy_penalty"
+    needs: ClassVar[tuple[str, ...]] = ("texts",)
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        return 1.0 - Redundancy(embedder=self.embedder).compute(sets)
+
+
+@dataclass(frozen=True, slots=True)
+class SemanticDiversity(Aggregator):
+    """Mean pairwise cosine distance of the candidates' embeddings; one candidate -> undefined.
+
+    embedder: "wordllama" (extra `embed`), module:function taking texts and giving vectors, or "words", which
+    needs no model and uses word overlap (1 - Jaccard) instead of the cosine.
+    """
+
+    embedder: str = "wordllama"
+    label: ClassVar[str] = "semantic_diversity"
+    needs: ClassVar[tuple[str, ...]] = ("texts",)
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        def mean_distance(texts: list[str]) -> float:
+            n = len(texts)
+            if n < 2:
+                return math.nan
+            total = similarities(texts, self.embedder)
+            return float(1.0 - (total.sum() - np.trace(total)) / (n * (n - 1)))
+
+        return _each(sets, mean_distance)
+
+
+def ngram_hashes(texts: pl.Series, owner: Array, n: int) -> tuple[Array, Array]:
+    """(owner, 64-bit hash) of every n-gram of the texts. Hashes stand for the words: equality is all that is used."""
+    words = texts.fill_null("").str.extract_all(r"\S+")
+    counts = words.list.len().to_numpy().astype(np.int64)
+    hashes = words.list.explode(empty_as_null=False).hash().to_numpy()
+    text = np.repeat(np.arange(len(counts)), counts)
+    last = len(hashes) - n + 1
+    if last <= 0:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
+    grams = hashes[:last].copy()
+    for i in range(1, n):
+        grams = grams * np.uint64(0x9E3779B97F4A7C15) + hashes[i : last + i]
+    inside = text[:last] == text[n - 1 :]
+    return owner[text[:last][inside]], grams[inside]
+
+
+def self_bleu(texts: list[str], n: int = 4) -> float:
+    """Mean over i of BLEU(text_i; the others); undefined for fewer than two texts.
+
+    >>> round(self_bleu(["the cat sat on the mat", "the cat sat on the rug", "a dog ran in the park"]), 4)
+    0.5336
+    """
+    if len(texts) < 2:
+        return math.nan
+    words = [t.split() for t in texts]
+    grams = [[Counter(_ngrams(w, k)) for k in range(1, n + 1)] for w in words]
+    scores = [_sentence_bleu(i, words, grams, n) for i in range(len(texts))]
+    return math.fsum(scores) / len(scores)
+
+
+def _ngrams(words: list[str], n: int) -> list[tuple[str, ...]]:
+    return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+
+
+def _sentence_bleu(i: int, words: list[list[str]], grams: list[list[Counter[tuple[str, ...]]]], n: int) -> float:
+    """BLEU of text i: geometric mean of clipped n-gram precisions times the brevity penalty.
+
+    An order without a match counts 1/(2^m total) for the m-th such order; orders longer than the text are left out.
+    """
+    own, logs, smooth = len(words[i]), [], 1.0
+    for k in range(min(n, own)):
+        total = own - k
+        clipped = sum(
+            min(count, max(grams[j][k][gram] for j in range(len(words)) if j != i)) for gram, count in grams[i][k].items()
+        )
+        if not clipped:
+            if k == 0:
+                return 0.0
+            smooth *= 2.0
+        logs.append(math.log((clipped or 1.0 / smooth) / total))
+    if not logs:
+        return 0.0
+    closest = min((abs(len(w) - own), len(w)) for j, w in enumerate(words) if j != i)[1]
+    brevity = 1.0 if own >= closest else math.exp(1.0 - closest / own)
+    return brevity * math.exp(math.fsum(logs) / len(logs))
+
+
+def redundancy(similarity: Floats) -> float:
+    """Mean of each row's highest similarity to another row.
+
+    >>> redundancy(np.array([[1.0, 0.5], [0.5, 1.0]]))
+    0.5
+    """
+    if len(similarity) < 2:
+        return math.nan
+    others = similarity.copy()
+    np.fill_diagonal(others, -np.inf)
+    return float(others.max(axis=1).mean())
+
+
+def similarities(texts: list[str], embedder: str) -> Floats:
+    """Pairwise similarity: Jaccard of word sets for "words", else cosine of embeddings (two empty texts are equal)."""
+    if embedder == "words":
+        bags = [frozenset(t.split()) for t in texts]
+        return np.array([[len(a & b) / len(a | b) if a or b else 1.0 for b in bags] for a in bags], dtype=np.float64)
+    vectors = np.asarray(_load_embedder(embedder)(texts), dtype=np.float64)
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = vectors / np.where(norms > 0, norms, 1.0)
+    cosine: Floats = unit @ unit.T
+    return cosine
+
+
+@lru_cache(maxsize=4)
+def _load_embedder(name: str) -> Embedder:
+    if name == "wordllama":
+        return _wordllama()
+    module, _, attribute = name.partition(":")
+    if not attribute:
+        raise InputError(f"embedder takes words, wordllama or module:function, not {name!r}")
+    from importlib import import_module
+
+    found: Embedder = getattr(import_module(module), attribute)
+    return found
+
+
+def _wordllama() -> Embedder:
+    try:
+        import wordllama
+    except ImportError:
+        raise MissingExtra("wordllama", "embed", "semantic_diversity with embedder wordllama") from None
+    from pathlib import Path
+
+    model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
+    embed: Embedder = model.embed
+    return embed
+
+
+def _each(sets: CandidateSets, function: Callable[[list[str]], float]) -> Floats:
+    """One Python call a set, over the texts that are there."""
+    assert sets.texts is not None
+    texts = sets.texts.to_list()
+    bounds = zip(sets.offsets[:-1].tolist(), sets.offsets[1:].tolist(), strict=True)
+    return np.array([function([t for t in texts[a:b] if t is not None]) for a, b in bounds], dtype=np.float64)

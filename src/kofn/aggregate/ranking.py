@@ -1,0 +1,172 @@
+"""Aggregators of ranked lists: candidate 1 is shown first.
+
+A place whose candidate was not graded makes the set undefined: leaving it out would move the others up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from kofn.aggregate.base import Aggregator, one_of, positive
+from kofn.errors import InputError
+
+if TYPE_CHECKING:
+    from kofn.sets import CandidateSets, Floats
+
+GAINS = ("linear", "exp2")
+
+
+@dataclass(frozen=True, slots=True)
+class Dcg(Aggregator):
+    """Discounted cumulative gain: sum over the first k places j of gain(value_j) / log2(j + 1).
+
+    gain "linear" is the value itself (trec_eval), "exp2" is 2^value - 1 (Burges).
+
+    >>> from kofn.sets import CandidateSets
+    >>> round(float(Dcg(k=6)(CandidateSets.from_lists([[3, 2, 3, 0, 1, 2]]))[0]), 6)
+    6.861127
+    """
+
+    k: int | None = None
+    gain: str = "linear"
+    label: ClassVar[str] = "dcg"
+    ordered: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        positive("dcg k", self.k, none_is_all=True)
+        one_of("dcg gain", self.gain, GAINS)
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        return sets.map_blocks(lambda v: _discounted(_gains(v, self.gain), self.k), sets.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Ndcg(Aggregator):
+    """DCG divided by the DCG of the ideal order; all values zero -> 0; ties keep the given order.
+
+    The ideal is the case's `ideal` list of values where it is given (all judged items), else the best order of
+    the same set, which cannot see relevant items that were never returned. ideal="set" or "given" insists.
+
+    >>> from kofn.sets import CandidateSets
+    >>> sets = CandidateSets.from_lists([[3, 2, 3, 0, 1, 2]], ideal=[[3, 3, 3, 2, 2, 2, 1, 0]])
+    >>> [round(float(Ndcg(k=6, ideal=i)(sets)[0]), 6) for i in ("set", "given")]
+    [0.960808, 0.785002]
+    """
+
+    k: int | None = None
+    gain: str = "linear"
+    ideal: str = "auto"
+    label: ClassVar[str] = "ndcg"
+    ordered: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        positive("ndcg k", self.k, none_is_all=True)
+        one_of("ndcg gain", self.gain, GAINS)
+        one_of("ndcg ideal", self.ideal, ("auto", "set", "given"))
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        got = Dcg(k=self.k, gain=self.gain).compute(sets)
+        best = self._best_of_set(sets)
+        if self.ideal != "set":
+            best = self._best_given(sets, best)
+        return np.where(best > 0, got / np.where(best > 0, best, 1.0), np.where(np.isnan(got + best), np.nan, 0.0))
+
+    def _best_of_set(self, sets: CandidateSets) -> Floats:
+        def kernel(values: Floats) -> Floats:
+            gains = _gains(values, self.gain)
+            return _discounted(-np.sort(-gains, axis=0), self.k)
+
+        return sets.map_blocks(kernel, sets.values)
+
+    def _best_given(self, sets: CandidateSets, best: Floats) -> Floats:
+        if sets.ideal is None:
+            if self.ideal == "given":
+                raise InputError(f"{self.name} needs the ideal values of each case (field `ideal`)")
+            return best
+        out = best.copy()
+        for i, values in enumerate(sets.ideal.to_list()):
+            if values is not None:
+                gains = _gains(np.array(sorted(values, reverse=True), dtype=np.float64), self.gain)
+                out[i] = _discounted(gains[:, None], self.k)[0] if len(gains) else 0.0
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Mrr(Aggregator):
+    """Reciprocal rank of the first candidate that passes, 0 when none does; mean over cases is MRR."""
+
+    k: int | None = None
+    label: ClassVar[str] = "mrr"
+    ordered: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        positive("mrr k", self.k, none_is_all=True)
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        def kernel(flags: Floats) -> Floats:
+            top = flags[: self.k]
+            hits = top == 1
+            rank = hits.argmax(axis=0)
+            found = hits.any(axis=0)
+            before = np.where(found, rank, len(top))
+            unknown = (np.isnan(top) & (np.arange(len(top))[:, None] < before)).any(axis=0)
+            return np.where(unknown, np.nan, found / (rank + 1.0))
+
+        return sets.map_blocks(kernel, _verdicts(sets))
+
+
+@dataclass(frozen=True, slots=True)
+class Precision(Aggregator):
+    """Share of the first k places that pass; a list shorter than k has empty places, which do not (trec_eval)."""
+
+    k: int | None = None
+    label: ClassVar[str] = "precision"
+    ordered: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        positive("precision k", self.k, none_is_all=True)
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        return sets.map_blocks(lambda f: f[: self.k].sum(axis=0) / (self.k or len(f)), _verdicts(sets))
+
+
+@dataclass(frozen=True, slots=True)
+class Recall(Aggregator):
+    """Passing candidates in the first k places over all relevant ones; none relevant -> undefined.
+
+    Relevant are as many as the case's `required` lists, else the passing candidates of the whole set.
+    """
+
+    k: int | None = None
+    label: ClassVar[str] = "recall"
+    ordered: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        positive("recall k", self.k, none_is_all=True)
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        verdicts = _verdicts(sets)
+        found = sets.map_blocks(lambda f: f[: self.k].sum(axis=0), verdicts)
+        relevant = sets.map_blocks(lambda f: f.sum(axis=0), verdicts)
+        if sets.required is not None:
+            listed = sets.required.list.len().cast(float).to_numpy()
+            relevant = np.where(np.isnan(listed), relevant, listed)
+        return np.where(relevant > 0, found / np.where(relevant > 0, relevant, 1.0), np.nan)
+
+
+def _verdicts(sets: CandidateSets) -> Floats:
+    return np.where(sets.passes < 0, np.nan, sets.passes.astype(np.float64))
+
+
+def _gains(values: Floats, gain: str) -> Floats:
+    return values if gain == "linear" else np.exp2(values) - 1.0
+
+
+def _discounted(gains: Floats, k: int | None) -> Floats:
+    top = gains[:k]
+    discounts = np.log2(np.arange(2, len(top) + 2))
+    result: Floats = (top / discounts[:, None]).sum(axis=0)
+    return result

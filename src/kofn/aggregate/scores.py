@@ -1,0 +1,160 @@
+"""Aggregators of values: first, mean, median, max, min, std, best_score, weighted_mean.
+
+Candidates that were not graded are left out. `first` is about one given candidate: when that one is not
+graded the result is undefined, for taking the second would answer another question.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from kofn.aggregate.base import Aggregator
+from kofn.errors import InputError
+
+if TYPE_CHECKING:
+    from kofn.sets import CandidateSets, Floats
+
+
+@dataclass(frozen=True, slots=True)
+class First(Aggregator):
+    """Value of the first candidate."""
+
+    label: ClassVar[str] = "first"
+    ordered: ClassVar[bool] = True
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        out = np.full(len(sets), np.nan)
+        some = sets.sizes > 0
+        out[some] = sets.values[sets.offsets[:-1][some]]
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Mean(Aggregator):
+    """Mean of the values.
+
+    >>> from kofn.sets import CandidateSets
+    >>> Mean()(CandidateSets.from_lists([[0.5, 0.8, 0.3, 0.9, 0.6], [1.0, None]])).round(2).tolist()
+    [0.62, 1.0]
+    """
+
+    label: ClassVar[str] = "mean"
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        if sets.complete:
+            return sets.map_blocks(lambda v: np.add.reduce(v, axis=0) / len(v), sets.values)
+        return sets.map_blocks(_mean_graded, sets.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Median(Aggregator):
+    """Median of the values; the mean of the middle two when there is an even number."""
+
+    label: ClassVar[str] = "median"
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        return sets.map_blocks(_median_graded, sets.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Max(Aggregator):
+    """Best value: the largest, or the smallest when lower is better."""
+
+    label: ClassVar[str] = "max"
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        return _extreme(sets, largest=sets.higher_is_better)
+
+
+@dataclass(frozen=True, slots=True)
+class BestScore(Max):
+    """Best value of the set; the same as max."""
+
+    label: ClassVar[str] = "best_score"
+
+
+@dataclass(frozen=True, slots=True)
+class Min(Aggregator):
+    """Worst value: the smallest, or the largest when lower is better."""
+
+    label: ClassVar[str] = "min"
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        return _extreme(sets, largest=not sets.higher_is_better)
+
+
+@dataclass(frozen=True, slots=True)
+class Std(Aggregator):
+    """Standard deviation of the values within the set, sqrt(sum (v - mean)^2 / (n - ddof)); undefined for n <= ddof."""
+
+    ddof: int = 0
+    label: ClassVar[str] = "std"
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        def kernel(v: Floats) -> Floats:
+            n = (~np.isnan(v)).sum(axis=0)
+            squares = np.nansum((v - _mean_graded(v)) ** 2, axis=0)
+            return np.sqrt(np.where(n > self.ddof, squares / np.maximum(n - self.ddof, 1), np.nan))
+
+        return sets.map_blocks(kernel, sets.values)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedMean(Aggregator):
+    """Mean by given weights: `weights` by position, else a weight a candidate; weights of ungraded ones drop out.
+
+    >>> from kofn.sets import CandidateSets
+    >>> WeightedMean(weights=(3, 1))(CandidateSets.from_lists([[1, 0], [1]])).tolist()
+    [0.75, 1.0]
+    """
+
+    weights: tuple[float, ...] | None = None
+    label: ClassVar[str] = "weighted_mean"
+    ordered: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.weights is not None and (not self.weights or min(self.weights) < 0):
+            raise InputError("weighted_mean takes weights of at least 0, such as weighted_mean(weights=(3, 2, 1))")
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        return sets.map_blocks(_weighted, sets.values, self._row_weights(sets))
+
+    def _row_weights(self, sets: CandidateSets) -> Floats:
+        if self.weights is None:
+            if sets.candidate_weights is None:
+                raise InputError("weighted_mean needs weights: weighted_mean(weights=(3, 2, 1)) or a weight a candidate")
+            return sets.candidate_weights
+        position = np.arange(len(sets.values)) - np.repeat(sets.offsets[:-1], sets.sizes)
+        if len(position) and position.max() >= len(self.weights):
+            raise InputError(f"weighted_mean has {len(self.weights)} weights and a set of {position.max() + 1} candidates")
+        return np.asarray(self.weights, dtype=np.float64)[position]
+
+
+def _mean_graded(v: Floats) -> Floats:
+    graded = ~np.isnan(v)
+    n = graded.sum(axis=0)
+    total = np.where(graded, v, 0.0).sum(axis=0)
+    return np.where(n > 0, total / np.maximum(n, 1), np.nan)
+
+
+def _median_graded(v: Floats) -> Floats:
+    ordered = np.sort(v, axis=0)  # NaN sorts last
+    n = (~np.isnan(v)).sum(axis=0)
+    at = np.arange(v.shape[1])
+    low, high = np.maximum(n - 1, 0) // 2, np.minimum(n // 2, len(v) - 1)
+    return np.where(n > 0, (ordered[low, at] + ordered[high, at]) / 2, np.nan)
+
+
+def _extreme(sets: CandidateSets, *, largest: bool) -> Floats:
+    reduce = np.maximum if largest else np.minimum
+    ignore_nan = np.fmax if largest else np.fmin
+    return sets.map_blocks((reduce if sets.complete else ignore_nan).reduce, sets.values)
+
+
+def _weighted(v: Floats, w: Floats) -> Floats:
+    counted = np.where(np.isnan(v), 0.0, w)
+    total = counted.sum(axis=0)
+    return np.where(total > 0, (np.nan_to_num(v) * counted).sum(axis=0) / np.where(total > 0, total, 1.0), np.nan)

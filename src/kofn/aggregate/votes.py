@@ -1,0 +1,341 @@
+"""Aggregators that vote on answers, after extraction.
+
+No answer never votes; a candidate that was not graded is left out. The value of an answer is the mean value
+of the candidates that gave it (they agree unless labels are noisy). Nobody votes: no consensus, which scores
+0 (for a lower-is-better metric the worst value of the set).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+
+from kofn.aggregate.base import Aggregator, one_of, positive
+from kofn.aggregate.selection import selector_scores
+
+if TYPE_CHECKING:
+    from kofn.sets import Array, CandidateSets, Floats, Ints
+
+_PAIRWISE = 24  # up to here comparing all pairs beats sorting
+TIES = ("first", "score", "shared")
+
+
+class Ballot(NamedTuple):
+    """For every candidate, shape (n, sets): the support of its answer, and the mean value of that answer."""
+
+    support: Floats
+    value: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Majority(Aggregator):
+    """Value of the answer most candidates gave (plurality).
+
+    ties: "first" (default) the answer seen first, "score" the answer of better mean value (then first),
+    "shared" the average over the tied answers.
+
+    >>> from kofn.sets import CandidateSets
+    >>> sets = CandidateSets.from_lists([[1, 0, 1, 1, 0]], answers=[["42", "43", "42", "42", "41"]])
+    >>> Majority()(sets).tolist()
+    [1.0]
+    """
+
+    ties: str = "first"
+    label: ClassVar[str] = "majority"
+    needs: ClassVar[tuple[str, ...]] = ("answers",)
+    ordered: ClassVar[bool] = True  # through ties="first"
+
+    def __post_init__(self) -> None:
+        one_of("majority ties", self.ties, TIES)
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        def kernel(codes: Ints, values: Floats) -> Floats:
+            voting = codes >= 0
+            ballot = count_votes(codes, voting.astype(np.float64), values)
+            return decide(ballot, voting, values, self.ties, sets.higher_is_better)
+
+        return sets.map_blocks(kernel, voters(sets), sets.values)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedVote(Aggregator):
+    """Value of the answer with the largest sum of selector scores; ties go to the answer seen first.
+
+    `by` names the selector when there are several. A candidate without a selector score does not vote.
+    """
+
+    by: str = ""
+    label: ClassVar[str] = "weighted_vote"
+    needs: ClassVar[tuple[str, ...]] = ("answers", "selectors")
+    ordered: ClassVar[bool] = True
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        def kernel(codes: Ints, values: Floats, scores: Floats) -> Floats:
+            voting = (codes >= 0) & ~np.isnan(scores)
+            ballot = count_votes(np.where(voting, codes, -1), np.where(voting, scores, 0.0), values)
+            return decide(ballot, voting, values, "first", sets.higher_is_better)
+
+        return sets.map_blocks(kernel, voters(sets), sets.values, selector_scores(sets, self.by))
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement(Aggregator):
+    """Share of the candidates that gave the leading answer; no answer agrees with nobody. Needs no labels."""
+
+    label: ClassVar[str] = "agreement"
+    needs: ClassVar[tuple[str, ...]] = ("answers",)
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        return sets.map_blocks(lambda codes: _top_two(codes)[0] / len(codes), sets.codes)
+
+
+@dataclass(frozen=True, slots=True)
+class VoteMargin(Aggregator):
+    """Lead of the first answer over the second, as a share of the candidates; 0 is a tie. Needs no labels."""
+
+    label: ClassVar[str] = "vote_margin"
+    needs: ClassVar[tuple[str, ...]] = ("answers",)
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        def kernel(codes: Ints) -> Floats:
+            first, second = _top_two(codes)
+            return (first - second) / len(codes)
+
+        return sets.map_blocks(kernel, sets.codes)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Aggregator):
+    """Share of the candidates in which an answer was found. Needs no labels."""
+
+    label: ClassVar[str] = "answered"
+    needs: ClassVar[tuple[str, ...]] = ("answers",)
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        return sets.map_blocks(lambda codes: (codes >= 0).mean(axis=0), sets.codes)
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueAnswers(Aggregator):
+    """Number of different answers in the set; no answer is not one of them. Needs no labels."""
+
+    label: ClassVar[str] = "unique_answers"
+    needs: ClassVar[tuple[str, ...]] = ("answers",)
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        return sets.map_blocks(_unique, sets.codes)
+
+
+@dataclass(frozen=True, slots=True)
+class MajAt(Aggregator):
+    """Expected value of the majority of k candidates drawn without replacement; undefined for k > n.
+
+    ties="shared" (default) averages over tied answers, which is also what "first" gives in random order; it is
+    exact, by dynamic programming over answers. ties="first" keeps the given order and enumerates the subsets.
+    Where that is too much work, `draws` seeded random subsets are used; `error` gives their standard error.
+
+    >>> from kofn.sets import CandidateSets
+    >>> sets = CandidateSets.from_lists([[1, 0, 1, 1, 0]], answers=[["42", "43", "42", "42", "41"]])
+    >>> [round(float(MajAt(k)(sets)[0]), 3) for k in (1, 2, 3, 4, 5)]
+    [0.6, 0.6, 0.8, 1.0, 1.0]
+    """
+
+    k: int
+    ties: str = "shared"
+    draws: int = 2000
+    seed: int = 0
+    label: ClassVar[str] = "maj_at"
+    needs: ClassVar[tuple[str, ...]] = ("answers",)
+    ordered: ClassVar[bool] = True  # through ties="first"
+
+    def __post_init__(self) -> None:
+        positive("maj@k", self.k)
+        positive("maj_at draws", self.draws)
+        one_of("maj_at ties", self.ties, ("shared", "first"))
+
+    @property
+    def name(self) -> str:
+        changed = self._parameters().removeprefix(f"(k={self.k}").removeprefix(", ").removesuffix(")")
+        return f"maj_at(k={self.k}, {changed})" if changed else f"maj@{self.k}"
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        return self._values_and_errors(sets)[0]
+
+    def error(self, sets: CandidateSets) -> Floats:
+        """Standard error of the random draws, a set; 0 where the value is exact."""
+        return self._values_and_errors(sets)[1]
+
+    def _values_and_errors(self, sets: CandidateSets) -> tuple[Floats, Floats]:
+        pairs = [self._one(codes, values) for codes, values in _graded_sets(sets)]
+        table = np.array(pairs, dtype=np.float64).reshape(len(pairs), 2)
+        return table[:, 0], table[:, 1]
+
+    def _one(self, codes: tuple[int, ...], values: tuple[float, ...]) -> tuple[float, float]:
+        if self.k > len(codes):
+            return math.nan, 0.0
+        if self.ties == "shared" and len(codes) <= 256 and len(codes) * self.k**2 <= 1 << 20:
+            return _shared_majority(*_signature(codes, values), self.k), 0.0
+        return _sampled_majority(codes, values, self.k, self.ties, self.draws, self.seed)
+
+
+def voters(sets: CandidateSets) -> Ints:
+    """Answer codes with the ungraded candidates taken out."""
+    return sets.codes if sets.complete else np.where(sets.graded, sets.codes, -1)
+
+
+def count_votes(codes: Ints, weights: Floats, values: Floats) -> Ballot:
+    """Support and mean value of each candidate's answer, over (n, sets) arrays; codes below 0 do not vote."""
+    if len(codes) <= _PAIRWISE:
+        return _count_pairs(codes, weights, values)
+    return _count_runs(codes, weights, values)
+
+
+def _count_pairs(codes: Ints, weights: Floats, values: Floats) -> Ballot:
+    safe = np.nan_to_num(values)
+    support, total, heads = weights.copy(), safe.copy(), np.ones_like(weights)
+    for i in range(len(codes)):
+        for j in range(i + 1, len(codes)):
+            same = codes[i] == codes[j]
+            support[i] += same * weights[j]
+            support[j] += same * weights[i]
+            total[i] += same * safe[j]
+            total[j] += same * safe[i]
+            heads[i] += same
+            heads[j] += same
+    return Ballot(support, total / heads)
+
+
+def _count_runs(codes: Ints, weights: Floats, values: Floats) -> Ballot:
+    """The same by sorting each set's codes and summing over runs of equal ones."""
+    n, m = codes.shape
+    order = np.argsort(codes, axis=0, kind="stable")
+    at = np.arange(m)
+    arranged = codes[order, at]
+    starts = np.ones((n, m), dtype=bool)
+    starts[1:] = arranged[1:] != arranged[:-1]
+    run = (np.cumsum(starts, axis=0) - 1) + at * n
+    sums = [
+        np.bincount(run.ravel(), column[order, at].ravel(), minlength=n * m)
+        for column in (weights, np.nan_to_num(values), np.ones((n, m)))
+    ]
+    support, mean = np.empty((n, m)), np.empty((n, m))
+    support[order, at] = sums[0][run]
+    mean[order, at] = (sums[1] / np.maximum(sums[2], 1))[run]
+    return Ballot(support, mean)
+
+
+def decide(ballot: Ballot, voting: Array, values: Floats, ties: str, higher_is_better: bool) -> Floats:
+    """Value of the winning answer a set, by the tie rule."""
+    at = np.arange(values.shape[1])
+    support = np.where(voting, ballot.support, -np.inf)
+    leads = voting & (support == support.max(axis=0))
+    if ties == "shared":
+        chosen = np.where(leads, ballot.value, 0.0).sum(axis=0) / np.maximum(leads.sum(axis=0), 1)
+    elif ties == "score":
+        sign = 1.0 if higher_is_better else -1.0
+        chosen = ballot.value[np.where(leads, sign * ballot.value, -np.inf).argmax(axis=0), at]
+    else:
+        chosen = ballot.value[leads.argmax(axis=0), at]
+    return _no_consensus(chosen, voting, values, higher_is_better)
+
+
+def _no_consensus(chosen: Floats, voting: Array, values: Floats, higher_is_better: bool) -> Floats:
+    silent = ~voting.any(axis=0)
+    if silent.any():
+        graded = ~np.isnan(values[:, silent])
+        worst = np.zeros(int(silent.sum())) if higher_is_better else np.fmax.reduce(values[:, silent], axis=0)
+        chosen[silent] = np.where(graded.any(axis=0), worst, np.nan)
+    return chosen
+
+
+def _top_two(codes: Ints) -> tuple[Floats, Floats]:
+    """Votes of the first and of the second answer (0 when there is none)."""
+    voting = codes >= 0
+    support = count_votes(codes, voting.astype(np.float64), np.zeros(codes.shape)).support
+    support = np.where(voting, support, 0.0)
+    leader = codes[support.argmax(axis=0), np.arange(codes.shape[1])]
+    others = np.where(codes == leader, 0.0, support)
+    return support.max(axis=0), others.max(axis=0)
+
+
+def _unique(codes: Ints) -> Floats:
+    ordered = np.sort(codes, axis=0)
+    new = np.ones(codes.shape, dtype=bool)
+    new[1:] = ordered[1:] != ordered[:-1]
+    counted: Floats = (new & (ordered >= 0)).sum(axis=0).astype(np.float64)
+    return counted
+
+
+def _graded_sets(sets: CandidateSets) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
+    codes, values, graded = sets.codes, sets.values, sets.graded
+    bounds = zip(sets.offsets[:-1].tolist(), sets.offsets[1:].tolist(), strict=True)
+    return [
+        (tuple(codes[a:b][graded[a:b]].tolist()), tuple(values[a:b][graded[a:b]].tolist())) for a, b in bounds
+    ]
+
+
+def _signature(codes: tuple[int, ...], values: tuple[float, ...]) -> tuple[tuple[tuple[int, float], ...], int]:
+    """((count, mean value) of every answer, sorted; number of candidates without an answer)."""
+    groups: dict[int, list[float]] = {}
+    for code, value in zip(codes, values, strict=True):
+        groups.setdefault(code, []).append(value)
+    silent = len(groups.pop(-1, []))
+    return tuple(sorted((len(g), math.fsum(g) / len(g)) for g in groups.values())), silent
+
+
+@lru_cache(maxsize=65536)
+def _shared_majority(answers: tuple[tuple[int, float], ...], silent: int, k: int) -> float:
+    """Sum over top counts t: over all draws of k whose leading answers have t votes each, their mean value.
+
+    `ways[e, used]` counts draws so far with e answers at exactly t and none above; `worth[e, used]` adds up the
+    values of those e answers. Tied answers share, so a finished draw is worth worth / e.
+    """
+    total = sum(count for count, _ in answers) + silent
+    result = 0.0
+    for top in range(1, k + 1):
+        ways = np.zeros((k // top + 1, k + 1))
+        ways[0, 0] = 1.0
+        worth = np.zeros_like(ways)
+        for count, value in answers:
+            ways, worth = _add_answer(ways, worth, count, value, top)
+        for ties in range(1, len(ways)):
+            finished = sum(worth[ties, k - j] * math.comb(silent, j) for j in range(min(silent, k) + 1))
+            result += finished / ties
+    return float(result / math.comb(total, k))
+
+
+def _add_answer(ways: Floats, worth: Floats, count: int, value: float, top: int) -> tuple[Floats, Floats]:
+    """One more answer: it takes j < top of the draw, or exactly top and joins the leaders."""
+    new_ways, new_worth = np.zeros_like(ways), np.zeros_like(worth)
+    k = ways.shape[1] - 1
+    for j in range(min(count, top - 1, k) + 1):
+        choose = math.comb(count, j)
+        new_ways[:, j:] += choose * ways[:, : k + 1 - j]
+        new_worth[:, j:] += choose * worth[:, : k + 1 - j]
+    if count >= top:
+        choose = math.comb(count, top)
+        new_ways[1:, top:] += choose * ways[:-1, : k + 1 - top]
+        new_worth[1:, top:] += choose * (worth[:-1, : k + 1 - top] + value * ways[:-1, : k + 1 - top])
+    return new_ways, new_worth
+
+
+def _sampled_majority(
+    codes: tuple[int, ...], values: tuple[float, ...], k: int, ties: str, draws: int, seed: int
+) -> tuple[float, float]:
+    """Mean over all k-subsets when there are at most `draws` x 10, else over `draws` random ones, with its error."""
+    n, exact = len(codes), math.comb(len(codes), k) <= 10 * draws
+    if exact:
+        from itertools import combinations
+
+        picks = np.array(list(combinations(range(n), k)), dtype=np.int64)
+    else:
+        rng = np.random.default_rng([seed, n, k])
+        picks = np.sort(np.argsort(rng.random((draws, n)), axis=1)[:, :k], axis=1)
+    drawn, worth = np.array(codes)[picks].T, np.array(values)[picks].T
+    voting = drawn >= 0
+    results = decide(count_votes(drawn, voting.astype(np.float64), worth), voting, worth, ties, True)
+    return float(results.mean()), 0.0 if exact else float(results.std(ddof=1) / math.sqrt(draws))

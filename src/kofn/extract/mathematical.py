@@ -1,0 +1,76 @@
+r"""Mathematical answers: the box, else the labelled expression, else the last formula or number."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kofn.extract.boxed import canonical
+from kofn.extract.labels import first_line
+from kofn.extract.number import labels_before_run_on, last_number, number_in_line
+from kofn.extract.reasoning import outside_reasoning
+from kofn.values import canonical_number, plain_characters
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_FORMULA = re.compile(
+    r"\$\$([^$]{1,2000}+)\$\$|\$([^$\n]{1,500}+)\$|\\\(((?:[^\\\n]|\\(?!\)))*+)\\\)|\\\[((?:[^\\]|\\(?!\]))*+)\\\]"
+)
+_PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
+_WITH_UNIT = re.compile(r"\d\s+[A-Za-z]{1,4}\.?$")
+_ASSIGNED = re.compile(r"\s*[A-Za-z](?:_\{?\w\}?)?\s*=")
+
+
+def math(text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG001
+    r"""The last box, else the labelled answer, else the last formula or number; canonical when it is a number.
+
+    Anything else comes back as tidied LaTeX, so that answers that differ only in spacing are one answer.
+    Reasoning blocks and invented next questions do not count.
+
+    >>> math(r"so $\boxed{\dfrac{3}{4}}$"), math(r"The answer is $\frac{\pi}{2}$."), math("3 + 4 = 7")
+    ('0.75', '\\frac{\\pi}{2}', '7')
+    """
+    if text is None:
+        return None
+    text = outside_reasoning(text)
+    found = labels_before_run_on(text)
+    for label in reversed(found):
+        if label.content is not None:
+            return canonical(label.content)
+    for label in reversed(found):
+        if answer := _labelled(first_line(text[label.end : label.stop])):
+            return answer
+    return _last_formula(text)
+
+
+def _labelled(line: str) -> str | None:
+    formulas = _formulas(line)
+    if formulas:
+        return _assigned(formulas[0])
+    line = line.strip().strip("*`_").strip()
+    if _PROSE.search(line) or _WITH_UNIT.search(line):
+        return number_in_line(plain_characters(line))
+    return _assigned(line)
+
+
+def _last_formula(text: str) -> str | None:
+    formulas = _formulas(text)
+    if not formulas:
+        return last_number(plain_characters(text))
+    return canonical(formulas[-1].rpartition("=")[2])
+
+
+def _formulas(text: str) -> list[str]:
+    """What stands between maths delimiters; prose between two prices ("$5 and $6") is no formula."""
+    found = (next(group for group in match.groups() if group is not None) for match in _FORMULA.finditer(text))
+    return [formula for formula in found if formula.strip() and not _PROSE.search(formula)]
+
+
+def _assigned(formula: str) -> str | None:
+    """The value of "x = 5" or "2 + 3 = 5"; any other formula whole."""
+    result = formula.rpartition("=")[2]
+    if canonical_number(result) is not None:
+        return canonical_number(result)
+    match = _ASSIGNED.match(formula)
+    return canonical(formula[match.end() :] if match else formula)

@@ -1,0 +1,142 @@
+"""From a frame with the file's own column names to a table. Shared by JSON lines, CSV and Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from kofn.errors import InputError
+from kofn.fields import CASE_ROLES, SELECTORS, long_fields
+from kofn.importers import scalars
+from kofn.table import Table, from_rows
+
+Where = Callable[[int], str]
+
+LISTS = {"choices": pl.List(pl.String), "required": pl.List(pl.String), "facets": pl.List(pl.String)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What a reader must keep: roles named by the user, fields to slice by, and whether the inputs are wanted."""
+
+    fields: Mapping[str, str] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
+    everything: bool = False
+
+
+def long_table(raw: pl.DataFrame, source: str, where: Where, options: ReadOptions, form: str) -> Table:
+    """A table from one row a candidate. `where` names the place of a row for messages."""
+    fields = long_fields(raw.columns, options.fields)
+    if "id" not in fields:
+        seen = ", ".join(raw.columns[:12]) or "no fields"
+        raise InputError(
+            f"{source}: no id field: expected one of {', '.join(CASE_ROLES['id'])} (or --field id=NAME), found {seen}"
+        )
+    rows = role_columns(raw, fields, source, where)
+    if rows["id"].null_count():
+        row = int(rows["id"].is_null().arg_max() or 0)
+        raise InputError(f"{source}: {where(row)}: missing {fields['id']!r}: every row needs the id of its case")
+    tag_names = [c for c in raw.columns if c not in fields.values() and c in rows.columns]
+    return from_rows(rows, fields, tag_names, where, form=form, sources=(source,))
+
+
+def check_given(columns: list[str], source: str, options: ReadOptions) -> None:
+    """Fields the user named must be there."""
+    missing = [name for name in (*options.fields.values(), *options.keep) if name not in columns]
+    if missing:
+        from difflib import get_close_matches
+
+        near = get_close_matches(missing[0], columns, n=1)
+        offer = f"did you mean {near[0]}?" if near else f"it has {', '.join(columns[:20])}"
+        raise InputError(f"{source}: no field {missing[0]!r}: {offer}")
+
+
+def role_columns(raw: pl.DataFrame, fields: Mapping[str, str], source: str, where: Where) -> pl.DataFrame:
+    """Columns renamed to their roles and given their one type; columns without any value are dropped."""
+    columns: list[pl.Series] = []
+    names = {name: role for role, name in fields.items()}
+    for column in raw.iter_columns():
+        role = names.get(column.name, column.name)
+        if role != "id" and column.null_count() == len(column):
+            continue
+        if role in SELECTORS and column.dtype.is_numeric() and column.name not in names:
+            columns.append(column.cast(pl.Float64).alias(f"selector.{role}"))
+        elif column.name in names:
+            columns.append(_typed(role, column, source, where).alias(role))
+        elif not column.dtype.is_nested():
+            columns.append(column)
+    return pl.DataFrame(columns)
+
+
+def _typed(role: str, column: pl.Series, source: str, where: Where) -> pl.Series:
+    if role == "passed":
+        return _passes(column, source, where)
+    if role in ("score", "cost", "seconds", "tokens", "weight", "candidate_weight"):
+        return _numbers(column, source, where)
+    if role == "repeat":
+        return _each(column, scalars.as_whole, pl.Int64, source, where) if not column.dtype.is_integer() else column
+    if role == "ideal":
+        return column.cast(pl.List(pl.Float64))
+    if role in LISTS:
+        return _lists(column, role, source, where)
+    if role == "reference" and isinstance(column.dtype, pl.List):
+        return column.cast(pl.List(pl.String))
+    return _texts(column)
+
+
+def _texts(column: pl.Series) -> pl.Series:
+    if column.dtype == pl.String:
+        return column
+    if column.dtype.is_nested():
+        return column.map_elements(lambda v: scalars.as_text(v.to_list() if isinstance(v, pl.Series) else v), pl.String)
+    return column.cast(pl.String)
+
+
+def _passes(column: pl.Series, source: str, where: Where) -> pl.Series:
+    if column.dtype == pl.Boolean:
+        return column.cast(pl.Int8)
+    if column.dtype.is_numeric():
+        wrong = ~column.is_in([0, 1]).fill_null(value=True)
+        if not wrong.any():
+            return column.cast(pl.Int8)
+    return _each(column, scalars.as_pass, pl.Int8, source, where)
+
+
+def _numbers(column: pl.Series, source: str, where: Where) -> pl.Series:
+    if column.dtype.is_numeric() or column.dtype == pl.Boolean:
+        numbers = column.cast(pl.Float64)
+        if numbers.is_finite().fill_null(value=True).all():
+            return numbers
+    return _each(column, scalars.as_number, pl.Float64, source, where)
+
+
+def _lists(column: pl.Series, role: str, source: str, where: Where) -> pl.Series:
+    if isinstance(column.dtype, pl.List):
+        return column.cast(LISTS[role])
+    if column.dtype == pl.String:  # a cell of a CSV file holds a JSON list
+        return _each(column, _json_list, pl.List(pl.String), source, where)
+    raise InputError(f"{source}: field {column.name!r}: expected lists, found {column.dtype}")
+
+
+def _json_list(value: str | None) -> list[str] | None:
+    import orjson
+
+    try:
+        return None if value is None else scalars.as_texts(orjson.loads(value))
+    except orjson.JSONDecodeError:
+        raise scalars.Unreadable(f"expected a JSON list, found {value!r:.40}") from None
+
+
+def _each(
+    column: pl.Series, convert: Callable[[Any], Any], dtype: Any, source: str, where: Where
+) -> pl.Series:
+    out: list[Any] = []
+    for row, value in enumerate(column.to_list()):
+        try:
+            out.append(convert(value))
+        except scalars.Unreadable as problem:
+            raise InputError(f"{source}: {where(row)}: field {column.name!r}: {problem}") from None
+    return pl.Series(column.name, out, dtype=dtype)

@@ -1,0 +1,101 @@
+"""One value from a file -> one value of ours. A value has one type; this is where it gets it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+TRUE = frozenset({"true", "pass", "passed", "correct", "yes", "1", "1.0"})
+FALSE = frozenset({"false", "fail", "failed", "incorrect", "wrong", "no", "0", "0.0"})
+
+
+class Unreadable(ValueError):
+    """A value that does not fit its field; the reader adds file and line."""
+
+
+def as_text(value: Any) -> str | None:
+    """Text as it is; None stays None; anything else as JSON.
+
+    >>> as_text(42), as_text(True), as_text(None), as_text([1])
+    ('42', 'true', None, '[1]')
+    """
+    if value is None or isinstance(value, str):
+        return value
+    import orjson
+
+    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def as_texts(value: Any) -> list[str] | None:
+    """One text or several: a list of those that are there; None stays None.
+
+    >>> as_texts(["a", None, 2]), as_texts("a"), as_texts(None)
+    (['a', '2'], ['a'], None)
+    """
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        value = value.get("text", list(value.values()))
+    if isinstance(value, list):
+        return [text for text in map(as_text, value) if text is not None]
+    return [str(as_text(value))]
+
+
+def as_pass(value: Any) -> int | None:
+    """1 or 0 from true/false, 1/0 or a word; None stays None; anything else is refused.
+
+    >>> as_pass(True), as_pass(0.0), as_pass("Passed"), as_pass(None)
+    (1, 0, 1, None)
+    """
+    if value is None:
+        return None
+    if isinstance(value, (bool, int, float)) and value in (0, 1):
+        return int(value)
+    if isinstance(value, str):
+        word = value.strip().lower()
+        if word in TRUE | FALSE:
+            return int(word in TRUE)
+        if word in ("", "null", "none"):
+            return None
+    raise Unreadable(f"expected true, false, 1, 0 or null, found {_shown(value)}")
+
+
+def as_number(value: Any) -> float | None:
+    """A finite number, also written as text; None stays None; anything else is refused.
+
+    >>> as_number("0.5"), as_number(True), as_number(None)
+    (0.5, 1.0, None)
+    """
+    if value is None or value == "":
+        return None
+    try:
+        number = float(value) if isinstance(value, (bool, int, float, str)) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise Unreadable(f"expected a finite number or null, found {_shown(value)}")
+    return number
+
+
+def as_whole(value: Any) -> int | None:
+    """A whole number; None stays None."""
+    number = as_number(value)
+    if number is None:
+        return None
+    if number != int(number):
+        raise Unreadable(f"expected a whole number, found {_shown(value)}")
+    return int(number)
+
+
+def as_numbers(value: Any) -> list[float] | None:
+    """A list of numbers; None stays None."""
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        raise Unreadable(f"expected a list of numbers, found {_shown(value)}")
+    return [number for number in map(as_number, value) if number is not None]
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,119 @@
+"""What every metric shares: its traits, its name, and how several references become one score."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, ClassVar, Literal, TypeAlias
+
+MetricFunction: TypeAlias = Callable[..., Any]
+
+
+_PLAIN_TRAITS = {"higher_is_better": True, "uses": "answer", "needs_reference": True, "handles_none": False}
+
+
+class Metric:
+    """Base of the built-in metrics: called `(prediction, reference) -> float | None`, with these traits.
+
+    `higher_is_better`: which way is good. `uses`: whether it looks at the extracted answer or at the whole
+    output. `needs_reference`: without a reference such a metric grades nothing (the value is None).
+    `handles_none`: whether it is called when there is no answer; for the others no answer scores 0. A plain
+    function may carry the same traits as attributes; without them it is read as `trait` says.
+    """
+
+    __slots__ = ()
+
+    higher_is_better: ClassVar[bool] = True
+    uses: ClassVar[Literal["answer", "text"]] = "answer"
+    handles_none: ClassVar[bool] = True
+
+    @property
+    def needs_reference(self) -> bool:
+        """False for a metric that judges the output alone."""
+        return True
+
+
+def trait(metric: object, name: str) -> Any:
+    """Return a trait of `metric`, or the default that a plain function gets.
+
+    >>> trait(len, "higher_is_better"), trait(len, "uses"), trait(len, "handles_none")
+    (True, 'answer', False)
+    """
+    function = getattr(metric, "func", metric)  # a functools.partial has the traits of what it wraps
+    return getattr(function, name, _PLAIN_TRAITS[name])
+
+
+def metric_name(metric: object) -> str:
+    """Return the stored name of a metric: snake case, with the settings that differ from the default.
+
+    >>> from kofn.metrics import ExactMatch
+    >>> metric_name(ExactMatch()), metric_name(ExactMatch(ignore_case=True))
+    ('exact_match', 'exact_match(ignore_case=True)')
+    >>> def accuracy(prediction, reference): ...
+    >>> metric_name(accuracy)
+    'accuracy'
+    """
+    function = getattr(metric, "func", metric)
+    named = getattr(function, "__name__", None)
+    if isinstance(named, str):
+        return named
+    base = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(function).__name__).lower()
+    settings = ", ".join(_changed_settings(function))
+    return f"{base}({settings})" if settings else base
+
+
+def _changed_settings(metric: object) -> Iterable[str]:
+    if not is_dataclass(metric) or isinstance(metric, type):
+        return
+    for item in fields(metric):
+        value = getattr(metric, item.name)
+        default = item.default_factory() if item.default_factory is not MISSING else item.default
+        if value != default:
+            yield f"{item.name}={value!r}"
+
+
+def text_of(value: object) -> str:
+    """Return a prediction or a reference as text; numbers are written as Python writes them.
+
+    >>> text_of(42), text_of("C")
+    ('42', 'C')
+    """
+    return value if isinstance(value, str) else str(value)
+
+
+def references_of(reference: object) -> list[Any]:
+    """Return the references as a list: one stays one, several are kept, None counts as none given.
+
+    >>> references_of("a"), references_of(["a", None, "b"]), references_of(None)
+    (['a'], ['a', 'b'], [])
+    """
+    if reference is None:
+        return []
+    if isinstance(reference, (str, bytes, Mapping)) or not isinstance(reference, Iterable):
+        return [reference]
+    return [item for item in reference if item is not None]
+
+
+def best_match(
+    score: Callable[[str, str], float | None], prediction: object, reference: object
+) -> float | None:
+    """Return the highest score of `prediction` over its references.
+
+    No answer scores 0; no reference is nothing to compare with, so the value is None (not graded).
+
+    >>> best_match(lambda a, b: float(a == b), "b", ["a", "b"])
+    1.0
+    >>> best_match(lambda a, b: float(a == b), None, "a")
+    0.0
+    >>> best_match(lambda a, b: float(a == b), "b", []) is None
+    True
+    """
+    references = references_of(reference)
+    if not references:
+        return None
+    if prediction is None:
+        return 0.0
+    text = text_of(prediction)
+    scores = [score(text, text_of(item)) for item in references]
+    return max((value for value in scores if value is not None), default=None)

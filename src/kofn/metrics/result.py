@@ -1,0 +1,287 @@
+"""Calling whatever a user calls a metric, and the one place where what it returned becomes a number."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import lru_cache
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from kofn.errors import InputError
+from kofn.metrics.base import metric_name, references_of, trait
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Sequence
+
+    from kofn.metrics.base import MetricFunction
+
+_PREDICTION_NAMES = frozenset(
+    [
+        *("prediction", "pred", "answer", "output", "response", "completion", "hypothesis", "candidate"),
+        *("predictions", "preds", "answers", "outputs", "responses", "completions", "actual", "y_pred"),
+    ]
+)
+_SEVERAL = frozenset(["references", "refs", "targets", "golds", "labels", "ground_truths"])
+_REFERENCE_NAMES = _SEVERAL | frozenset(
+    ["reference", "ref", "target", "gold", "label", "ground_truth", "expected", "truth", "y_true"]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one metric said of one candidate: `value` (None: not graded), and other numbers by full name."""
+
+    value: float | None
+    extra: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallStyle:
+    """How a metric wants its arguments; decided once from its signature.
+
+    `by_list`: keywords `predictions=[..]` and `references=[..]`. `swapped`: the reference goes first.
+    `takes_several`: its reference may be a sequence. `accepts`: the further fields it names.
+    """
+
+    by_list: bool = False
+    swapped: bool = False
+    takes_several: bool = False
+    accepts: frozenset[str] = frozenset()
+
+
+def normalise(result: object, name: str) -> Outcome:
+    """Return what a metric returned as one number, and the numbers beside it.
+
+    A number or bool is the value. Of a mapping the entry called `name` is, or else the first one, with a
+    warning that says which; the other numbers are kept as `name.key`, and entries that are no numbers (an
+    explanation, a list of precisions) are notes, not scores. None is not graded. NumPy scalars and
+    containers of one number count as that number. Anything else is an error.
+
+    >>> normalise({"f1": 0.8, "recall": 0.6}, "f1")
+    Outcome(value=0.8, extra={'f1.recall': 0.6})
+    >>> normalise(True, "m").value, normalise(None, "m").value
+    (1.0, None)
+    >>> normalise("yes", "m")
+    Traceback (most recent call last):
+    kofn.errors.InputError: metric m returned 'yes': it must return a number, a bool or a mapping to numbers
+    """
+    if result is None:
+        return Outcome(value=None)
+    if not isinstance(result, Mapping):
+        return Outcome(value=_required_number(result, name))
+    key = _score_key(result, name)
+    value = _required_number(result[key], name, key)
+    others = {other: _number(entry) for other, entry in result.items() if other != key}
+    for other, number in others.items():
+        if number is not None and not math.isfinite(number):
+            raise InputError(f"metric {name} returned {number} for {other!r}: a score must be finite")
+    return Outcome(value=value, extra={f"{name}.{other}": n for other, n in others.items() if n is not None})
+
+
+def call_metric(metric: MetricFunction, prediction: object, reference: object, **fields: object) -> Any:
+    """Return what `metric` returns for one prediction, called the way its signature asks for.
+
+    With parameters `predictions` and `references`: by keyword, each in a list of one. With names that say
+    the reference comes first: in that order. Otherwise `(prediction, reference)`. Of `fields` (`choices`,
+    say) it gets those that it names.
+
+    >>> call_metric(lambda prediction, reference: prediction == reference, "a", "a")
+    True
+    >>> call_metric(lambda references, predictions: (references, predictions), "p", "r")
+    (['r'], ['p'])
+    >>> call_metric(lambda gold, pred: f"{pred} for {gold}", "p", "r")
+    'p for r'
+    """
+    style = call_style(metric)
+    named = {key: value for key, value in fields.items() if key in style.accepts}
+    if style.by_list:
+        return metric(predictions=[prediction], references=[reference], **named)
+    if style.swapped:
+        return metric(reference, prediction, **named)
+    return metric(prediction, reference, **named)
+
+
+def grade(
+    metric: MetricFunction,
+    prediction: object,
+    reference: object,
+    *,
+    name: str = "",
+    higher_is_better: bool | None = None,
+    **fields: object,
+) -> Outcome:
+    """Return the normalised outcome of one metric on one prediction.
+
+    Of several references the best match counts, unless the metric takes `(prediction, references)`, in the
+    plural, and so gets them all. No answer scores 0 without a call, unless the metric handles it
+    (`handles_none`) or lower is better, where 0 would be the best. No reference is not graded if the metric
+    needs one. Which way is better is the metric's own `higher_is_better` unless given.
+
+    >>> grade(lambda prediction, reference: prediction == reference, "b", ["a", "b"], name="same")
+    Outcome(value=1.0, extra={})
+    """
+    name = name or metric_name(metric)
+    references = references_of(reference)
+    if not references and trait(metric, "needs_reference"):
+        return Outcome(value=None)
+    higher = trait(metric, "higher_is_better") if higher_is_better is None else higher_is_better
+    if prediction is None and not trait(metric, "handles_none") and higher:
+        return Outcome(value=0.0)
+    given = [reference] if call_style(metric).takes_several else references or [None]
+    outcomes = [normalise(call_metric(metric, prediction, item, **fields), name) for item in given]
+    graded = [outcome for outcome in outcomes if outcome.value is not None]
+    choose = max if higher else min
+    return choose(graded, key=lambda outcome: outcome.value or 0.0, default=Outcome(value=None))
+
+
+def score_answers(
+    metric: MetricFunction,
+    predictions: Sequence[object],
+    references: Sequence[object],
+    *,
+    name: str = "",
+    **columns: Sequence[object],
+) -> list[Outcome]:
+    """Return one outcome a prediction, each distinct (prediction, reference) pair graded once.
+
+    `columns` hold one further field a row, such as `choices`. A metric that answers differently to the
+    same question, such as a judge, does not belong here.
+
+    >>> [o.value for o in score_answers(lambda p, r: p == r, ["1", "2", None], ["1", "1", "1"], name="same")]
+    [1.0, 0.0, 0.0]
+    """
+    for what, column in {"references": references, **columns}.items():
+        if len(column) != len(predictions):
+            raise InputError(f"{len(predictions)} predictions but {len(column)} {what}: give one each")
+    name = name or metric_name(metric)
+    accepted = {key: column for key, column in columns.items() if key in call_style(metric).accepts}
+    memo: dict[Hashable, Outcome] = {}
+    outcomes = []
+    for prediction, reference, *values in zip(predictions, references, *accepted.values(), strict=True):
+        key = _memo_key((prediction, reference, *values))
+        outcome = memo.get(key) if key is not None else None
+        if outcome is None:
+            named = dict(zip(accepted, values, strict=True))
+            outcome = grade(metric, prediction, reference, name=name, **named)
+        if key is not None:
+            memo[key] = outcome
+        outcomes.append(outcome)
+    return outcomes
+
+
+def call_style(metric: MetricFunction) -> CallStyle:
+    """Return how `metric` is called; an error names the metric that cannot take two arguments.
+
+    >>> call_style(lambda prediction, references: 1.0)
+    CallStyle(by_list=False, swapped=False, takes_several=True, accepts=frozenset())
+    """
+    try:
+        return _cached_style(metric)
+    except TypeError:  # unhashable, so not cached; InputError is no TypeError
+        return _style(metric)
+
+
+@lru_cache(maxsize=512)
+def _cached_style(metric: MetricFunction) -> CallStyle:
+    return _style(metric)
+
+
+def _style(metric: MetricFunction) -> CallStyle:
+    if not callable(metric):
+        raise InputError(f"a metric must be callable, not {metric!r}")
+    try:
+        signature = inspect.signature(metric)
+    except ValueError:  # some functions written in C show no signature
+        return CallStyle()
+    by_keyword = {
+        parameter.name
+        for parameter in signature.parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+    if {"predictions", "references"} <= by_keyword:
+        accepts = frozenset(by_keyword - {"predictions", "references"})
+        return CallStyle(by_list=True, accepts=accepts)
+    return _positional_style(metric, signature, by_keyword)
+
+
+def _positional_style(metric: object, signature: inspect.Signature, by_keyword: set[str]) -> CallStyle:
+    try:
+        bound = signature.bind(None, None)
+    except TypeError:
+        raise InputError(
+            f"metric {metric_name(metric)}{signature} must take (prediction, reference)"
+        ) from None
+    names = [*bound.arguments, "", ""][:2]
+    swapped = names[0] in _REFERENCE_NAMES and names[1] in _PREDICTION_NAMES
+    several = names[0 if swapped else 1] in _SEVERAL
+    return CallStyle(swapped=swapped, takes_several=several, accepts=frozenset(by_keyword - set(names)))
+
+
+def _score_key(result: Mapping[Any, object], name: str) -> Any:
+    if not result:
+        raise InputError(f"metric {name} returned an empty mapping: it must hold a number")
+    base = name.split("(")[0]
+    for key in (name, base):
+        if key in result:
+            return key
+    first = next(iter(result))
+    keys = ", ".join(map(repr, result))
+    warnings.warn(
+        f"metric {name} returned {keys}: the first, {first!r}, is taken as the score",
+        UserWarning,
+        stacklevel=4,
+    )
+    return first
+
+
+def _required_number(value: object, name: str, key: object = None) -> float:
+    number = _number(value)
+    where = f" for {key!r}" if key is not None else ""
+    if number is None:
+        shown = " ".join(repr(value).split())[:80]
+        raise InputError(
+            f"metric {name} returned {shown}{where}: it must return a number, a bool or a mapping to numbers"
+        )
+    if not math.isfinite(number):
+        raise InputError(
+            f"metric {name} returned {number}{where}: a score must be finite (None is not graded)"
+        )
+    return number
+
+
+def _number(value: object) -> float | None:
+    """Return the number that `value` is or holds alone, else None."""
+    if isinstance(value, (list, tuple)) and len(value) == 1:
+        value = value[0]
+    item = getattr(value, "item", None)
+    if callable(item) and getattr(value, "size", 1) == 1:
+        value = item()
+    if not isinstance(value, (Real, Decimal)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _memo_key(parts: Sequence[object]) -> Hashable | None:
+    key = tuple(_typed(parts))
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _typed(parts: Sequence[object]) -> Iterator[tuple[type, object]]:
+    """Yield each part with its type: 1, 1.0 and True are equal keys but different texts."""
+    for part in parts:
+        if isinstance(part, (list, tuple)):
+            yield type(part), tuple(_typed(part))
+        else:
+            yield type(part), part

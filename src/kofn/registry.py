@@ -1,0 +1,244 @@
+"""Names to things: one literal table a kind, name -> "module:attribute", loaded when asked for.
+
+A name is a built-in ("any_pass"), a built-in with parameters ("ndcg(k=3)"), a short form ("pass@5", "pass^3",
+"maj@5", "ndcg@3"), a path to your own ("my_pkg.module:thing", parameters allowed), or what an installed package
+advertises by entry point (groups kofn.aggregators, kofn.extractors, kofn.metrics). A clash is an error.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kofn.errors import InputError, UnknownName
+
+if TYPE_CHECKING:
+    from kofn.aggregate.base import Aggregator
+
+AGGREGATORS = {
+    "first": "kofn.aggregate.scores:First",
+    "mean": "kofn.aggregate.scores:Mean",
+    "median": "kofn.aggregate.scores:Median",
+    "max": "kofn.aggregate.scores:Max",
+    "min": "kofn.aggregate.scores:Min",
+    "std": "kofn.aggregate.scores:Std",
+    "best_score": "kofn.aggregate.scores:BestScore",
+    "weighted_mean": "kofn.aggregate.scores:WeightedMean",
+    "any_pass": "kofn.aggregate.passes:AnyPass",
+    "any_correct": "kofn.aggregate.passes:AnyCorrect",
+    "all_pass": "kofn.aggregate.passes:AllPass",
+    "all_correct": "kofn.aggregate.passes:AllCorrect",
+    "majority_pass": "kofn.aggregate.passes:MajorityPass",
+    "at_least": "kofn.aggregate.passes:AtLeast",
+    "pass_at": "kofn.aggregate.passes:PassAt",
+    "pass_hat": "kofn.aggregate.passes:PassHat",
+    "g_pass_at": "kofn.aggregate.passes:GPassAt",
+    "majority": "kofn.aggregate.votes:Majority",
+    "weighted_vote": "kofn.aggregate.votes:WeightedVote",
+    "maj_at": "kofn.aggregate.votes:MajAt",
+    "agreement": "kofn.aggregate.votes:Agreement",
+    "vote_margin": "kofn.aggregate.votes:VoteMargin",
+    "answered": "kofn.aggregate.votes:Answered",
+    "unique_answers": "kofn.aggregate.votes:UniqueAnswers",
+    "dcg": "kofn.aggregate.ranking:Dcg",
+    "ndcg": "kofn.aggregate.ranking:Ndcg",
+    "mrr": "kofn.aggregate.ranking:Mrr",
+    "precision": "kofn.aggregate.ranking:Precision",
+    "recall": "kofn.aggregate.ranking:Recall",
+    "coverage": "kofn.aggregate.coverage:Coverage",
+    "facet_coverage": "kofn.aggregate.coverage:FacetCoverage",
+    "distinct": "kofn.aggregate.diversity:Distinct",
+    "unique_texts": "kofn.aggregate.diversity:UniqueTexts",
+    "self_bleu": "kofn.aggregate.diversity:SelfBleu",
+    "redundancy": "kofn.aggregate.diversity:Redundancy",
+    "redundancy_penalty": "kofn.aggregate.diversity:RedundancyPenalty",
+    "semantic_diversity": "kofn.aggregate.diversity:SemanticDiversity",
+    "selected": "kofn.aggregate.selection:Selected",
+}
+
+EXTRACTORS = {
+    "letter": "kofn.extract:letter",
+    "letter_word_boundary": "kofn.extract:letter_word_boundary",
+    "letter_first": "kofn.extract:letter_first",
+    "number": "kofn.extract:number",
+    "number_anchor": "kofn.extract:number_anchor",
+    "number_simple": "kofn.extract:number_simple",
+    "boxed": "kofn.extract:boxed",
+    "math": "kofn.extract:math",
+    "text": "kofn.extract:text",
+    "last_line": "kofn.extract:last_line",
+    "strip_reasoning": "kofn.extract:strip_reasoning",
+    "pattern": "kofn.extract:Pattern",
+    "json_field": "kofn.extract:JsonField",
+}
+
+METRICS = {
+    "exact_match": "kofn.metrics:ExactMatch",
+    "numeric": "kofn.metrics:Numeric",
+    "choice": "kofn.metrics:Choice",
+    "contains": "kofn.metrics:Contains",
+    "regex_match": "kofn.metrics:RegexMatch",
+    "token_f1": "kofn.metrics:TokenF1",
+    "rouge_l": "kofn.metrics:RougeL",
+    "bleu": "kofn.metrics:Bleu",
+    "chrf": "kofn.metrics:Chrf",
+    "math_equal": "kofn.metrics:MathEqual",
+    "json_equal": "kofn.metrics:JsonEqual",
+    "schema": "kofn.metrics:Schema",
+    "refused": "kofn.metrics:Refused",
+    "truncated": "kofn.metrics:Truncated",
+    "unparsed": "kofn.metrics:Unparsed",
+}
+
+TABLES = {"aggregator": AGGREGATORS, "extractor": EXTRACTORS, "metric": METRICS}
+
+SHORT = {"pass": "pass_at", "any": "pass_at", "maj": "maj_at", "p": "precision"}
+
+_SPEC = re.compile(r"(?P<name>[\w.:/-]+)\s*(?:\((?P<args>.*)\))?\s*", re.DOTALL)
+_AT = re.compile(r"(?P<name>[a-z_]+)(?P<sign>[@^])(?P<k>\d+)")
+
+
+class Entry(NamedTuple):
+    """One line of `kofn list`."""
+
+    name: str
+    summary: str
+    origin: str
+
+
+def aggregator(spec: str | Callable[..., Any]) -> Aggregator:
+    """The aggregator of this name, or of this function of one set.
+
+    >>> aggregator("pass@5")
+    PassAt(k=5)
+    >>> aggregator("ndcg(k=3)").name
+    'ndcg(k=3)'
+    >>> aggregator("any_pas")
+    Traceback (most recent call last):
+    kofn.errors.UnknownName: unknown aggregator 'any_pas': did you mean any_pass ...?
+    """
+    from kofn.aggregate.base import Aggregator, PerSet
+
+    found = _resolve("aggregator", spec)
+    if isinstance(found, Aggregator):
+        return found
+    return PerSet(found, spec if isinstance(spec, str) else "")
+
+
+def extractor(spec: str | Callable[..., Any]) -> Callable[..., str | None]:
+    """The extractor of this name: `(text, choices=None) -> str | None`.
+
+    >>> extractor("number")("The answer is $29.00.")
+    '29'
+    """
+    found: Callable[..., str | None] = _resolve("extractor", spec)
+    return found
+
+
+def metric(spec: str | Callable[..., Any]) -> Callable[..., Any]:
+    """The metric of this name: `(prediction, reference) -> number, bool or mapping`.
+
+    >>> float(metric("numeric")("1,080", "1080.0"))
+    1.0
+    """
+    found: Callable[..., Any] = _resolve("metric", spec)
+    return found
+
+
+def entries(kind: str) -> list[Entry]:
+    """Every name of a kind with the first line of its docstring."""
+    return [
+        Entry(name, _summary(_load(target, kind)), "" if name in TABLES[kind] else target.partition(":")[0])
+        for name, target in known(kind).items()
+    ]
+
+
+@lru_cache(maxsize=8)
+def known(kind: str) -> dict[str, str]:
+    """Name -> target of a kind: built in, and advertised by installed packages."""
+    from importlib.metadata import entry_points
+
+    table = dict(TABLES[kind])
+    for point in entry_points(group=f"kofn.{kind}s"):
+        if table.get(point.name, point.value) != point.value:
+            raise InputError(
+                f"two things are called {kind} {point.name!r}: {table[point.name]} and {point.value}; uninstall or rename one"
+            )
+        table[point.name] = point.value
+    return table
+
+
+def _resolve(kind: str, spec: str | Callable[..., Any]) -> Any:
+    """The thing itself, made with its parameters; a bare class is made with none."""
+    if not isinstance(spec, str):
+        if not callable(spec):
+            raise InputError(f"{kind}: expected a name or a callable, not {type(spec).__name__}")
+        return _make(kind, getattr(spec, "__name__", "it"), spec, (), {}) if inspect.isclass(spec) else spec
+    name, args, kwargs = parse_spec(kind, spec)
+    target = name if ":" in name else known(kind).get(name)
+    if target is None:
+        raise UnknownName(kind, name, list(known(kind)), hint=f"`kofn list {kind}s` shows them all")
+    return _make(kind, name, _load(target, kind), args, kwargs)
+
+
+def parse_spec(kind: str, spec: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+    """Split "name(1, k=3)" into its name and its literal parameters; nothing is evaluated.
+
+    >>> parse_spec("aggregator", "ndcg(k=3, gain='exp2')")
+    ('ndcg', (), {'k': 3, 'gain': 'exp2'})
+    >>> parse_spec("aggregator", "pass^3")
+    ('pass_hat', (), {'k': 3})
+    """
+    text = spec.strip()
+    if short := _AT.fullmatch(text):
+        name = "pass_hat" if short["sign"] == "^" and short["name"] == "pass" else SHORT.get(short["name"], short["name"])
+        if short["sign"] == "^" and name != "pass_hat":
+            raise InputError(f"{kind} {spec!r}: only pass^k is written with ^")
+        return name, (), {"k": int(short["k"])}
+    match = _SPEC.fullmatch(text)
+    if match is None:
+        raise InputError(f"{kind} {spec!r}: expected a name, name(key=value) or module:thing")
+    try:
+        call = ast.parse(f"f({match['args'] or ''})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        args = tuple(ast.literal_eval(a) for a in call.args)
+        kwargs = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
+    except (SyntaxError, ValueError, AssertionError, MemoryError, RecursionError):
+        raise InputError(f"{kind} {spec!r}: parameters must be plain values, such as ndcg(k=3) or pattern('x=(.*)')") from None
+    return match["name"], args, kwargs
+
+
+def _make(kind: str, name: str, found: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if not inspect.isclass(found):
+        if not args and not kwargs:
+            return found
+        from functools import partial
+
+        return partial(found, *args, **kwargs)
+    signature = inspect.signature(found)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as problem:
+        takes = ", ".join(str(p) for p in signature.parameters.values()) or "no parameters"
+        raise InputError(f"{kind} {name}: {problem}; it takes {takes.replace(chr(39), '')}") from None
+    return found(*args, **kwargs)
+
+
+def _load(target: str, kind: str) -> Any:
+    from importlib import import_module
+
+    module, _, attribute = target.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except ImportError as problem:
+        raise InputError(f"{kind} {target!r}: cannot import {module} ({problem})") from None
+    except AttributeError:
+        raise InputError(f"{kind} {target!r}: {module} has no {attribute!r}") from None
+
+
+def _summary(thing: Any) -> str:
+    return (inspect.getdoc(thing) or "").partition("\n")[0].rstrip(".")

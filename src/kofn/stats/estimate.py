@@ -1,0 +1,172 @@
+"""From one value a case to an `Estimate`: the mean, its interval, and what was left out."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kofn.errors import InputError, UnknownName
+from kofn.stats.intervals import (
+    NO_INTERVAL,
+    check_level,
+    clopper_pearson,
+    cluster_robust,
+    jeffreys,
+    t_interval,
+    wilson,
+)
+from kofn.stats.resample import as_units, bootstrap_mean
+from kofn.types import Estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from kofn.stats.intervals import Interval
+
+DEFAULT_INTERVAL = "bootstrap"
+SMALL_SEGMENT = 30  # a segment with fewer cases is marked
+NO_SEGMENT = "(none)"
+
+BOOTSTRAPS = {"bootstrap": "percentile", "expanded": "expanded", "bca": "bca"}
+FOR_RATES = {"wilson": wilson, "clopper_pearson": clopper_pearson, "jeffreys": jeffreys}
+INTERVALS = (*BOOTSTRAPS, *FOR_RATES, "t", "cluster")
+
+
+def estimate(
+    values: ArrayLike,
+    *,
+    aggregator: str = "",
+    metric: str = "",
+    segment: str | None = None,
+    weights: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
+    interval: str = DEFAULT_INTERVAL,
+    level: float = 0.95,
+    n_resamples: int = 10_000,
+    seed: int = 0,
+    recipe: Mapping[str, Any] | None = None,
+) -> Estimate:
+    """The (weighted) mean over cases with its interval.
+
+    NaN (or None) marks a case without a value: it is left out and counted in `n_missing`. No case:
+    no point, method "none". One case: no interval, unless its value is 0 or 1 (Wilson). `interval`
+    is one of `INTERVALS`; those for rates take only 0/1 values, and "cluster" needs clusters.
+
+    >>> print(estimate([1, 0, None, 1, 1], aggregator="any_pass", interval="wilson"))
+    any_pass 0.750 [0.301, 0.954]
+    >>> estimate([]).point is None
+    True
+    """
+    if interval not in INTERVALS:
+        raise UnknownName("interval", interval, list(INTERVALS))
+    check_level(level)
+    x = np.asarray(values, dtype=float)
+    if x.ndim != 1:
+        raise InputError(f"values must be one number a case, got an array of shape {x.shape}")
+    kept = ~np.isnan(x)
+    w = _matching("weights", weights, kept, float)
+    c = _matching("clusters", clusters, kept, None)
+    x = x[kept] if not kept.all() else x
+    point, ends = None, NO_INTERVAL
+    if x.size and (w is None or w.any()):
+        units = as_units(x, w, None)
+        point = units.point
+        ends = _interval(x, w, c, interval=interval, level=level, n_resamples=n_resamples, seed=seed)
+    return Estimate(
+        aggregator=aggregator,
+        metric=metric,
+        segment=segment,
+        point=point,
+        low=ends.low if isfinite(ends.low) else None,
+        high=ends.high if isfinite(ends.high) else None,
+        level=level,
+        n=int(x.size),
+        n_missing=int(kept.size - x.size),
+        method=ends.method,
+        recipe=dict(recipe or {}),
+    )
+
+
+def _matching(name: str, given: ArrayLike | None, kept: NDArray[np.bool_], kind: Any) -> NDArray[Any] | None:
+    if given is None:
+        return None
+    array = np.asarray(given, dtype=kind)
+    if array.shape != kept.shape:
+        raise InputError(f"{name} must be one a case: {kept.size} values but {array.size} {name}")
+    return array[kept]
+
+
+def _interval(
+    x: NDArray[np.float64],
+    weights: NDArray[Any] | None,
+    clusters: NDArray[Any] | None,
+    *,
+    interval: str,
+    level: float,
+    n_resamples: int,
+    seed: int,
+) -> Interval:
+    if interval in BOOTSTRAPS:
+        return bootstrap_mean(
+            x,
+            weights=weights,
+            clusters=clusters,
+            level=level,
+            method=BOOTSTRAPS[interval],
+            n_resamples=n_resamples,
+            seed=seed,
+        )
+    if interval == "cluster":
+        if clusters is None:
+            raise InputError("interval 'cluster' needs clusters: give one a case, or use 't'")
+        return cluster_robust(x, clusters, level, weights=weights)
+    if clusters is not None or weights is not None:
+        raise InputError(f"interval {interval!r} knows no clusters or weights: use 'bootstrap'")
+    if interval == "t":
+        return t_interval(x, level)
+    if not ((x == 0) | (x == 1)).all():
+        raise InputError(f"interval {interval!r} is for 0/1 values only: use 'bootstrap' or 't'")
+    return FOR_RATES[interval](float(x.sum()), x.size, level)
+
+
+def segment_estimates(
+    values: ArrayLike,
+    segments: Iterable[str | None],
+    *,
+    weights: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
+    **options: Any,
+) -> list[Estimate]:
+    """`estimate` within each segment, in order of their names; cases of no segment are "(none)".
+
+    A segment of fewer than `SMALL_SEGMENT` cases deserves a mark where it is shown.
+
+    >>> for e in segment_estimates([1, 0, 1], ["maths", None, "maths"], aggregator="mean"):
+    ...     print(e.segment, e.n, e.point)
+    (none) 1 0.0
+    maths 2 1.0
+    """
+    names = [NO_SEGMENT if name is None else str(name) for name in segments]
+    x = np.asarray(values, dtype=float)
+    if len(names) != x.size:
+        raise InputError(f"{x.size} values but {len(names)} segments: give one a case")
+    w = None if weights is None else np.asarray(weights, dtype=float)
+    c = None if clusters is None else np.asarray(clusters)
+    order, codes = np.unique(np.array(names, dtype=str), return_inverse=True)
+    estimates = []
+    for i, name in enumerate(order.tolist()):
+        of = codes == i
+        estimates.append(
+            estimate(
+                x[of],
+                segment=name,
+                weights=None if w is None else w[of],
+                clusters=None if c is None else c[of],
+                **options,
+            )
+        )
+    return estimates

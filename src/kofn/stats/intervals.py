@@ -1,0 +1,229 @@
+"""Intervals in closed form: for a count out of n, for a mean, and for a mean over clusters."""
+
+from __future__ import annotations
+
+from math import inf, isfinite, nan, sqrt
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from kofn.errors import InputError, UnknownName
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+CR_KINDS = ("CR0", "CR1")
+
+
+class Interval(NamedTuple):
+    """Two ends and the method that made them; both ends are NaN (method "none") where undefined."""
+
+    low: float
+    high: float
+    method: str
+
+
+NO_INTERVAL = Interval(nan, nan, "none")
+
+
+def check_level(level: float) -> float:
+    """The level itself, refused unless strictly between 0 and 1.
+
+    >>> check_level(0.95)
+    0.95
+    """
+    if not 0 < level < 1:
+        raise InputError(f"level must lie strictly between 0 and 1, got {level}: write 0.95 for 95 %")
+    return level
+
+
+def normal_quantile(p: float) -> float:
+    """Φ⁻¹(p), infinite at 0 and 1.
+
+    >>> round(normal_quantile(0.975), 4)
+    1.96
+    """
+    if p <= 0 or p >= 1:
+        return -inf if p <= 0 else inf
+    return NormalDist().inv_cdf(p)
+
+
+def t_quantile(p: float, df: float) -> float:
+    """Quantile of Student's t with `df` degrees of freedom.
+
+    >>> round(t_quantile(0.975, 29), 4)
+    2.0452
+    """
+    from scipy.special import stdtrit
+
+    return float(stdtrit(df, p))
+
+
+def _check_count(successes: float, n: float) -> None:
+    if not (isfinite(n) and n > 0 and 0 <= successes <= n):
+        raise InputError(f"successes must lie between 0 and n, with n > 0: got {successes} of {n}")
+
+
+def wilson(successes: float, n: float, level: float = 0.95) -> Interval:
+    """Wilson's score interval for a rate.
+
+    (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n), Wilson (1927). Fractional counts are allowed
+    so that an effective sample size can be used. It has width at 0 and at n, where it is exactly
+    0 or 1 at the outer end.
+
+    >>> wilson(0, 20)
+    Interval(low=0.0, high=0.1611..., method='wilson')
+    """
+    _check_count(successes, n)
+    z2 = normal_quantile((1 + check_level(level)) / 2) ** 2
+    p = successes / n
+    centre = p + z2 / (2 * n)
+    half = sqrt(z2 * (p * (1 - p) / n + z2 / (4 * n * n)))
+    low = 0.0 if successes == 0 else (centre - half) / (1 + z2 / n)
+    high = 1.0 if successes == n else (centre + half) / (1 + z2 / n)
+    return Interval(low, high, "wilson")
+
+
+def clopper_pearson(successes: float, n: float, level: float = 0.95) -> Interval:
+    """The "exact" interval for a rate: it never covers less than its level, and so is wide.
+
+    Beta quantiles B(α/2; x, n-x+1) and B(1-α/2; x+1, n-x), Clopper & Pearson (1934).
+
+    >>> clopper_pearson(0, 20)
+    Interval(low=0.0, high=0.1684..., method='clopper_pearson')
+    """
+    from scipy.special import betaincinv
+
+    _check_count(successes, n)
+    tail = (1 - check_level(level)) / 2
+    low = 0.0 if successes == 0 else float(betaincinv(successes, n - successes + 1, tail))
+    high = 1.0 if successes == n else float(betaincinv(successes + 1, n - successes, 1 - tail))
+    return Interval(low, high, "clopper_pearson")
+
+
+def jeffreys(successes: float, n: float, level: float = 0.95) -> Interval:
+    """Equal-tailed posterior interval under the Beta(1/2, 1/2) prior.
+
+    Quantiles of Beta(x + 1/2, n - x + 1/2), with low = 0 at x = 0 and high = 1 at x = n, as in
+    Brown, Cai & DasGupta (2001).
+
+    >>> jeffreys(0, 20)
+    Interval(low=0.0, high=0.1166..., method='jeffreys')
+    """
+    from scipy.special import betaincinv
+
+    _check_count(successes, n)
+    tail = (1 - check_level(level)) / 2
+    a, b = successes + 0.5, n - successes + 0.5
+    low = 0.0 if successes == 0 else float(betaincinv(a, b, tail))
+    high = 1.0 if successes == n else float(betaincinv(a, b, 1 - tail))
+    return Interval(low, high, "jeffreys")
+
+
+def _mean_and_se(values: ArrayLike) -> tuple[float, float, int]:
+    x = np.asarray(values, dtype=float)
+    if x.size < 2:
+        return (float(x[0]) if x.size else nan), nan, x.size
+    return float(x.mean()), float(x.std(ddof=1)) / sqrt(x.size), x.size
+
+
+def normal_interval(values: ArrayLike, level: float = 0.95) -> Interval:
+    """Mean ± z s/√n. Undefined below two values.
+
+    >>> normal_interval([0.0, 1.0, 1.0, 0.0])
+    Interval(low=-0.0657..., high=1.0657..., method='normal')
+    """
+    mean, se, n = _mean_and_se(values)
+    half = normal_quantile((1 + check_level(level)) / 2) * se
+    return Interval(mean - half, mean + half, "normal") if n > 1 else NO_INTERVAL
+
+
+def t_interval(values: ArrayLike, level: float = 0.95) -> Interval:
+    """Mean ± t s/√n with n - 1 degrees of freedom (Student 1908). Undefined below two values.
+
+    >>> t_interval([1.0, 2.0, 3.0])
+    Interval(low=-0.484..., high=4.484..., method='t')
+    """
+    check_level(level)
+    mean, se, n = _mean_and_se(values)
+    if n < 2:
+        return NO_INTERVAL
+    half = t_quantile((1 + level) / 2, n - 1) * se
+    return Interval(mean - half, mean + half, "t")
+
+
+def cluster_codes(clusters: ArrayLike) -> NDArray[np.intp]:
+    """Whole numbers 0..C-1 in place of the clusters' names. A case whose name is None stands alone.
+
+    >>> cluster_codes(["b", "a", "b", None, None]).tolist()
+    [0, 1, 0, 2, 3]
+    """
+    names = np.asarray(clusters)
+    if names.dtype.kind in "biu":
+        return np.unique(names, return_inverse=True)[1].astype(np.intp, copy=False)
+    seen: dict[object, int] = {}
+    alone = (object() for _ in names)
+    keys = (next(alone) if name is None else name for name in names.tolist())
+    return np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.intp)
+
+
+def cluster_deviations(
+    values: NDArray[np.float64], clusters: ArrayLike, weights: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Sum in each cluster of w (x - mean) / Σw: the influence of each cluster on the mean."""
+    codes = cluster_codes(clusters)
+    if codes.size != values.size:
+        raise InputError(f"{values.size} values but {codes.size} cluster names: give one a case")
+    w = np.ones_like(values) if weights is None else weights
+    total = float(w.sum())
+    mean = float((w * values).sum()) / total
+    return np.asarray(np.bincount(codes, weights=w * (values - mean)) / total)
+
+
+def clustered_se(
+    values: ArrayLike,
+    clusters: ArrayLike,
+    kind: Literal["CR0", "CR1"] = "CR1",
+    *,
+    weights: NDArray[np.float64] | None = None,
+) -> float:
+    """Standard error of a mean whose values are dependent within clusters.
+
+    CR0: √Σ_c (Σ_{i in c} (x_i - mean))² / n (Liang & Zeger 1986; Miller 2024, appendix A). CR1
+    multiplies by √(C/(C-1)); with clusters of equal size it equals the standard error of the
+    cluster means. One cluster tells nothing about the others: NaN, not 0.
+
+    >>> clustered_se([1, 1, 0, 0], ["a", "a", "b", "b"])
+    0.5
+    """
+    if kind not in CR_KINDS:
+        raise UnknownName("kind of clustered error", kind, list(CR_KINDS))
+    influence = cluster_deviations(np.asarray(values, dtype=float), clusters, weights)
+    c = influence.size
+    if c < 2:
+        return nan
+    correction = c / (c - 1) if kind == "CR1" else 1.0
+    return sqrt(correction * float(influence @ influence))
+
+
+def cluster_robust(
+    values: ArrayLike,
+    clusters: ArrayLike,
+    level: float = 0.95,
+    *,
+    weights: NDArray[np.float64] | None = None,
+) -> Interval:
+    """(Weighted) mean ± t · CR1 standard error, with C - 1 degrees of freedom; one cluster: undefined.
+
+    >>> cluster_robust([1, 1, 0, 0, 1, 0], ["a", "a", "b", "b", "c", "c"])
+    Interval(low=-0.742..., high=1.742..., method='cluster')
+    """
+    check_level(level)
+    x = np.asarray(values, dtype=float)
+    se = clustered_se(x, clusters, weights=weights)
+    if not isfinite(se):
+        return NO_INTERVAL
+    mean = float(np.average(x, weights=weights))
+    half = t_quantile((1 + level) / 2, int(cluster_codes(clusters).max())) * se
+    return Interval(mean - half, mean + half, "cluster")

@@ -1,0 +1,331 @@
+"""The law of a mean over cases drawn with replacement, computed instead of drawn.
+
+A bootstrap that draws estimates the quantiles of this law with Monte Carlo error; here they are
+computed, so the interval is that of infinitely many draws and needs no seed. Which way depends on
+the values:
+
+- two levels (0/1): the number of ones is binomial;
+- values on a lattice (repeat means, marks out of ten): n-fold convolution by FFT;
+- up to `ENUMERATE_UP_TO` cases: every resample;
+- many cases and little skewness: Cornish-Fisher from four moments;
+- anything else: the same convolution after splitting each value between its two neighbours on a
+  fine lattice, which keeps the mean exactly and the variance to about 1e-4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from math import factorial, sqrt
+from statistics import NormalDist
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from kofn.stats.intervals import normal_quantile
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ENUMERATE_UP_TO = 7  # 1,716 resamples that differ
+MOST_LEVELS = 256  # more distinct values than this are treated as continuous
+MOST_STEPS = 4096  # a lattice finer than this is treated as continuous
+WINDOW = 32.0  # width of the convolution, in standard deviations of the sum: tails beyond are < 1e-14
+LARGEST_FFT = 1 << 21
+# Cornish-Fisher within these bounds errs by less than .003 of a standard error at tails down to .005
+# (measured on six kinds of data, n = 50 to 3,000); 10,000 draws err by .027 of one.
+SMOOTH_SKEWNESS = 0.1
+SMOOTH_KURTOSIS = 0.05
+SMOOTH_FROM = 100  # cases, where nearly every value is different
+SMOOTH_FROM_TIED = 10_000  # cases, where values repeat and the law may have large steps
+TIE = 1 - 1e-10  # probabilities equal up to rounding count as equal
+
+
+class Law(Protocol):
+    """What an interval asks of the law of a resampled mean."""
+
+    def lower(self, p: float) -> float:
+        """The smallest x with P(mean ≤ x) ≥ p."""
+
+    def upper(self, p: float) -> float:
+        """The largest x with P(mean ≥ x) ≥ p."""
+
+    def median_bias(self) -> float:
+        """z₀ = Φ⁻¹(P(mean < point) + P(mean = point)/2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discrete:
+    """A law on points in increasing order."""
+
+    support: NDArray[np.float64]
+    pmf: NDArray[np.float64]
+    point: float
+    blur: float = 0.0
+
+    def lower(self, p: float) -> float:
+        at = int(np.searchsorted(np.cumsum(self.pmf), p * TIE))
+        return float(self.support[min(at, self.support.size - 1)])
+
+    def upper(self, p: float) -> float:
+        at = int(np.searchsorted(np.cumsum(self.pmf[::-1]), p * TIE))
+        return float(self.support[max(self.support.size - 1 - at, 0)])
+
+    def median_bias(self) -> float:
+        near = 1e-9 * float(self.support[-1] - self.support[0]) + self.blur
+        below = float(self.pmf[self.support < self.point - near].sum())
+        above = float(self.pmf[self.support > self.point + near].sum())
+        return normal_quantile((1 + below - above) / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Smooth:
+    """A law known by its mean, standard deviation, skewness and excess kurtosis."""
+
+    point: float
+    sd: float
+    skewness: float
+    kurtosis: float
+
+    def quantile(self, p: float) -> float:
+        return self.point + self.sd * cornish_fisher(normal_quantile(p), self.skewness, self.kurtosis)
+
+    def lower(self, p: float) -> float:
+        return self.quantile(p)
+
+    def upper(self, p: float) -> float:
+        return self.quantile(1 - p)
+
+    def median_bias(self) -> float:
+        return normal_quantile(0.5 + self.skewness / 6 * NormalDist().pdf(0.0))
+
+
+class Moments(NamedTuple):
+    """Mean and standard deviation of values; skewness and excess kurtosis *of their mean*."""
+
+    mean: float
+    sd: float
+    skewness: float
+    kurtosis: float
+
+
+def cornish_fisher(z: float, skewness: float, kurtosis: float) -> float:
+    """Standardised quantile of a law that is nearly normal (Cornish & Fisher 1938), to order 1/n.
+
+    >>> cornish_fisher(1.96, 0.0, 0.0)
+    1.96
+    """
+    return (
+        z
+        + skewness * (z * z - 1) / 6
+        + kurtosis * (z**3 - 3 * z) / 24
+        - skewness * skewness * (2 * z**3 - 5 * z) / 36
+    )
+
+
+def moments_of_mean(values: NDArray[np.float64]) -> Moments:
+    """Four moments of the law of the resampled mean, in one read of the values by blocks.
+
+    >>> moments_of_mean(np.array([0.0, 0.0, 0.0, 1.0]))
+    Moments(mean=0.25, sd=0.433..., skewness=0.577..., kurtosis=-0.166...)
+    """
+    n = values.size
+    mean = float(values.mean())
+    m2 = m3 = m4 = 0.0
+    for start in range(0, n, 16384):  # a block stays in cache
+        d = values[start : start + 16384] - mean
+        square = d * d
+        m2 += float(square.sum())
+        m3 += float(square @ d)
+        m4 += float(square @ square)
+    variance = m2 / n
+    if variance == 0:
+        return Moments(mean, 0.0, 0.0, 0.0)
+    return Moments(
+        mean,
+        sqrt(variance),
+        m3 / n / variance**1.5 / sqrt(n),
+        (m4 / n / variance**2 - 3) / n,
+    )
+
+
+def binomial_pmf(n: int, p: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Counts and probabilities of Binomial(n, p), out to where they are below 1e-30 of the mode.
+
+    By the ratio of neighbours, outwards from the mode, so that nothing overflows and the relative
+    error stays near 1e-11 even at n = 10⁸.
+
+    >>> counts, pmf = binomial_pmf(2, 0.5)
+    >>> counts.tolist(), pmf.round(12).tolist()
+    ([0, 1, 2], [0.25, 0.5, 0.25])
+    """
+    if p <= 0 or p >= 1:
+        return np.array([0 if p <= 0 else n]), np.ones(1)
+    mode = min(int((n + 1) * p), n)
+    reach = int(13 * sqrt(n * p * (1 - p))) + 60
+    up = np.arange(mode, min(n, mode + reach), dtype=float)
+    down = np.arange(mode, max(0, mode - reach), -1, dtype=float)
+    right = np.cumprod((n - up) / (up + 1) * (p / (1 - p)))
+    left = np.cumprod(down / (n - down + 1) * ((1 - p) / p))
+    pmf = np.concatenate([left[::-1], [1.0], right])
+    return np.arange(mode - left.size, mode + right.size + 1), pmf / pmf.sum()
+
+
+def _two_level_law(low: float, high: float, n: int, n_high: int) -> Discrete:
+    counts, pmf = binomial_pmf(n, n_high / n)
+    support = (low * (n - counts) + high * counts) / n
+    return Discrete(support, pmf, (low * (n - n_high) + high * n_high) / n)
+
+
+def _float_gcd(fractions: NDArray[np.float64]) -> float:
+    step = 0.0
+    for fraction in fractions.tolist():
+        a, b = step, fraction
+        while b > 1e-9:
+            a, b = b, a % b
+            if a - b < 1e-9:  # a remainder that is a whole step but for rounding
+                b = 0.0
+        step = a
+    return step
+
+
+def lattice_counts(
+    values: NDArray[np.float64], levels: NDArray[np.float64], low: float, high: float
+) -> NDArray[np.int64] | None:
+    """How many values lie on each point of the coarsest lattice from low to high; None if none fits.
+
+    `levels` are distinct values met in a part of the data; the lattice found in them must fit all.
+
+    >>> values = np.array([0.0, 0.25, 1.0, 1.0])
+    >>> lattice_counts(values, np.unique(values), 0.0, 1.0).tolist()
+    [1, 1, 0, 0, 2]
+    """
+    if levels.size > MOST_LEVELS:
+        return None
+    step = _float_gcd((levels - low) / (high - low))
+    steps = round(1 / step) if step > 0.5 / MOST_STEPS else 0
+    if not 0 < steps <= MOST_STEPS:
+        return None
+    scaled = (values - low) * (steps / (high - low))
+    codes = np.rint(scaled)
+    if np.abs(scaled - codes).max() > 1e-7:
+        return None
+    return np.bincount(codes.astype(np.intp), minlength=steps + 1)
+
+
+def convolve(pmf: NDArray[np.float64], n: int) -> tuple[int, NDArray[np.float64]] | None:
+    """Law of the sum of n draws from 0..m: the first sum and the probabilities from there on.
+
+    The transform of one draw, raised to n. Only a window of `WINDOW` standard deviations is
+    computed, since the transform of length M gives the law modulo M and what lies outside is below
+    rounding. Probabilities under 1e-16 are rounding and are set to 0. None where the window is too
+    large to afford.
+
+    >>> first, law = convolve(np.array([0.5, 0.5]), 3)
+    >>> first, law.round(12).tolist()
+    (0, [0.125, 0.375, 0.375, 0.125])
+    """
+    steps = np.arange(pmf.size)
+    mean = float(pmf @ steps)
+    sd = sqrt(max(float(pmf @ (steps - mean) ** 2), 0.0) * n)
+    top = n * (pmf.size - 1)
+    length = min(top + 1, int(WINDOW * sd) + 64 + pmf.size)
+    if length > LARGEST_FFT:
+        return None
+    size = 1 << (length - 1).bit_length()
+    # centred on the mean, so that the phase, which is multiplied by n, is small
+    shift = round(mean)
+    one = np.bincount((steps - shift) % size, weights=pmf, minlength=size)
+    phi = np.fft.rfft(one)
+    power = np.zeros_like(phi)
+    kept = np.abs(phi) > np.exp(-45.0 / n)
+    power[kept] = phi[kept] ** n
+    law = np.fft.irfft(power, size)
+    law[law < 1e-16] = 0.0
+    first = min(max(round(n * mean) - length // 2, 0), top + 1 - length)
+    law = np.roll(law, n * shift - first)[:length]
+    return first, law / law.sum()
+
+
+def _lattice_law(counts: NDArray[np.int64], low: float, high: float, point: float) -> Discrete | None:
+    n = int(counts.sum())
+    summed = convolve(counts / n, n)
+    if summed is None:
+        return None
+    first, pmf = summed
+    top = counts.size - 1
+    at = np.arange(first, first + pmf.size)
+    return Discrete((low * (n * top - at) + high * at) / (n * top), pmf, point)
+
+
+def enumerated_law(values: NDArray[np.float64], weights: NDArray[np.float64] | None) -> Discrete:
+    """Every resample of a few values (or of a few sums, over the sums of their weights)."""
+    n = values.size
+    draws = np.array(list(combinations_with_replacement(range(n), n)))
+    counts = (draws[:, :, None] == np.arange(n)).sum(axis=1)
+    ways = np.array([factorial(i) for i in range(n + 1)], dtype=float)
+    pmf = ways[n] / ways[counts].prod(axis=1) / float(n) ** n
+    bottom = counts @ weights if weights is not None else float(n)
+    means = (counts @ values) / bottom
+    order = np.argsort(means, kind="stable")
+    point = values.sum() / (weights.sum() if weights is not None else n)
+    return Discrete(means[order], pmf[order], float(point))
+
+
+def split_on_lattice(values: NDArray[np.float64], origin: float, step: float) -> NDArray[np.float64]:
+    """Mass of each value shared between the two lattice points around it, so that the mean is kept."""
+    position = (values - origin) / step
+    floor = np.floor(position)
+    right = position - floor
+    at = floor.astype(np.intp)
+    size = int(at.max()) + 2
+    mass = np.bincount(at, weights=1 - right, minlength=size)
+    mass += np.bincount(at + 1, weights=right, minlength=size)
+    return mass / values.size
+
+
+def _binned_law(values: NDArray[np.float64], moments: Moments, low: float) -> Discrete:
+    n = values.size
+    size = 1 << min(max(int(np.log2(WINDOW * sqrt(n) / 0.02)), 16), 20)
+    step = WINDOW * moments.sd * sqrt(n) / (size // 2)
+    summed = convolve(split_on_lattice(values, low, step), n)
+    if summed is None:  # pragma: no cover - the step was chosen so that the window fits
+        raise AssertionError
+    first, pmf = summed
+    support = np.arange(first, first + pmf.size, dtype=float) * (step / n) + low
+    return Discrete(support, pmf, moments.mean, blur=step / n / 2)
+
+
+def nearly_normal(skewness: float, kurtosis: float) -> bool:
+    """Whether an expansion in these moments of the mean errs by far less than drawing would."""
+    return abs(skewness) <= SMOOTH_SKEWNESS and abs(kurtosis) <= SMOOTH_KURTOSIS
+
+
+def mean_law(values: NDArray[np.float64]) -> Law:
+    """The law of the mean of n values drawn from these n with replacement. At least two must differ.
+
+    >>> law = mean_law(np.array([0.0, 1.0, 1.0, 1.0]))
+    >>> law.lower(0.025), law.upper(0.025)
+    (0.25, 1.0)
+    """
+    n = values.size
+    low, high = float(values.min()), float(values.max())
+    n_high = int(np.count_nonzero(values == high))
+    if n_high + int(np.count_nonzero(values == low)) == n:
+        return _two_level_law(low, high, n, n_high)
+    if n <= ENUMERATE_UP_TO:
+        return enumerated_law(values, None)
+    part = values[:: max(1, n // 2048)]
+    levels = np.unique(part)
+    counts = lattice_counts(values, levels, low, high)
+    law = None if counts is None else _lattice_law(counts, low, high, float(values.mean()))
+    return law or _continuous_law(values, low, tied=2 * levels.size < part.size)
+
+
+def _continuous_law(values: NDArray[np.float64], low: float, *, tied: bool) -> Law:
+    n = values.size
+    moments = moments_of_mean(values)
+    enough = n >= (SMOOTH_FROM_TIED if tied else SMOOTH_FROM)
+    if enough and nearly_normal(moments.skewness, moments.kurtosis):
+        return Smooth(moments.mean, moments.sd / sqrt(n), moments.skewness, moments.kurtosis)
+    return _binned_law(values, moments, low)

@@ -1,0 +1,144 @@
+"""Two systems on the same cases: the difference, its interval and whether chance would do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kofn.errors import InputError, UnknownName
+from kofn.stats.estimate import BOOTSTRAPS, DEFAULT_INTERVAL
+from kofn.stats.intervals import NO_INTERVAL, Interval, check_level, cluster_codes, wilson
+from kofn.stats.permutation import mcnemar_p, sign_flip_p
+from kofn.stats.resample import as_units, bootstrap_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """b against a over the cases both have. `difference` is b - a; None throughout when n is 0.
+
+    `wins` are the cases where b is higher. `n_missing` counts shared cases that lack a value on
+    either side; `only_a` and `only_b` name the cases the other side does not have.
+    """
+
+    n: int
+    a: float | None
+    b: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    level: float
+    method: str
+    p: float | None
+    mcnemar_p: float | None
+    wins: int
+    ties: int
+    losses: int
+    n_missing: int
+    only_a: tuple[str, ...] = ()
+    only_b: tuple[str, ...] = ()
+
+
+def _positions(ids: Sequence[str], values: NDArray[np.float64], side: str) -> dict[str, int]:
+    if len(ids) != values.size:
+        raise InputError(f"side {side} has {len(ids)} ids but {values.size} values")
+    at = {case: i for i, case in enumerate(ids)}
+    if len(at) < len(ids):
+        twice = next(case for i, case in enumerate(ids) if at[case] != i)
+        raise InputError(f"case {twice!r} occurs more than once in {side}: give one value a case")
+    return at
+
+
+def compare(
+    ids_a: Sequence[str],
+    values_a: ArrayLike,
+    ids_b: Sequence[str],
+    values_b: ArrayLike,
+    *,
+    clusters: ArrayLike | None = None,
+    interval: str = DEFAULT_INTERVAL,
+    level: float = 0.95,
+    n_resamples: int = 10_000,
+    seed: int = 0,
+) -> Comparison:
+    """Compare two systems case by case, aligned by id.
+
+    The interval is the bootstrap by case of the paired differences, the p-value a sign-flip
+    permutation test (see `sign_flip_p`), with McNemar's exact test beside it when both sides are
+    0/1. With `clusters` (one a case of side a) whole clusters are resampled and flipped.
+
+    >>> c = compare(["x", "y", "z"], [0, 0, 1], ["z", "y", "w"], [1, 1, 1])
+    >>> c.n, c.difference, c.wins, c.only_a, c.only_b
+    (2, 0.5, 1, ('x',), ('w',))
+    """
+    check_level(level)
+    if interval not in BOOTSTRAPS:
+        raise UnknownName("interval of a difference", interval, list(BOOTSTRAPS))
+    a, b = np.asarray(values_a, dtype=float), np.asarray(values_b, dtype=float)
+    at_a, at_b = _positions(ids_a, a, "a"), _positions(ids_b, b, "b")
+    shared = [case for case in ids_a if case in at_b]
+    rows_a = np.array([at_a[case] for case in shared], dtype=np.intp)
+    rows_b = np.array([at_b[case] for case in shared], dtype=np.intp)
+    both = ~(np.isnan(a[rows_a]) | np.isnan(b[rows_b]))
+    groups = None if clusters is None else cluster_codes(clusters)[rows_a[both]]
+    a, b = a[rows_a[both]], b[rows_b[both]]
+    binary = bool(((a == 0) | (a == 1)).all() and ((b == 0) | (b == 1)).all())
+    ends = _difference_interval(b - a, groups, interval, level, binary=binary)
+    defined = isfinite(ends.low)
+    wins, losses = int((b > a).sum()), int((b < a).sum())
+    return Comparison(
+        n=a.size,
+        a=float(a.mean()) if a.size else None,
+        b=float(b.mean()) if a.size else None,
+        difference=float((b - a).mean()) if a.size else None,
+        low=ends.low if defined else None,
+        high=ends.high if defined else None,
+        level=level,
+        method=ends.method,
+        p=_permutation_p(b - a, groups, n_resamples, seed) if a.size else None,
+        mcnemar_p=mcnemar_p(losses, wins) if binary and a.size and groups is None else None,
+        wins=wins,
+        ties=a.size - wins - losses,
+        losses=losses,
+        n_missing=len(shared) - a.size,
+        only_a=tuple(case for case in ids_a if case not in at_b),
+        only_b=tuple(case for case in ids_b if case not in at_a),
+    )
+
+
+def _permutation_p(
+    differences: NDArray[np.float64], clusters: NDArray[np.intp] | None, n_resamples: int, seed: int
+) -> float:
+    sums = as_units(differences, None, clusters).sums
+    return sign_flip_p(sums, n_resamples=n_resamples, seed=seed)
+
+
+def _difference_interval(
+    difference: NDArray[np.float64],
+    clusters: NDArray[np.intp] | None,
+    interval: str,
+    level: float,
+    *,
+    binary: bool,
+) -> Interval:
+    """The bootstrap of the differences; where they are all equal, what Wilson's interval leaves open.
+
+    With 0/1 values and no case that differs, each of "only a passes" and "only b passes" has a rate
+    of at most Wilson's upper end u for none of n, so the difference lies within u of what was seen.
+    Other values that all differ alike leave no width, as in `bootstrap_mean`.
+    """
+    found = bootstrap_mean(difference, clusters=clusters, level=level, method=BOOTSTRAPS[interval])
+    if found.method not in ("wilson", "degenerate"):
+        return found
+    value = float(difference[0])
+    if not binary:
+        return Interval(value, value, "degenerate") if difference.size > 1 else NO_INTERVAL
+    reach = wilson(0, as_units(difference, None, clusters).effective_size(), level).high
+    return Interval(max(-1.0, value - reach), min(1.0, value + reach), "wilson")

@@ -1,0 +1,322 @@
+"""Bootstrap intervals. The resampled unit is the case, or its cluster; never the candidate.
+
+The interval of a mean is computed from the law of the resampled mean (see `laws`), so it is the
+interval of infinitely many draws and `n_resamples` and `seed` play no part. They do in `bootstrap`
+(any statistic) and `bootstrap_means` (several means that share each resample), which draw.
+
+Ends: the lower is the smallest x with P(x* ≤ x) ≥ α/2, the upper its mirror image, the largest x
+with P(x* ≥ x) ≥ α/2: numpy's quantile method "inverted_cdf" with infinitely many draws.
+"""
+
+from __future__ import annotations
+
+from math import isfinite, sqrt
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from kofn.errors import InputError, UnknownName
+from kofn.stats.draws import resampled_statistic, resampled_sums
+from kofn.stats.intervals import (
+    NO_INTERVAL,
+    Interval,
+    check_level,
+    cluster_codes,
+    t_quantile,
+    wilson,
+)
+from kofn.stats.laws import Discrete
+from kofn.stats.ratios import ratio_law
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from kofn.stats.laws import Law
+
+METHODS = ("percentile", "expanded", "bca")
+LABELS = {"percentile": "bootstrap", "expanded": "expanded", "bca": "bca", "basic": "basic"}
+
+
+class Units(NamedTuple):
+    """What is resampled: each unit's sum of weighted values and its weight."""
+
+    sums: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+    @property
+    def point(self) -> float:
+        return float(self.sums.sum() / self.weights.sum())
+
+    def effective_size(self) -> float:
+        """(Σw)²/Σw², Kish (1965): the number of units when their weights are equal."""
+        return float(self.weights.sum()) ** 2 / float(self.weights @ self.weights)
+
+
+def as_values(values: ArrayLike) -> NDArray[np.float64]:
+    """A flat array of finite floats, or a one-line refusal.
+
+    >>> as_values([True, 0.5]).tolist()
+    [1.0, 0.5]
+    """
+    x = np.asarray(values, dtype=float)
+    if x.ndim != 1:
+        raise InputError(f"values must be one number a case, got an array of shape {x.shape}")
+    if not isfinite(float(x.sum())) and not np.isfinite(x).all():
+        raise InputError("values hold NaN or infinity: leave such cases out, or use estimate()")
+    return x
+
+
+def as_units(values: ArrayLike, weights: ArrayLike | None, clusters: ArrayLike | None) -> Units:
+    """Cases, or sums over clusters. Cases of weight 0 are left out.
+
+    >>> as_units([1, 0, 1], None, ["a", "a", "b"])
+    Units(sums=array([1., 1.]), weights=array([2., 1.]))
+    """
+    x = as_values(values)
+    if weights is None:
+        w = np.ones_like(x)
+    else:
+        w = as_values(weights)
+        if w.size != x.size or (w.size and float(w.min()) < 0):
+            raise InputError("weights must be one non-negative number a case")
+    codes = None if clusters is None else cluster_codes(clusters)
+    if codes is not None and codes.size != x.size:
+        raise InputError(f"{x.size} values but {codes.size} cluster names: give one a case")
+    if weights is not None and w.size and not w.all():
+        x, codes, w = x[w > 0], None if codes is None else codes[w > 0], w[w > 0]
+        codes = None if codes is None else cluster_codes(codes)
+    if codes is None:
+        return Units(x if weights is None else w * x, w)
+    sums, totals = (np.bincount(codes, weights=of).astype(float) for of in (w * x, w))
+    return Units(sums, totals)
+
+
+def without_width(units: Units, level: float) -> Interval | None:
+    """The interval where every unit has the same value, so that resampling shows no spread.
+
+    All 0 or all 1: Wilson's, on the effective number of units. Any other value: no model says how
+    far the next case might lie, so both ends are that value, labelled "degenerate".
+    """
+    ratios = units.sums / units.weights
+    low, high = float(ratios.min()), float(ratios.max())
+    if high - low > 1e-12 * max(abs(low), abs(high)):
+        return None
+    if low in (0.0, 1.0):
+        n = units.effective_size()
+        return wilson(low * n, n, level)
+    return Interval(low, high, "degenerate") if ratios.size > 1 else NO_INTERVAL
+
+
+def tail_probabilities(method: str, level: float, n: int) -> tuple[float, float]:
+    """Probability left out at each end, before any correction that depends on the values.
+
+    "expanded" widens the percentile interval for the bias of the standard deviation and for the
+    use of a normal in place of a t: Φ(-√(n/(n-1)) t_{α/2, n-1}), Hesterberg (2015).
+
+    >>> tail_probabilities("percentile", 0.9, 10)[0]
+    0.04999...
+    """
+    tail = (1 - level) / 2
+    if method == "expanded":
+        tail = NormalDist().cdf(sqrt(n / (n - 1)) * t_quantile(tail, n - 1))
+    return tail, tail
+
+
+def bca_tails(level: float, bias: float, acceleration: float) -> tuple[float, float]:
+    """Probability left out below and above by BCa (Efron 1987).
+
+    Lower Φ(z₀ + (z₀ + z)/(1 - a(z₀ + z))) at z = z_{α/2}; the upper by symmetry. With no bias and no
+    acceleration both are α/2.
+
+    >>> [round(p, 6) for p in bca_tails(0.9, 0.0, 0.0)]
+    [0.05, 0.05]
+    """
+    tail = (1 - level) / 2
+
+    def moved(z: float) -> float:
+        shifted = bias + z
+        return bias + shifted / (1 - acceleration * shifted)
+
+    normal = NormalDist()
+    return normal.cdf(moved(normal.inv_cdf(tail))), normal.cdf(-moved(normal.inv_cdf(1 - tail)))
+
+
+def acceleration_of(influence: NDArray[np.float64]) -> float:
+    """a = Σd³ / (6 (Σd²)^{3/2}) from what each unit contributes to the statistic.
+
+    For a mean or a ratio of sums the jackknife is in closed form: d = S - point·W.
+
+    >>> acceleration_of(np.array([-1.0, 0.0, 1.0]))
+    0.0
+    """
+    square = influence * influence
+    total = float(square.sum())
+    return float(square @ influence) / (6 * total**1.5) if total > 0 else 0.0
+
+
+def _check_method(method: str, known: tuple[str, ...]) -> None:
+    if method not in known:
+        raise UnknownName("bootstrap method", method, list(known))
+
+
+def bootstrap_mean(
+    values: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
+    level: float = 0.95,
+    method: str = "percentile",
+    n_resamples: int = 10_000,
+    seed: int = 0,
+) -> Interval:
+    """Bootstrap interval of a (weighted) mean over cases or clusters, computed without drawing.
+
+    `method` is "percentile" (labelled "bootstrap"), "expanded" (Hesterberg 2015) or "bca" (Efron
+    1987). With clusters or weights what is resampled is the pair (Σwx, Σw) of each unit and the
+    statistic is the ratio of their sums. Values that are all equal give no spread: see
+    `without_width`. One unit: undefined. `n_resamples` and `seed` are taken so that all bootstraps
+    are called alike; the result is that of infinitely many resamples.
+
+    >>> bootstrap_mean([1, 0, 1, 1, 0, 1, 1, 0, 1, 1])
+    Interval(low=0.4, high=1.0, method='bootstrap')
+    >>> bootstrap_mean([0] * 10)
+    Interval(low=0.0, high=0.2775..., method='wilson')
+    """
+    del n_resamples, seed
+    _check_method(method, METHODS)
+    check_level(level)
+    units = as_units(values, weights, clusters)
+    if units.sums.size == 0:
+        return NO_INTERVAL
+    narrow = without_width(units, level)
+    if narrow is not None:
+        return narrow
+    return interval_from(ratio_law(units.sums, units.weights), units, level, method)
+
+
+def interval_from(law: Law, units: Units, level: float, method: str) -> Interval:
+    if method == "bca":
+        influence = units.sums - units.point * units.weights
+        below, above = bca_tails(level, law.median_bias(), acceleration_of(influence))
+    else:
+        below, above = tail_probabilities(method, level, units.sums.size)
+    return Interval(law.lower(below), law.upper(above), LABELS[method])
+
+
+def drawn_law(draws: NDArray[np.float64], point: float) -> Law:
+    """The law that draws estimate: each has the same probability."""
+    ordered = np.sort(draws)
+    return Discrete(ordered, np.full(ordered.size, 1 / ordered.size), point)
+
+
+def resampled_means(
+    matrix: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
+    n_resamples: int = 10_000,
+    seed: int = 0,
+) -> NDArray[np.float64]:
+    """Means of every column in each resample, one row a resample: the columns share the resample.
+
+    So the difference of two columns here is a paired difference.
+
+    >>> resampled_means([[0, 1], [0, 1]], n_resamples=2).tolist()
+    [[0.0, 1.0], [0.0, 1.0]]
+    """
+    m = np.asarray(matrix, dtype=float)
+    if m.ndim != 2 or not np.isfinite(m).all() or not m.size:
+        raise InputError("matrix must have a row for each case, a column for each metric and no NaN")
+    columns = [as_units(column, weights, clusters) for column in m.T]
+    stacked = np.column_stack([*(units.sums for units in columns), columns[0].weights])
+    sums = resampled_sums(stacked, n_resamples, seed)
+    return np.asarray(sums[:, :-1] / sums[:, -1:])
+
+
+def bootstrap_means(
+    matrix: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
+    level: float = 0.95,
+    method: str = "percentile",
+    n_resamples: int = 10_000,
+    seed: int = 0,
+) -> list[Interval]:
+    """Intervals of the mean of each column, from one set of resamples that all columns share.
+
+    Cases are rows. Columns without spread are treated as in `bootstrap_mean`.
+
+    >>> [interval.method for interval in bootstrap_means([[0, 0.25], [0, 1], [0, 0.5]])]
+    ['wilson', 'bootstrap']
+    """
+    _check_method(method, METHODS)
+    check_level(level)
+    m = np.asarray(matrix, dtype=float)
+    draws = resampled_means(m, weights=weights, clusters=clusters, n_resamples=n_resamples, seed=seed)
+    intervals = []
+    for column, means in zip(m.T, draws.T, strict=True):
+        units = as_units(column, weights, clusters)
+        narrow = without_width(units, level)
+        law = drawn_law(means, units.point)
+        intervals.append(interval_from(law, units, level, method) if narrow is None else narrow)
+    return intervals
+
+
+def bootstrap(
+    values: ArrayLike,
+    statistic: Callable[[NDArray[Any]], float],
+    *,
+    clusters: ArrayLike | None = None,
+    level: float = 0.95,
+    method: str = "percentile",
+    n_resamples: int = 10_000,
+    seed: int = 0,
+) -> Interval:
+    """Bootstrap interval of any statistic of the cases, by drawing cases or whole clusters.
+
+    `values` has one entry or row a case; `statistic` takes such an array and returns a number.
+    `method` is "percentile", "basic" (2·point minus the percentiles, reversed) or "bca", whose
+    acceleration comes from leaving out one unit at a time.
+
+    >>> data = [1.0, 2.0, 3.0, 4.0, 50.0]
+    >>> bootstrap(data, np.median, n_resamples=500)
+    Interval(low=1.0, high=50.0, method='bootstrap')
+    """
+    _check_method(method, ("percentile", "basic", "bca"))
+    check_level(level)
+    n, of = _statistic_of_units(np.asarray(values), statistic, clusters)
+    if n < 2:
+        return NO_INTERVAL
+    point = of(np.arange(n))
+    law = drawn_law(resampled_statistic(n, of, n_resamples, seed), point)
+    tail = (1 - level) / 2
+    if method == "basic":
+        return Interval(2 * point - law.upper(tail), 2 * point - law.lower(tail), "basic")
+    below, above = tail, tail
+    if method == "bca":
+        below, above = bca_tails(level, law.median_bias(), _jackknife_acceleration(of, n))
+    return Interval(law.lower(below), law.upper(above), LABELS[method])
+
+
+def _statistic_of_units(
+    x: NDArray[Any], statistic: Callable[[NDArray[Any]], float], clusters: ArrayLike | None
+) -> tuple[int, Callable[[NDArray[np.int64]], float]]:
+    """The number of units, and the statistic as a function of the units drawn."""
+    if clusters is None:
+        return len(x), lambda units: float(statistic(x[units]))
+    codes = cluster_codes(clusters)
+    if len(codes) != len(x):
+        raise InputError(f"{len(x)} values but {len(codes)} cluster names: give one a case")
+    order = np.argsort(codes, kind="stable")
+    members = np.split(order, np.cumsum(np.bincount(codes))[:-1])
+    return len(members), lambda units: float(statistic(x[np.concatenate([members[u] for u in units])]))
+
+
+def _jackknife_acceleration(of: Callable[[NDArray[np.int64]], float], n: int) -> float:
+    units = np.arange(n)
+    without = np.array([of(np.delete(units, i)) for i in range(n)])
+    return acceleration_of(without.mean() - without)
