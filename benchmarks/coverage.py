@@ -29,6 +29,7 @@ CONCENTRATION = 2.0
 CLUSTER = 5
 LEVEL = 0.95
 RUNS = 4000
+WEIGHTED_RUNS = 1000  # a weighted mean costs some 20 ms
 PAGE = Path(__file__).parent.parent / "docs" / "coverage.md"
 
 
@@ -151,7 +152,9 @@ def weighted_cells(runs: int, seed: int = 2, sizes: tuple[int, ...] = SIZES) -> 
 def weighted_truth(mean: float) -> float:
     """Σ w E[p^√w] / Σ w over w = 1..4, with the moments of the beta law."""
     a, b = CONCENTRATION * mean, CONCENTRATION * (1 - mean)
-    moments = [exp(lgamma(a + w**0.5) + lgamma(a + b) - lgamma(a) - lgamma(a + b + w**0.5)) for w in range(1, 5)]
+    moments = [
+        exp(lgamma(a + w**0.5) + lgamma(a + b) - lgamma(a) - lgamma(a + b + w**0.5)) for w in range(1, 5)
+    ]
     return sum(w * m for w, m in zip(range(1, 5), moments, strict=True)) / 10
 
 
@@ -178,7 +181,9 @@ def summary(found: list[Cell], methods: tuple[str, ...]) -> str:
     lines = ["| cells | n | " + " | ".join(methods) + " |", "|---|---|" + "---|" * len(methods)]
     kinds = {
         "means of repeats": lambda c: c.aggregator == "mean" and c.repeats > 1,
-        "rates, 10 or more of the rarer": lambda c: (c.aggregator != "mean" or c.repeats == 1) and rare(c) >= 10,
+        "rates, 10 or more of the rarer": lambda c: (
+            (c.aggregator != "mean" or c.repeats == 1) and rare(c) >= 10
+        ),
         "rates, fewer": lambda c: (c.aggregator != "mean" or c.repeats == 1) and rare(c) < 10,
     }
     for kind, belongs in kinds.items():
@@ -205,7 +210,7 @@ def main() -> None:
     runs = parser.parse_args().runs
     plain = cells(runs)
     clustered = clustered_cells(runs)
-    weighted = weighted_cells(min(runs, 1000))
+    weighted = weighted_cells(min(runs, WEIGHTED_RUNS))
     methods = ("percentile", "expanded", "bca", "t", "wilson")
     parts = {
         "summary": summary(plain, methods),

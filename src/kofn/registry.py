@@ -17,47 +17,47 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kofn.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
-    from kofn.aggregate.base import Aggregator
+    from kofn.aggregators.base import Aggregator
 
 AGGREGATORS = {
-    "first": "kofn.aggregate.scores:First",
-    "mean": "kofn.aggregate.scores:Mean",
-    "median": "kofn.aggregate.scores:Median",
-    "max": "kofn.aggregate.scores:Max",
-    "min": "kofn.aggregate.scores:Min",
-    "std": "kofn.aggregate.scores:Std",
-    "best_score": "kofn.aggregate.scores:BestScore",
-    "weighted_mean": "kofn.aggregate.scores:WeightedMean",
-    "any_pass": "kofn.aggregate.passes:AnyPass",
-    "any_correct": "kofn.aggregate.passes:AnyCorrect",
-    "all_pass": "kofn.aggregate.passes:AllPass",
-    "all_correct": "kofn.aggregate.passes:AllCorrect",
-    "majority_pass": "kofn.aggregate.passes:MajorityPass",
-    "at_least": "kofn.aggregate.passes:AtLeast",
-    "pass_at": "kofn.aggregate.passes:PassAt",
-    "pass_hat": "kofn.aggregate.passes:PassHat",
-    "g_pass_at": "kofn.aggregate.passes:GPassAt",
-    "majority": "kofn.aggregate.votes:Majority",
-    "weighted_vote": "kofn.aggregate.votes:WeightedVote",
-    "maj_at": "kofn.aggregate.votes:MajAt",
-    "agreement": "kofn.aggregate.votes:Agreement",
-    "vote_margin": "kofn.aggregate.votes:VoteMargin",
-    "answered": "kofn.aggregate.votes:Answered",
-    "unique_answers": "kofn.aggregate.votes:UniqueAnswers",
-    "dcg": "kofn.aggregate.ranking:Dcg",
-    "ndcg": "kofn.aggregate.ranking:Ndcg",
-    "mrr": "kofn.aggregate.ranking:Mrr",
-    "precision": "kofn.aggregate.ranking:Precision",
-    "recall": "kofn.aggregate.ranking:Recall",
-    "coverage": "kofn.aggregate.coverage:Coverage",
-    "facet_coverage": "kofn.aggregate.coverage:FacetCoverage",
-    "distinct": "kofn.aggregate.diversity:Distinct",
-    "unique_texts": "kofn.aggregate.diversity:UniqueTexts",
-    "self_bleu": "kofn.aggregate.diversity:SelfBleu",
-    "redundancy": "kofn.aggregate.diversity:Redundancy",
-    "redundancy_penalty": "kofn.aggregate.diversity:RedundancyPenalty",
-    "semantic_diversity": "kofn.aggregate.diversity:SemanticDiversity",
-    "selected": "kofn.aggregate.selection:Selected",
+    "first": "kofn.aggregators.scores:First",
+    "mean": "kofn.aggregators.scores:Mean",
+    "median": "kofn.aggregators.scores:Median",
+    "max": "kofn.aggregators.scores:Max",
+    "min": "kofn.aggregators.scores:Min",
+    "std": "kofn.aggregators.scores:Std",
+    "best_score": "kofn.aggregators.scores:BestScore",
+    "weighted_mean": "kofn.aggregators.scores:WeightedMean",
+    "any_pass": "kofn.aggregators.passes:AnyPass",
+    "any_correct": "kofn.aggregators.passes:AnyCorrect",
+    "all_pass": "kofn.aggregators.passes:AllPass",
+    "all_correct": "kofn.aggregators.passes:AllCorrect",
+    "majority_pass": "kofn.aggregators.passes:MajorityPass",
+    "at_least": "kofn.aggregators.passes:AtLeast",
+    "pass_at": "kofn.aggregators.passes:PassAt",
+    "pass_hat": "kofn.aggregators.passes:PassHat",
+    "g_pass_at": "kofn.aggregators.passes:GPassAt",
+    "majority": "kofn.aggregators.votes:Majority",
+    "weighted_vote": "kofn.aggregators.votes:WeightedVote",
+    "maj_at": "kofn.aggregators.votes:MajAt",
+    "agreement": "kofn.aggregators.votes:Agreement",
+    "vote_margin": "kofn.aggregators.votes:VoteMargin",
+    "answered": "kofn.aggregators.votes:Answered",
+    "unique_answers": "kofn.aggregators.votes:UniqueAnswers",
+    "dcg": "kofn.aggregators.ranking:Dcg",
+    "ndcg": "kofn.aggregators.ranking:Ndcg",
+    "mrr": "kofn.aggregators.ranking:Mrr",
+    "precision": "kofn.aggregators.ranking:Precision",
+    "recall": "kofn.aggregators.ranking:Recall",
+    "coverage": "kofn.aggregators.coverage:Coverage",
+    "facet_coverage": "kofn.aggregators.coverage:FacetCoverage",
+    "distinct": "kofn.aggregators.diversity:Distinct",
+    "unique_texts": "kofn.aggregators.diversity:UniqueTexts",
+    "self_bleu": "kofn.aggregators.diversity:SelfBleu",
+    "redundancy": "kofn.aggregators.diversity:Redundancy",
+    "redundancy_penalty": "kofn.aggregators.diversity:RedundancyPenalty",
+    "semantic_diversity": "kofn.aggregators.diversity:SemanticDiversity",
+    "selected": "kofn.aggregators.selection:Selected",
 }
 
 EXTRACTORS = {
@@ -121,7 +121,7 @@ def aggregator(spec: str | Callable[..., Any]) -> Aggregator:
     Traceback (most recent call last):
     kofn.errors.UnknownName: unknown aggregator 'any_pas': did you mean any_pass ...?
     """
-    from kofn.aggregate.base import Aggregator, PerSet
+    from kofn.aggregators.base import Aggregator, PerSet
 
     found = _resolve("aggregator", spec)
     if isinstance(found, Aggregator):

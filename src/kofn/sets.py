@@ -235,6 +235,10 @@ class CandidateSets:
             ideal=None if self.ideal is None else self.ideal.gather(index),
         )
 
+    def reorder(self, rows: Ints) -> CandidateSets:
+        """The same sets with their candidates in another order; `rows` keeps every candidate in its set."""
+        return self._replace_rows(rows, self.offsets)
+
     def _replace_rows(self, rows: Array, offsets: Ints) -> CandidateSets:
         def series(s: pl.Series | None) -> pl.Series | None:
             if s is None:

@@ -1,1 +1,72 @@
+"""The command line. A verb's module is imported when that verb is called, so `kofn --help` stays cheap."""
 
+from __future__ import annotations
+
+import sys
+
+import click
+
+VERBS = {
+    "score": "Score outputs you already have: JSON lines, CSV or Parquet.",
+    "list": "List aggregators, extractors and metrics.",
+}
+
+
+class _Verbs(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        if cmd_name not in VERBS:
+            return None
+        from importlib import import_module
+
+        command: click.Command = import_module(f"kofn.cli.{cmd_name}_verb").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            from kofn.errors import UnknownName
+
+            raise click.UsageError(str(UnknownName("verb", args[0], list(VERBS))))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
+@click.version_option(package_name="kofn", message="kofn %(version)s")
+def kofn() -> None:
+    """Evaluate every output, not just the first.
+
+    kofn takes all n outputs a language-model system gave for every input, scores each, combines them the way the
+    product uses them, and reports numbers with intervals.
+    """
+
+
+def main() -> None:
+    """Run, and turn what goes wrong into one line and an exit code: 2 the input, 3 the world."""
+    from kofn.errors import KofnError
+
+    try:
+        kofn(standalone_mode=False)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.ClickException as problem:
+        problem.show()
+        sys.exit(problem.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("kofn: stopped", err=True)
+        sys.exit(130)
+    except KofnError as problem:
+        from kofn.present import safe
+
+        click.echo(f"kofn: {safe(str(problem))}", err=True)
+        sys.exit(problem.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)

@@ -24,7 +24,7 @@ _CONNECTOR = (
 
 # "answer" as a label, not as a verb: a connector follows it, or a line end, or at once the answer
 ANSWER_LABEL = (
-    rf"(?:(?<![^\W_])(?:{_LATIN})(?![^\W_])|{_OTHER}){_MARKS}{_GAP}{_MARKS}{_CONNECTOR}"
+    rf"(?:(?<![^\W_])(?<!each )(?<!every )(?:{_LATIN})(?![^\W_])|{_OTHER}){_MARKS}{_GAP}{_MARKS}{_CONNECTOR}"
     rf"|^[#*_> \t]{{0,8}}(?:[^\W\d]{{1,12}} ){{0,2}}(?:{_LATIN}|{_OTHER})[*_`# \t]{{0,6}}(?:$|(?=[-+−$]?\d))"
 )
 

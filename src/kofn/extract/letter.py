@@ -103,6 +103,15 @@ def letter(text: str | None, choices: Sequence[str] | None = None) -> str | None
     return _last(_weak(text, options, loose)) or _last_alone(text, loose, options) or _by_text(text, options)
 
 
+def names_labelled_option(text: str) -> bool:
+    """Whether a text labels one of A to E as its answer.
+
+    >>> names_labelled_option("Answer: B"), names_labelled_option("Vitamin B")
+    (True, False)
+    """
+    return next(_strong(outside_reasoning(text), options_of(None)), None) is not None
+
+
 def options_of(choices: Sequence[str] | None) -> Options:
     """The options behind `choices`: labels ("A", "(b)", "1"), labelled texts ("A) foo"), or texts: then A, B, ..
 
@@ -117,7 +126,9 @@ def _options(choices: tuple[str, ...] | None) -> Options:
     labels, texts = (DEFAULT_LABELS, ()) if not choices else _labels_and_texts(choices)
     any_case = "".join(sorted({c for label in labels for c in (label, label.lower())}))
     pattern = re.compile(rf"(?<![A-Za-z0-9_'’\\-])(?<!\d[.,])([{any_case}])(?![A-Za-z0-9_'’]|[.,]\d)")
-    lower = choices is not None and any(choice.strip("()[]. ")[:1].islower() for choice in choices) and not texts
+    lower = (
+        choices is not None and any(choice.strip("()[]. ")[:1].islower() for choice in choices) and not texts
+    )
     return Options(labels, texts, pattern, lower)
 
 
@@ -126,7 +137,9 @@ def _labels_and_texts(choices: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[
         matches = [pattern.fullmatch(choice) for choice in choices]
         labels = tuple(match[1].upper() for match in matches if match)
         if len(labels) == len(choices) and _in_sequence(labels):
-            texts = tuple(match[2].strip() for match in matches if match) if pattern is _LABEL_AND_TEXT else ()
+            texts = (
+                tuple(match[2].strip() for match in matches if match) if pattern is _LABEL_AND_TEXT else ()
+            )
             return labels, texts
     return tuple(_ALPHABET[: len(choices)]), tuple(choice.strip() for choice in choices)
 
@@ -141,7 +154,9 @@ def _mentions(text: str, options: Options) -> Iterator[Mention]:
     for match in options.pattern.finditer(text):
         start, end = match.span()
         sign = match[0]
-        bracketed = _OPEN.search(text, max(0, start - 2), start) is not None and _SHUT.match(text, end) is not None
+        bracketed = (
+            _OPEN.search(text, max(0, start - 2), start) is not None and _SHUT.match(text, end) is not None
+        )
         capital = sign.isupper() or (options.lower and sign != "a")
         article = sign in "aAI" and _WORD_AFTER.match(text, end) is not None and not _VERB.match(text, end)
         if sign == "a" and not bracketed and re.match(r"\s+\w", text[end : end + 3]):
@@ -241,5 +256,7 @@ def _by_text(text: str, options: Options) -> str | None:
         if option and re.search(rf"(?<!\w){re.escape(option.casefold().rstrip('.'))}(?!\w)", folded)
     ]
     # "New York" also says "York": a text inside a longer one that is said does not count
-    said = [(label, one) for label, one in said if not any(one != other and one in other for _, other in said)]
+    said = [
+        (label, one) for label, one in said if not any(one != other and one in other for _, other in said)
+    ]
     return said[0][0] if len(said) == 1 else None

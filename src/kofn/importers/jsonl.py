@@ -7,7 +7,7 @@ broken line) goes through the second, a line at a time, which names the line tha
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -262,15 +262,32 @@ class _Columns:
                 values.append(None)
 
 
+def read_records(rows: Iterable[Any], options: ReadOptions) -> Table:
+    """Read mappings already in memory, in any of the three forms."""
+    places = ((i, _mapping(row, i)) for i, row in enumerate(rows, 1))
+    return _gather(places, "rows", "row", options)
+
+
+def _mapping(row: Any, number: int) -> dict[str, Any]:
+    if isinstance(row, Mapping):
+        return dict(row)
+    raise InputError(f"rows: row {number}: expected a mapping, found {type(row).__name__}")
+
+
 def _read_lines(path: Path, options: ReadOptions) -> Table:
-    source = str(path)
+    return _gather(_records(path), str(path), "line", options)
+
+
+def _gather(
+    records: Iterable[tuple[int, dict[str, Any]]], source: str, unit: str, options: ReadOptions
+) -> Table:
     found = _Columns()
     fields: dict[str, str] = {}
     tags: dict[str, None] = {}
     forms: dict[str, None] = {}
     empty: list[str] = []
-    for line, record in _records(path):
-        where = f"{source}: line {line}"
+    for line, record in records:
+        where = f"{source}: {unit} {line}"
         form, rows, seen = _candidates(record, where, options)
         forms[form] = None
         fields = {**seen, **fields}
@@ -288,7 +305,7 @@ def _read_lines(path: Path, options: ReadOptions) -> Table:
         frame.drop(dropped),
         {role: name for role, name in fields.items() if role not in dropped},
         [t for t in tags if t not in dropped],
-        lambda row: f"line {found.lines[row]}",
+        lambda row: f"{unit} {found.lines[row]}",
         form=" and ".join(forms),
         sources=(source,),
     )
@@ -427,7 +444,7 @@ def _case(
             raise InputError(
                 f"{where}: no id: expected one of {', '.join(CASE_ROLES['id'])} (or --field id=NAME), found {', '.join(record)}"
             )
-        case["id"] = where.rpartition("line ")[2]
+        case["id"] = where.rpartition(" ")[2]
     for name, value in record.items():
         if name not in taken and name not in SELECTORS and isinstance(value, (str, int, float, bool)):
             tags[name] = None

@@ -1,7 +1,7 @@
 """A metric with how its repeats become one value a case, and how cases become one number.
 
 The repeat aggregators here are the documented names on plain lists of scores. The columnar ones for whole
-runs, with ties, thresholds and estimators, are in `kofn.aggregate`.
+runs, with ties, thresholds and estimators, are in `kofn.aggregators`.
 """
 
 from __future__ import annotations
@@ -298,18 +298,22 @@ def dataset_aggregate(
     >>> dataset_aggregate([{"a": 1.0, "a_repeats": [1.0, 0.0]}, {"a": 0.0}], [MetricConfig("a")])
     {'a': 0.5}
     """
-    totals: dict[str, float | None] = {}
+    by_name: dict[str, MetricConfig] = {}
     for config in configs:
-        if config.name in totals:
+        if by_name.setdefault(config.name, config) is not config:
             raise InputError(f"two metrics are named {config.name!r}: give each a name of its own")
-        for key in _keys_of(config.name, results):
-            totals[key] = config.compute_aggregation(result.get(key) for result in results)
+    keys = dict.fromkeys([*by_name, *(key for result in results for key in result)])
+    totals: dict[str, float | None] = {}
+    for key in keys:
+        owner = by_name.get(key) or (None if key.endswith("_repeats") else by_name.get(_owner(key, by_name)))
+        if owner is not None:
+            totals[key] = owner.compute_aggregation(result.get(key) for result in results)
     return totals
 
 
-def _keys_of(name: str, results: Sequence[Mapping[str, Any]]) -> list[str]:
-    beside = {key: None for result in results for key in result if key.startswith(f"{name}.")}
-    return [name, *(key for key in beside if not key.endswith("_repeats"))]
+def _owner(key: str, names: Iterable[str]) -> str:
+    """Return the longest name that `key` is a `name.key` of, or nothing."""
+    return max((name for name in names if key.startswith(f"{name}.")), key=len, default="")
 
 
 def _by_name(name: str, outcomes: Sequence[Outcome]) -> dict[str, list[float | None]]:

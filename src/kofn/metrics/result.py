@@ -30,6 +30,7 @@ _SEVERAL = frozenset(["references", "refs", "targets", "golds", "labels", "groun
 _REFERENCE_NAMES = _SEVERAL | frozenset(
     ["reference", "ref", "target", "gold", "label", "ground_truth", "expected", "truth", "y_true"]
 )
+_BY_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +46,15 @@ class CallStyle:
     """How a metric wants its arguments; decided once from its signature.
 
     `by_list`: keywords `predictions=[..]` and `references=[..]`. `swapped`: the reference goes first.
-    `takes_several`: its reference may be a sequence. `accepts`: the further fields it names.
+    `takes_several`: its reference is the list of all. `accepts`: the further fields it names, of which it
+    cannot do without those in `requires`.
     """
 
     by_list: bool = False
     swapped: bool = False
     takes_several: bool = False
     accepts: frozenset[str] = frozenset()
+    requires: frozenset[str] = frozenset()
 
 
 def normalise(result: object, name: str) -> Outcome:
@@ -99,6 +102,9 @@ def call_metric(metric: MetricFunction, prediction: object, reference: object, *
     """
     style = call_style(metric)
     named = {key: value for key, value in fields.items() if key in style.accepts}
+    if missing := sorted(style.requires - named.keys()):
+        name = metric_name(metric)
+        raise InputError(f"metric {name} asks for {missing[0]!r}: it must take (prediction, reference)")
     if style.by_list:
         return metric(predictions=[prediction], references=[reference], **named)
     if style.swapped:
@@ -118,7 +124,7 @@ def grade(
     """Return the normalised outcome of one metric on one prediction.
 
     Of several references the best match counts, unless the metric takes `(prediction, references)`, in the
-    plural, and so gets them all. No answer scores 0 without a call, unless the metric handles it
+    plural, and so gets the list of them all. No answer scores 0 without a call, unless the metric handles it
     (`handles_none`) or lower is better, where 0 would be the best. No reference is not graded if the metric
     needs one. Which way is better is the metric's own `higher_is_better` unless given.
 
@@ -132,7 +138,7 @@ def grade(
     higher = trait(metric, "higher_is_better") if higher_is_better is None else higher_is_better
     if prediction is None and not trait(metric, "handles_none") and higher:
         return Outcome(value=0.0)
-    given = [reference] if call_style(metric).takes_several else references or [None]
+    given = [references] if call_style(metric).takes_several else references or [None]
     outcomes = [normalise(call_metric(metric, prediction, item, **fields), name) for item in given]
     graded = [outcome for outcome in outcomes if outcome.value is not None]
     choose = max if higher else min
@@ -178,7 +184,7 @@ def call_style(metric: MetricFunction) -> CallStyle:
     """Return how `metric` is called; an error names the metric that cannot take two arguments.
 
     >>> call_style(lambda prediction, references: 1.0)
-    CallStyle(by_list=False, swapped=False, takes_several=True, accepts=frozenset())
+    CallStyle(by_list=False, swapped=False, takes_several=True, accepts=frozenset(), requires=frozenset())
     """
     try:
         return _cached_style(metric)
@@ -198,28 +204,24 @@ def _style(metric: MetricFunction) -> CallStyle:
         signature = inspect.signature(metric)
     except ValueError:  # some functions written in C show no signature
         return CallStyle()
-    by_keyword = {
-        parameter.name
-        for parameter in signature.parameters.values()
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-    }
-    if {"predictions", "references"} <= by_keyword:
-        accepts = frozenset(by_keyword - {"predictions", "references"})
-        return CallStyle(by_list=True, accepts=accepts)
-    return _positional_style(metric, signature, by_keyword)
-
-
-def _positional_style(metric: object, signature: inspect.Signature, by_keyword: set[str]) -> CallStyle:
+    keywords = {p.name: p for p in signature.parameters.values() if p.kind in _BY_KEYWORD}
+    if {"predictions", "references"} <= keywords.keys():
+        return CallStyle(by_list=True, **_fields(keywords, ("predictions", "references")))
     try:
-        bound = signature.bind(None, None)
+        bound = signature.bind_partial(None, None)
     except TypeError:
-        raise InputError(
-            f"metric {metric_name(metric)}{signature} must take (prediction, reference)"
-        ) from None
+        shown = f"{metric_name(metric)}{signature}"
+        raise InputError(f"metric {shown} must take (prediction, reference)") from None
     names = [*bound.arguments, "", ""][:2]
     swapped = names[0] in _REFERENCE_NAMES and names[1] in _PREDICTION_NAMES
     several = names[0 if swapped else 1] in _SEVERAL
-    return CallStyle(swapped=swapped, takes_several=several, accepts=frozenset(by_keyword - set(names)))
+    return CallStyle(swapped=swapped, takes_several=several, **_fields(keywords, names))
+
+
+def _fields(keywords: Mapping[str, inspect.Parameter], taken: Sequence[str]) -> dict[str, Any]:
+    others = [parameter for name, parameter in keywords.items() if name not in taken]
+    required = (parameter.name for parameter in others if parameter.default is parameter.empty)
+    return {"accepts": frozenset(p.name for p in others), "requires": frozenset(required)}
 
 
 def _score_key(result: Mapping[Any, object], name: str) -> Any:

@@ -31,6 +31,7 @@ ENUMERATE_UP_TO = 7  # 1,716 resamples that differ
 MOST_LEVELS = 256  # more distinct values than this are treated as continuous
 MOST_STEPS = 4096  # a lattice finer than this is treated as continuous
 WINDOW = 32.0  # width of the convolution, in standard deviations of the sum: tails beyond are < 1e-14
+MARGIN = 64  # and points beyond it, for sums with little spread
 LARGEST_FFT = 1 << 21
 # Cornish-Fisher within these bounds errs by less than .003 of a standard error at tails down to .005
 # (measured on six kinds of data, n = 50 to 3,000); 10,000 draws err by .027 of one.
@@ -213,10 +214,12 @@ def lattice_counts(
     return np.bincount(codes.astype(np.intp), minlength=steps + 1)
 
 
-def convolve(pmf: NDArray[np.float64], n: int) -> tuple[int, NDArray[np.float64]] | None:
+def convolve(
+    pmf: NDArray[np.float64], n: int, window: float = WINDOW
+) -> tuple[int, NDArray[np.float64]] | None:
     """Law of the sum of n draws from 0..m: the first sum and the probabilities from there on.
 
-    The transform of one draw, raised to n. Only a window of `WINDOW` standard deviations is
+    The transform of one draw, raised to n. Only a window of so many standard deviations is
     computed, since the transform of length M gives the law modulo M and what lies outside is below
     rounding. Probabilities under 1e-16 are rounding and are set to 0. None where the window is too
     large to afford.
@@ -229,7 +232,7 @@ def convolve(pmf: NDArray[np.float64], n: int) -> tuple[int, NDArray[np.float64]
     mean = float(pmf @ steps)
     sd = sqrt(max(float(pmf @ (steps - mean) ** 2), 0.0) * n)
     top = n * (pmf.size - 1)
-    length = min(top + 1, int(WINDOW * sd) + 64 + pmf.size)
+    length = min(top + 1, int(window * sd) + MARGIN)
     if length > LARGEST_FFT:
         return None
     size = 1 << (length - 1).bit_length()
@@ -287,7 +290,7 @@ def split_on_lattice(values: NDArray[np.float64], origin: float, step: float) ->
 def _binned_law(values: NDArray[np.float64], moments: Moments, low: float) -> Discrete:
     n = values.size
     size = 1 << min(max(int(np.log2(WINDOW * sqrt(n) / 0.02)), 16), 20)
-    step = WINDOW * moments.sd * sqrt(n) / (size // 2)
+    step = WINDOW * moments.sd * sqrt(n) / (size - 2 * MARGIN)
     summed = convolve(split_on_lattice(values, low, step), n)
     if summed is None:  # pragma: no cover - the step was chosen so that the window fits
         raise AssertionError

@@ -17,7 +17,7 @@ import numpy as np
 from kofn.stats.intervals import normal_quantile
 from kofn.stats.laws import (
     ENUMERATE_UP_TO,
-    WINDOW,
+    MARGIN,
     convolve,
     cornish_fisher,
     enumerated_law,
@@ -34,19 +34,22 @@ if TYPE_CHECKING:
 
     from kofn.stats.laws import Law
 
-BINS = 1 << 14
+BINS = 1 << 12  # .004 of a standard error each
+WINDOW = 16.0  # standard errors: enough for one probability near the middle of the law
 SMOOTH_FROM = 1000  # units from which Cornish-Fisher is used: below, steps of the law may show
 
 
-def ratio_law(sums: NDArray[np.float64], weights: NDArray[np.float64]) -> Law:
+def ratio_law(sums: NDArray[np.float64], weights: NDArray[np.float64] | None) -> Law:
     """The law of Σsums/Σweights over units drawn with replacement. At least two must differ.
 
-    Units of equal weight make it the law of a plain mean.
+    Units of equal weight (None: 1 each) make it the law of a plain mean.
 
     >>> law = ratio_law(np.array([0.0, 2.0, 1.0]), np.array([1.0, 2.0, 2.0]))
     >>> law.lower(0.05), law.upper(0.05)
     (0.25, 0.8333333333333334)
     """
+    if weights is None:
+        return mean_law(sums)
     if float(weights.min()) == float(weights.max()):
         return mean_law(sums / weights)
     if sums.size <= ENUMERATE_UP_TO:
@@ -81,8 +84,8 @@ class BinnedRatio:
         sd, low = float(parts.std()), float(parts.min())
         if sd == 0:
             return 0.5 + 0.5 * float(np.sign(-low))
-        step = WINDOW * sd * sqrt(n) / BINS
-        summed = convolve(split_on_lattice(parts, low, step), n)
+        step = WINDOW * sd * sqrt(n) / (BINS - 2 * MARGIN)
+        summed = convolve(split_on_lattice(parts, low, step), n, WINDOW)
         if summed is None:  # pragma: no cover - the step was chosen so that the window fits
             raise AssertionError
         first, pmf = summed

@@ -41,17 +41,28 @@ LABELS = {"percentile": "bootstrap", "expanded": "expanded", "bca": "bca", "basi
 
 
 class Units(NamedTuple):
-    """What is resampled: each unit's sum of weighted values and its weight."""
+    """What is resampled: each unit's sum of weighted values and its weight (None: 1 each)."""
 
     sums: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    weights: NDArray[np.float64] | None
 
     @property
     def point(self) -> float:
-        return float(self.sums.sum() / self.weights.sum())
+        return float(self.sums.mean() if self.weights is None else self.sums.sum() / self.weights.sum())
+
+    @property
+    def means(self) -> NDArray[np.float64]:
+        return self.sums if self.weights is None else self.sums / self.weights
+
+    @property
+    def influence(self) -> NDArray[np.float64]:
+        """S - point·W: what each unit adds to the statistic, up to a factor."""
+        return self.sums - self.point * (1.0 if self.weights is None else self.weights)
 
     def effective_size(self) -> float:
         """(Σw)²/Σw², Kish (1965): the number of units when their weights are equal."""
+        if self.weights is None:
+            return float(self.sums.size)
         return float(self.weights.sum()) ** 2 / float(self.weights @ self.weights)
 
 
@@ -76,22 +87,21 @@ def as_units(values: ArrayLike, weights: ArrayLike | None, clusters: ArrayLike |
     Units(sums=array([1., 1.]), weights=array([2., 1.]))
     """
     x = as_values(values)
-    if weights is None:
-        w = np.ones_like(x)
-    else:
-        w = as_values(weights)
-        if w.size != x.size or (w.size and float(w.min()) < 0):
-            raise InputError("weights must be one non-negative number a case")
+    w = None if weights is None else as_values(weights)
+    if w is not None and (w.size != x.size or float(w.min(initial=0.0)) < 0):
+        raise InputError("weights must be one non-negative number a case")
     codes = None if clusters is None else cluster_codes(clusters)
     if codes is not None and codes.size != x.size:
         raise InputError(f"{x.size} values but {codes.size} cluster names: give one a case")
-    if weights is not None and w.size and not w.all():
-        x, codes, w = x[w > 0], None if codes is None else codes[w > 0], w[w > 0]
-        codes = None if codes is None else cluster_codes(codes)
+    if w is not None and not w.all():
+        kept = w > 0
+        x, w = x[kept], w[kept]
+        codes = None if codes is None else cluster_codes(codes[kept])
+    sums = x if w is None else w * x
     if codes is None:
-        return Units(x if weights is None else w * x, w)
-    sums, totals = (np.bincount(codes, weights=of).astype(float) for of in (w * x, w))
-    return Units(sums, totals)
+        return Units(sums, w)
+    totals = np.bincount(codes, weights=w).astype(float)
+    return Units(np.bincount(codes, weights=sums).astype(float), totals)
 
 
 def without_width(units: Units, level: float) -> Interval | None:
@@ -100,14 +110,13 @@ def without_width(units: Units, level: float) -> Interval | None:
     All 0 or all 1: Wilson's, on the effective number of units. Any other value: no model says how
     far the next case might lie, so both ends are that value, labelled "degenerate".
     """
-    ratios = units.sums / units.weights
-    low, high = float(ratios.min()), float(ratios.max())
+    low, high = float(units.means.min()), float(units.means.max())
     if high - low > 1e-12 * max(abs(low), abs(high)):
         return None
     if low in (0.0, 1.0):
         n = units.effective_size()
         return wilson(low * n, n, level)
-    return Interval(low, high, "degenerate") if ratios.size > 1 else NO_INTERVAL
+    return Interval(low, high, "degenerate") if units.sums.size > 1 else NO_INTERVAL
 
 
 def tail_probabilities(method: str, level: float, n: int) -> tuple[float, float]:
@@ -199,8 +208,7 @@ def bootstrap_mean(
 
 def interval_from(law: Law, units: Units, level: float, method: str) -> Interval:
     if method == "bca":
-        influence = units.sums - units.point * units.weights
-        below, above = bca_tails(level, law.median_bias(), acceleration_of(influence))
+        below, above = bca_tails(level, law.median_bias(), acceleration_of(units.influence))
     else:
         below, above = tail_probabilities(method, level, units.sums.size)
     return Interval(law.lower(below), law.upper(above), LABELS[method])
@@ -231,9 +239,12 @@ def resampled_means(
     if m.ndim != 2 or not np.isfinite(m).all() or not m.size:
         raise InputError("matrix must have a row for each case, a column for each metric and no NaN")
     columns = [as_units(column, weights, clusters) for column in m.T]
-    stacked = np.column_stack([*(units.sums for units in columns), columns[0].weights])
-    sums = resampled_sums(stacked, n_resamples, seed)
-    return np.asarray(sums[:, :-1] / sums[:, -1:])
+    sums = np.column_stack([units.sums for units in columns])
+    totals = columns[0].weights
+    if totals is None:
+        return resampled_sums(sums, n_resamples, seed) / len(sums)
+    drawn = resampled_sums(np.column_stack([sums, totals]), n_resamples, seed)
+    return np.asarray(drawn[:, :-1] / drawn[:, -1:])
 
 
 def bootstrap_means(

@@ -57,7 +57,7 @@ class Aggregator(ABC):
     def name(self) -> str:
         """The name that resolves to an equal aggregator, parameters that differ from their default included.
 
-        >>> from kofn.aggregate.ranking import Ndcg
+        >>> from kofn.aggregators.ranking import Ndcg
         >>> Ndcg(k=3).name, Ndcg().name
         ('ndcg(k=3)', 'ndcg')
         """

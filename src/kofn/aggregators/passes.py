@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from kofn.aggregate.base import Aggregator, one_of, positive
+from kofn.aggregators.base import Aggregator, one_of, positive
 from kofn.errors import InputError
 
 if TYPE_CHECKING:

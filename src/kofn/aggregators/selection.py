@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from kofn.aggregate.base import Aggregator
+from kofn.aggregators.base import Aggregator
 from kofn.errors import InputError, UnknownName
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from kofn.aggregate.base import Aggregator, positive
+from kofn.aggregators.base import Aggregator, positive
 from kofn.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:

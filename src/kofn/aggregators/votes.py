@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from kofn.aggregate.base import Aggregator, one_of, positive
-from kofn.aggregate.selection import selector_scores
+from kofn.aggregators.base import Aggregator, one_of, positive
+from kofn.aggregators.selection import selector_scores
 
 if TYPE_CHECKING:
     from kofn.sets import Array, CandidateSets, Floats, Ints

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from kofn.aggregate.base import Aggregator, positive
+from kofn.aggregators.base import Aggregator, positive
 
 if TYPE_CHECKING:
     import polars as pl

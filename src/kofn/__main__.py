@@ -1,0 +1,5 @@
+"""`python -m kofn`."""
+
+from kofn.cli import main
+
+main()

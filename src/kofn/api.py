@@ -1,0 +1,152 @@
+"""The Python front door: score what you have, aggregate one set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kofn.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from kofn.evaluate import Result
+    from kofn.importers.rows import ReadOptions
+    from kofn.table import Table
+
+Spec = str | Callable[..., Any]
+
+
+def score(
+    data: Any,
+    *,
+    extract: Spec | None = None,
+    metric: Spec | Sequence[Spec] = (),
+    aggregate: Spec | Sequence[Spec] = (),
+    threshold: float | None = None,
+    top_k: int | None = None,
+    interval: str = "bootstrap",
+    level: float = 0.95,
+    n_resamples: int = 10_000,
+    seed: int = 0,
+    by: str | Sequence[str] = (),
+    cluster: str | None = None,
+    weight: str | None = None,
+    fields: Mapping[str, str] | None = None,
+    everything: bool = False,
+) -> Result:
+    """Score outputs: a path or paths, rows as mappings (long, wide or groups), or a polars frame of the long form.
+
+    `aggregate`, `metric` and `extract` take names, specs such as "pass@5", or your own callables. `fields` names
+    roles the file calls otherwise, such as {"text": "reply"}. `everything` also keeps fields no number needs.
+
+    >>> rows = [{"id": "q", "reference": "42", "outputs": ["It is 42.", "Maybe 43.", "42!"]}]
+    >>> result = score(rows, aggregate=["any_pass", "majority"])
+    >>> [(e.aggregator, e.point) for e in result.estimates]
+    [('any_pass', 1.0), ('majority', 1.0)]
+    """
+    from kofn.evaluate import Options, evaluate
+    from kofn.importers.rows import ReadOptions
+
+    slices = _several(by)
+    keep = tuple(name for name in (*slices, cluster, weight) if name is not None)
+    table = load(data, ReadOptions(fields=fields or {}, keep=keep, everything=everything))
+    options = Options(
+        extract=extract,
+        metrics=_several(metric),
+        aggregate=_several(aggregate),
+        threshold=threshold,
+        top_k=top_k,
+        interval=interval,
+        level=level,
+        n_resamples=n_resamples,
+        seed=seed,
+        by=slices,
+        cluster=cluster,
+        weight=weight,
+    )
+    return evaluate(table, options)
+
+
+def load(data: Any, options: ReadOptions) -> Table:
+    """A table from whatever `score` takes."""
+    from kofn import importers
+
+    if isinstance(data, (str, Path)):
+        return importers.read([data], options)
+    if type(data).__module__.partition(".")[0] == "polars":
+        return _from_frame(data, options)
+    rows = list(data)
+    if rows and all(isinstance(row, (str, Path)) for row in rows):
+        return importers.read(rows, options)
+    from kofn.importers import jsonl
+
+    return jsonl.read_records(rows, options)
+
+
+def aggregate(
+    name: Spec,
+    *,
+    values: Sequence[float | bool | None] | None = None,
+    answers: Sequence[object] | None = None,
+    passes: Sequence[bool | int | None] | None = None,
+    texts: Sequence[str | None] | None = None,
+    selector: Sequence[float | None] | None = None,
+    weights: Sequence[float] | None = None,
+    facets: Sequence[Sequence[str]] | None = None,
+    required: Sequence[str] | None = None,
+    ideal: Sequence[float] | None = None,
+    threshold: float | None = None,
+    higher_is_better: bool = True,
+) -> float | None:
+    """One set's number by an aggregator; None where it is undefined.
+
+    >>> aggregate("mean", values=[0.5, 0.8, 0.3, 0.9, 0.6])
+    0.62
+    >>> aggregate("majority", values=[1, 0, 1, 1, 0], answers=[42, 43, 42, 42, 41])
+    1.0
+    >>> aggregate("pass@5", values=[1, 0, 1]) is None
+    True
+    """
+    from kofn.registry import aggregator
+    from kofn.sets import CandidateSets
+
+    size = next((len(c) for c in (values, passes, answers, texts, facets) if c is not None), None)
+    if size is None:
+        raise InputError("aggregate needs values, passes, answers or texts")
+    if values is None:
+        values = list(passes) if passes is not None else [0.0] * size
+    one = CandidateSets.from_lists(
+        [values],
+        passes=_alone(passes),
+        answers=_alone(answers),
+        texts=_alone(texts),
+        selectors=None if selector is None else {"selector": [selector]},
+        weights=_alone(weights),
+        facets=_alone(facets),
+        required=_alone(required),
+        ideal=_alone(ideal),
+        threshold=threshold,
+        higher_is_better=higher_is_better,
+    )
+    result = float(aggregator(name)(one)[0])
+    return None if result != result else result
+
+
+def _alone(column: Any) -> Any:
+    return None if column is None else [column]
+
+
+def _several(given: Any) -> tuple[Any, ...]:
+    return (given,) if isinstance(given, str) or callable(given) else tuple(given)
+
+
+def _from_frame(data: Any, options: ReadOptions) -> Table:
+    from kofn.importers.rows import check_given, long_table
+
+    frame: pl.DataFrame = data.collect() if hasattr(data, "collect") else data
+    if not frame.height:
+        raise InputError("frame: no rows")
+    check_given(frame.columns, "frame", options)
+    return long_table(frame, "frame", lambda row: f"row {row + 1}", options, "frame")

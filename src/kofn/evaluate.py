@@ -1,0 +1,297 @@
+"""Table in, result out: answers, metrics, aggregators, estimates, and what somebody should know about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kofn.aggregators.base import Aggregator
+from kofn.aggregators.passes import CountAggregator
+from kofn.errors import InputError
+from kofn.scoring import Answers, Scored, find_answers, score_table, unlabelled_sets
+from kofn.types import Estimate
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from kofn.sets import CandidateSets, Floats
+    from kofn.table import Table
+
+Spec = str | Callable[..., Any]
+
+DEFAULTS = ("first", "mean", "any_pass", "all_pass", "majority", "majority_pass")
+VALUES_ONLY = ("first", "mean", "best_score")
+WITHOUT_LABELS = ("agreement", "vote_margin", "answered", "unique_answers")
+_LADDER = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+_MOST_SETS = 0.95  # pass@k is shown by default when this share of the sets has k candidates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to evaluate. Everything has a sensible default."""
+
+    extract: Spec | None = None
+    metrics: tuple[Spec, ...] = ()
+    aggregate: tuple[Spec, ...] = ()
+    threshold: float | None = None
+    top_k: int | None = None
+    interval: str = "bootstrap"
+    level: float = 0.95
+    n_resamples: int = 10_000
+    seed: int = 0
+    by: tuple[str, ...] = ()
+    cluster: str | None = None
+    weight: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What an evaluation found. Prints as a table; `estimates` holds the numbers."""
+
+    n_cases: int
+    n_candidates: int
+    n_missing: int
+    understood: Mapping[str, Any]
+    estimates: tuple[Estimate, ...]
+    extraction: Mapping[str, Any]
+    diagnostics: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()
+    scored: tuple[Scored, ...] = field(default=(), repr=False)
+    case_values: Mapping[tuple[str, str], Floats] = field(default_factory=dict, repr=False)
+    table: Table | None = field(default=None, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `kofn score --json` prints it."""
+        return {
+            "n_cases": self.n_cases,
+            "n_candidates": self.n_candidates,
+            "n_missing": self.n_missing,
+            "understood": dict(self.understood),
+            "estimates": [estimate_dict(e) for e in self.estimates],
+            "extraction": dict(self.extraction),
+            "diagnostics": dict(self.diagnostics),
+            "warnings": list(self.warnings),
+        }
+
+    def to_polars(self) -> pl.DataFrame:
+        """A row an estimate."""
+        import polars as pl
+
+        return pl.DataFrame([estimate_dict(e) for e in self.estimates], infer_schema_length=None)
+
+    def get(self, aggregator: str, *, metric: str | None = None, segment: str | None = None) -> Estimate:
+        """The estimate of this aggregator."""
+        for e in self.estimates:
+            if e.aggregator == aggregator and e.segment == segment and metric in (None, e.metric):
+                return e
+        from kofn.errors import UnknownName
+
+        raise UnknownName("estimate", aggregator, [e.aggregator for e in self.estimates])
+
+    def __str__(self) -> str:
+        from kofn.present import as_text
+
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        from kofn.present import as_html
+
+        return as_html(self)
+
+
+def estimate_dict(e: Estimate) -> dict[str, Any]:
+    """An estimate as plain data, in a stable order."""
+    names = ("metric", "aggregator", "segment", "point", "low", "high", "level", "n", "n_missing", "method")
+    return {name: getattr(e, name) for name in names}
+
+
+def evaluate(table: Table, options: Options | None = None) -> Result:
+    """Evaluate every candidate of a table."""
+    options = options or Options()
+    _check(table, options)
+    answers = find_answers(table, options.extract)
+    scored = score_table(table, answers, options.metrics, options.threshold)
+    if not scored:
+        sets = unlabelled_sets(table, answers)
+        scored = [Scored(metric="", sets=sets, source="")]
+    if options.top_k is not None:
+        scored = [_truncated(s, options.top_k) for s in scored]
+    values = _case_values(scored, options)
+    estimates = _estimates(table, scored, values, answers, options)
+    n_missing = int((~scored[0].sets.graded).sum()) if scored[0].metric else 0
+    from kofn import diagnose
+
+    extraction = diagnose.extraction(table, answers, scored, options)
+    found = diagnose.diagnostics(table, scored[0].sets, options)
+    return Result(
+        n_cases=table.n_cases,
+        n_candidates=int(scored[0].sets.sizes.sum()),
+        n_missing=n_missing,
+        understood=_understood(table, scored, answers, options),
+        estimates=tuple(estimates),
+        extraction=extraction,
+        diagnostics=found,
+        warnings=tuple(diagnose.warnings(table, scored, estimates, extraction, found)),
+        scored=tuple(scored),
+        case_values=values,
+        table=table,
+    )
+
+
+def default_aggregators(scored: Scored) -> list[Spec]:
+    """What to show when nothing is asked for; pass@k up to the size that nearly all sets have.
+
+    A metric that stands beside labels shows its values only: its passes are the labels'.
+    """
+    if not scored.metric:
+        return [a for a in WITHOUT_LABELS if scored.sets.answers is not None]
+    if scored.beside_labels:
+        return list(VALUES_ONLY)
+    sizes = np.sort(scored.sets.counts[0])
+    reach = int(sizes[int((1 - _MOST_SETS) * len(sizes))]) if len(sizes) else 0
+    binary = bool(np.isin(scored.sets.values[scored.sets.graded], (0.0, 1.0)).all())
+    names: list[Spec] = list(DEFAULTS if scored.sets.answers is not None else [d for d in DEFAULTS if d != "majority"])
+    if not binary:
+        names.insert(2, "best_score")
+    return names + [f"pass@{k}" for k in _LADDER if k <= reach]
+
+
+def _truncated(scored: Scored, k: int) -> Scored:
+    from dataclasses import replace
+
+    return replace(scored, sets=scored.sets.truncate(k))
+
+
+def _case_values(scored: Sequence[Scored], options: Options) -> dict[tuple[str, str], Floats]:
+    """(metric, aggregator) -> one value a case."""
+    from kofn.registry import aggregator
+
+    asked = [aggregator(a) for a in options.aggregate]
+    names = [a.name for a in asked]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"aggregator {name} is there twice")
+    out: dict[tuple[str, str], Floats] = {}
+    for one in scored:
+        for rule in asked or [aggregator(a) for a in default_aggregators(one)]:
+            if asked and one.beside_labels and isinstance(rule, CountAggregator):
+                continue  # the same numbers as under the labels
+            out[one.metric, rule.name] = _apply(rule, one)
+    return out
+
+
+def _apply(rule: Aggregator, scored: Scored) -> Floats:
+    values = rule(scored.sets)
+    k = getattr(rule, "k", None)
+    largest = int(scored.sets.sizes.max()) if len(scored.sets) else 0
+    if isinstance(k, int) and k > largest and bool(np.isnan(values).all()):
+        raise InputError(f"{rule.name} is undefined: the largest set has {largest} candidates; ask for k <= {largest}")
+    return values
+
+
+def _estimates(
+    table: Table,
+    scored: Sequence[Scored],
+    values: Mapping[tuple[str, str], Floats],
+    answers: Answers,
+    options: Options,
+) -> list[Estimate]:
+    from kofn import __version__
+    from kofn.stats import estimate, segment_estimates
+
+    weights = case_numbers(table, options.weight or ("weight" if "weight" in table.cases.columns else None))
+    clusters = case_codes(table, options.cluster or ("cluster" if "cluster" in table.cases.columns else None))
+    common: dict[str, Any] = {
+        "weights": weights,
+        "clusters": clusters,
+        "interval": options.interval,
+        "level": options.level,
+        "n_resamples": options.n_resamples,
+        "seed": options.seed,
+    }
+    recipe = {"extractor": answers.extractor, "seed": options.seed, "version": __version__, "top_k": options.top_k}
+    segments = {name: segment_names(table, name) for name in options.by}
+    out: list[Estimate] = []
+    for (metric, name), column in values.items():
+        named: dict[str, Any] = {"metric": metric, "aggregator": name, "recipe": {**recipe, "metric": metric, "aggregator": name}}
+        out.append(estimate(column, **named, **common))
+        for by, of_case in segments.items():
+            renamed = segment_estimates(column, [f"{by}={s}" for s in of_case], **named, **common)
+            out.extend(renamed)
+    return out
+
+
+def _understood(table: Table, scored: Sequence[Scored], answers: Answers, options: Options) -> dict[str, Any]:
+    sizes = scored[0].sets.sizes
+    return {
+        "form": table.form,
+        "sources": list(table.sources),
+        "fields": dict(table.fields),
+        "set_size": int(sizes[0]) if len(sizes) and int(sizes.min()) == int(sizes.max()) else None,
+        "metrics": {s.metric: s.source for s in scored if s.metric},
+        "answers": answers.reason if answers.extractor is None else f"extracted by {answers.extractor}: {answers.reason}",
+        "top_k": options.top_k,
+        "weight": options.weight or ("weight" if "weight" in table.cases.columns else None),
+        "cluster": options.cluster or ("cluster" if "cluster" in table.cases.columns else None),
+    }
+
+
+def _check(table: Table, options: Options) -> None:
+    if options.top_k is not None and options.top_k < 1:
+        raise InputError(f"top_k takes a whole number of at least 1, not {options.top_k}")
+    if options.threshold is not None and not np.isfinite(options.threshold):
+        raise InputError(f"threshold takes a finite number, not {options.threshold}")
+    if not table.n_cases:
+        raise InputError("no cases")
+
+
+def case_column(table: Table, name: str) -> pl.Series:
+    """A field that is one value a case, by its name in the file or by its role."""
+    for frame in (table.tags, table.cases):
+        if name in frame.columns:
+            return frame[name]
+    role = next((role for role, field_name in table.fields.items() if field_name == name), None)
+    if role in table.cases.columns:
+        return table.cases[role]
+    from kofn.errors import UnknownName
+
+    raise UnknownName("field", name, [*table.tags.columns, *table.cases.columns])
+
+
+def segment_names(table: Table, name: str) -> list[str | None]:
+    """The segment of every case by a field; None where the field is null."""
+    import polars as pl
+
+    names: list[str | None] = case_column(table, name).cast(pl.String).to_list()
+    return ["(none)" if n is None else n for n in names]
+
+
+def case_codes(table: Table, name: str | None) -> Any:
+    """Clusters as integers; a case without one is a cluster of its own."""
+    if name is None:
+        return None
+    import polars as pl
+
+    column = case_column(table, name).cast(pl.String)
+    codes = column.rank("dense").cast(pl.Int64).to_numpy().astype(np.float64)
+    alone = np.isnan(codes)
+    codes[alone] = -1.0 - np.arange(int(alone.sum()))
+    return codes.astype(np.int64)
+
+
+def case_numbers(table: Table, name: str | None) -> Floats | None:
+    """Weights: finite and not negative, one a case."""
+    if name is None:
+        return None
+    import polars as pl
+
+    column = case_column(table, name)
+    numbers = column.cast(pl.Float64, strict=False)
+    bad = (numbers.is_null() | ~numbers.is_finite() | (numbers < 0)).fill_null(value=True)
+    if bad.any():
+        at = int(bad.arg_true()[0])
+        raise InputError(f"field {name!r}: case {table.cases['case_id'][at]!r}: expected a weight of at least 0, found {column[at]!r}")
+    return numbers.to_numpy()

@@ -1,0 +1,76 @@
+"""Which extractor suits a set of outputs, guessed from a sample of references and texts."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from kofn.extract.letter import names_labelled_option
+from kofn.extract.number import has_labelled_number
+from kofn.values import parse_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_OPTION = re.compile(r"\s*\(?[A-J]\)?[.):]?\s*")
+_LATEX = re.compile(r"\\[A-Za-z]+|[\^_]\{|\$[^$]+\$")
+_SAMPLE = 300
+
+
+class Choice(NamedTuple):
+    """An extractor's name, and why it was chosen in a few words."""
+
+    name: str
+    reason: str
+
+
+def choose_extractor(references: Sequence[str], texts: Sequence[str], choices: bool = False) -> Choice:
+    r"""The default extractor for outputs with these references; without references, for these texts.
+
+    Options or references that are single letters A to J: `letter`. At least nine in ten references numbers:
+    `number`, or `math` where most texts box their answer in LaTeX. LaTeX in the references: `math`. Else `text`,
+    which compares the whole output. Only the first few hundred of each are looked at.
+
+    >>> choose_extractor(["1,080", "3/4"], ["The answer is 1080."])
+    Choice(name='number', reason='2 of 2 references are numbers')
+    >>> choose_extractor([], [r"so $\boxed{x}$", r"\boxed{y}"])
+    Choice(name='math', reason='2 of 2 outputs hold \\boxed')
+    """
+    references = [reference for reference in references[:_SAMPLE] if reference is not None]
+    texts = [text for text in texts[:_SAMPLE] if text is not None]
+    if choices:
+        return Choice("letter", "the cases have options")
+    return _by_references(references, texts) if references else _by_texts(texts)
+
+
+def _by_references(references: Sequence[str], texts: Sequence[str]) -> Choice:
+    def share(test: Callable[[str], object]) -> int:
+        return sum(bool(test(reference)) for reference in references)
+
+    total = len(references)
+    if (letters := share(_OPTION.fullmatch)) >= 0.9 * total:
+        return Choice("letter", f"{letters} of {total} references are single letters")
+    if (numbers := share(lambda reference: parse_number(reference) is not None)) >= 0.9 * total:
+        return Choice("number", f"{numbers} of {total} references are numbers")
+    if latex := share(_LATEX.search):
+        return Choice("math", f"{latex} of {total} references hold LaTeX")
+    if texts and _boxed(texts) > len(texts) / 2:
+        return Choice("math", f"{_boxed(texts)} of {len(texts)} outputs hold \\boxed")
+    return Choice("text", f"{numbers} of {total} references are numbers, {letters} are single letters")
+
+
+def _by_texts(texts: Sequence[str]) -> Choice:
+    total = len(texts)
+    kinds: tuple[tuple[str, str, int], ...] = (
+        ("math", "hold \\boxed", _boxed(texts)),
+        ("number", "label a number", sum(map(has_labelled_number, texts))),
+        ("letter", "label an option", sum(map(names_labelled_option, texts))),
+    )
+    for name, what, count in kinds:
+        if count > total / 2:
+            return Choice(name, f"{count} of {total} outputs {what}")
+    return Choice("text", "no references, and most outputs label no answer")
+
+
+def _boxed(texts: Sequence[str]) -> int:
+    return sum("\\boxed" in text for text in texts)

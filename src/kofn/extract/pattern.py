@@ -1,0 +1,145 @@
+"""Extractors that the user points: a regular expression, a JSON field, the last line, the whole text."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from kofn.errors import InputError
+from kofn.extract.reasoning import outside_reasoning
+from kofn.values import canonical_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_PATH = re.compile(r"(?:[^.\[\]]+|\[-?\d+\])(?:\.[^.\[\]]+|\[-?\d+\])*")
+_STEP = re.compile(r"\[(-?\d+)\]|([^.\[\]]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    r"""What a regular expression's group holds in its first (or last) match, trimmed; None when empty or absent.
+
+    The expression is checked when the extractor is built. It runs as written: `(?i)` and its like go inside it.
+
+    >>> Pattern(r"result=(\w+)")("result=ok, result=bad"), Pattern(r"result=(\w+)", take="last")("result=ok, result=bad")
+    ('ok', 'bad')
+    """
+
+    regex: str
+    group: int | str = 1
+    take: Literal["first", "last"] = "first"
+
+    def __post_init__(self) -> None:
+        try:
+            compiled = re.compile(self.regex)
+        except re.error as error:
+            raise InputError(f"pattern {self.regex!r} is no regular expression: {error}") from None
+        known = (
+            self.group in compiled.groupindex
+            if isinstance(self.group, str)
+            else self.group <= compiled.groups
+        )
+        if not known or (isinstance(self.group, int) and self.group < 0):
+            raise InputError(f"pattern {self.regex!r} has no group {self.group!r}: add one, or use group=0")
+        if self.take not in ("first", "last"):
+            raise InputError(f"pattern takes 'first' or 'last', not {self.take!r}")
+
+    def __call__(self, text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG002
+        if text is None:
+            return None
+        found: re.Match[str] | None = None
+        for found in re.finditer(self.regex, text):
+            if self.take == "first":
+                break
+        return (found[self.group] or "").strip() or None if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class JsonField:
+    """A field of the last JSON object in the text, be it bare, in a code fence or after prose.
+
+    The path is dotted, with [0] for list items. Numbers come back canonical, true and false as such, objects and
+    lists as JSON with sorted keys; null, an empty text and a missing field are no answer.
+
+    >>> JsonField("result.values[0]")('Here: {"result": {"values": [42.0, 1]}}')
+    '42'
+    """
+
+    path: str = "answer"
+
+    def __post_init__(self) -> None:
+        if not _PATH.fullmatch(self.path):
+            raise InputError(
+                f"json_field path {self.path!r} is not like answer, result.value or items[0].name"
+            )
+
+    def __call__(self, text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG002
+        if text is None:
+            return None
+        value: Any = None
+        for document in _documents(outside_reasoning(text), "[" if self.path.startswith("[") else "{"):
+            value = document
+        for index, name in _STEP.findall(self.path):
+            value = (
+                _item(value, int(index)) if index else value.get(name) if isinstance(value, dict) else None
+            )
+        return _as_text(value)
+
+
+def last_line(text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG001
+    r"""The last line outside reasoning that is neither blank nor a code fence, trimmed.
+
+    >>> last_line("Let me see.\n```\n42\n```\n")
+    '42'
+    """
+    if text is None:
+        return None
+    lines = (line.strip() for line in reversed(outside_reasoning(text).splitlines()))
+    return next((line for line in lines if line and not line.startswith("```")), None)
+
+
+def text(text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG001
+    """The whole text, trimmed; None when nothing is left.
+
+    >>> text("  as it is\\n"), text(" ")
+    ('as it is', None)
+    """
+    return None if text is None else text.strip() or None
+
+
+def _documents(text: str, opening: str) -> Iterator[Any]:
+    """The outermost JSON documents in order. Failed attempts share a budget, so hostile text stays linear."""
+    decoder = json.JSONDecoder()
+    budget = 10 * len(text) + 100_000
+    at = text.find(opening)
+    while at >= 0 and budget > 0:
+        try:
+            document, end = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            budget -= error.pos - at + 20
+            end = at + 1
+        except (RecursionError, ValueError):
+            budget -= len(text) - at
+            end = at + 1
+        else:
+            yield document
+        at = text.find(opening, end)
+
+
+def _item(value: Any, index: int) -> Any:
+    return value[index] if isinstance(value, list) and -len(value) <= index < len(value) else None
+
+
+def _as_text(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return canonical_number(value)
+    if isinstance(value, str):
+        return value.strip() or None
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)

@@ -1,0 +1,216 @@
+"""A result as something to read: one document, shown as text, in a terminal or as HTML."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kofn.evaluate import Result
+    from kofn.types import Estimate
+
+_BAR = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A small table. `right` says which columns are numbers."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What there is to say, in order: what was understood, the estimates, what explains them, what to beware of."""
+
+    headline: tuple[str, ...]
+    grids: tuple[Grid, ...]
+    notes: tuple[tuple[str, str], ...]
+    warnings: tuple[str, ...]
+
+
+def document(result: Result) -> Document:
+    """The result's document."""
+    several = len({e.metric for e in result.estimates}) > 1
+    groups: dict[str, list[Estimate]] = {}
+    for e in result.estimates:
+        by = "" if e.segment is None else f"by {e.segment.partition('=')[0]}"
+        groups.setdefault(", ".join(filter(None, [e.metric if several else "", by])), []).append(e)
+    return Document(
+        headline=_headline(result),
+        grids=tuple(_estimates_grid(es, title) for title, es in groups.items()),
+        notes=_notes(result),
+        warnings=result.warnings,
+    )
+
+
+def as_text(result: Result, style: Callable[[str, str], str] = lambda text, _: text) -> str:
+    """Plain text of at most about 100 columns. `style(text, role)` may add colour; roles: head, dim, warn, strong."""
+    doc = document(result)
+    lines = [style(safe(line), "strong") if i == 0 else safe(line) for i, line in enumerate(doc.headline)]
+    for grid in doc.grids:
+        lines += ["", *_grid_lines(grid, style)]
+    if doc.notes:
+        width = max(len(label) for label, _ in doc.notes)
+        lines += ["", *(f"{style(label.ljust(width), 'dim')}  {safe(text)}" for label, text in doc.notes)]
+    if doc.warnings:
+        lines += ["", *(f"{style('!', 'warn')} {safe(w)}" for w in doc.warnings)]
+    return "\n".join(lines)
+
+
+def as_html(result: Result) -> str:
+    """The same for a notebook; everything that came from a file is escaped."""
+    doc = document(result)
+    parts = [f"<p><b>{escape(doc.headline[0])}</b><br>{'<br>'.join(escape(h) for h in doc.headline[1:])}</p>"]
+    for grid in doc.grids:
+        head = "".join(f"<th>{escape(h)}</th>" for h in grid.header)
+        body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in grid.rows)
+        title = f"<caption>{escape(grid.title)}</caption>" if grid.title else ""
+        parts.append(f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+    notes = "".join(f"<li>{escape(label)}: {escape(text)}</li>" for label, text in doc.notes)
+    warnings = "".join(f"<li><b>!</b> {escape(w)}</li>" for w in doc.warnings)
+    return "".join(parts) + f"<ul>{notes}{warnings}</ul>"
+
+
+def safe(text: str) -> str:
+    """Control and direction characters made visible: text from a file cannot move the cursor or hide.
+
+    >>> safe("a\\x1b[31mb\\u202e")
+    'a\\\\x1b[31mb\\\\u202e'
+    """
+    return "".join(c if unicodedata.category(c) not in ("Cc", "Cf", "Cs") else c.encode("unicode_escape").decode() for c in text)
+
+
+def interval_bar(e: Estimate, low: float = 0.0, high: float = 1.0, width: int = _BAR) -> str:
+    """The estimate drawn on a line from low to high.
+
+    >>> from kofn.types import Estimate
+    >>> interval_bar(Estimate(aggregator="", point=.5, low=.25, high=.75, level=.95, n=9, n_missing=0, method=""), width=9)
+    '··──●──··'
+    """
+    if e.point is None or not low <= e.point <= high:
+        return ""
+
+    def place(x: float) -> int:
+        return min(width - 1, max(0, round((x - low) / (high - low) * (width - 1))))
+
+    cells = ["·"] * width
+    if e.low is not None and e.high is not None:
+        for i in range(place(e.low), place(e.high) + 1):
+            cells[i] = "─"
+    cells[place(e.point)] = "●"
+    return "".join(cells)
+
+
+def _headline(result: Result) -> tuple[str, ...]:
+    u = result.understood
+    sizes = result.diagnostics["sizes"]
+    many = f"{sizes['min']} to {sizes['max']}" if u["set_size"] is None else f"{u['set_size']}"
+    noun = "candidate" if u["set_size"] == 1 else "candidates"
+    graded = [f"labels in `{src}`" if m == "pass" else f"scores in `{src}`" if m == "score" else f"metric {m}" for m, src in u["metrics"].items()]
+    parts = [f"{result.n_cases:,} cases x {many} {noun}", ", ".join(graded) or "no labels", f"{result.n_missing:,} missing"]
+    if u["top_k"]:
+        parts.insert(1, f"the first {u['top_k']} of each set")
+    lines = [", ".join(parts)]
+    shown = ", ".join(u["sources"][:3]) + (f" and {len(u['sources']) - 3} more" if len(u["sources"]) > 3 else "")
+    fields = ", ".join(f"{role} in `{name}`" for role, name in u["fields"].items() if role != name)
+    lines.append(f"read {shown or 'rows'} as {u['form']}" + (f": {fields}" if fields else ""))
+    extras = [f"weighted by `{u['weight']}`"] if u["weight"] else []
+    extras += [f"resampled by cluster `{u['cluster']}`"] if u["cluster"] else []
+    return (*lines, *([", ".join(extras)] if extras else []))
+
+
+def _estimates_grid(estimates: Sequence[Estimate], title: str) -> Grid:
+    """One metric's estimates, drawn on one scale: 0 to 1, or further where the values go."""
+    sliced = any(e.segment is not None for e in estimates)
+    ends = [x for e in estimates for x in (e.low, e.point, e.high) if x is not None]
+    low, high = min([0.0, *ends]), max([1.0, *ends])
+    left, end = f"{low:.3g}", f"{high:.3g}"
+    header = (
+        "aggregator",
+        *(["segment"] if sliced else []),
+        "value",
+        f"{100 * estimates[0].level:g} % interval",
+        left + end.rjust(_BAR - len(left)),
+        "cases",
+        "missing",
+        "interval by",
+    )
+    rows = []
+    for e in estimates:
+        between = f"[{e.low:.3f}, {e.high:.3f}]" if e.low is not None and e.high is not None else "-"
+        point = "undefined" if e.point is None else f"{e.point:.3f}"
+        segment = [(e.segment or "").partition("=")[2]] if sliced else []
+        counts = (f"{e.n:,}", f"{e.n_missing:,}")
+        rows.append((e.aggregator, *segment, point, between, interval_bar(e, low, high), *counts, e.method))
+    return Grid(title, header, tuple(rows), tuple(h in ("value", "cases", "missing") for h in header))
+
+
+def _grid_lines(grid: Grid, style: Callable[[str, str], str]) -> list[str]:
+    cells = [[safe(c) for c in row] for row in (grid.header, *grid.rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(grid.header))]
+    lines = [style(grid.title, "strong")] if grid.title else []
+    for i, row in enumerate(cells):
+        padded = [c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, grid.right, strict=True)]
+        text = "  ".join(padded).rstrip()
+        lines.append(style(text, "head") if i == 0 else text)
+    return lines
+
+
+def _notes(result: Result) -> tuple[tuple[str, str], ...]:
+    d = result.diagnostics
+    notes = [("answers", _answers_note(result))] if result.extraction.get("n") is not None else []
+    if audit := result.extraction.get("audit"):
+        notes.append(("extractors", _audit_note(audit)))
+    if d["sizes"]["min"] != d["sizes"]["max"]:
+        notes.append(("set sizes", f"{d['sizes']['min']} to {d['sizes']['max']}, median {d['sizes']['median']:g}"))
+    if votes := d.get("votes"):
+        notes.append(("votes", _votes_note(votes, result.n_cases)))
+    if diversity := d.get("diversity"):
+        notes.append(("diversity", _diversity_note(diversity)))
+    for name, unit in (("cost", ""), ("seconds", " s")):
+        if spent := d.get(name):
+            notes.append((name, f"{spent['total']:,.4g}{unit} in all, {spent['per_case']:,.4g}{unit} a case"))
+    return tuple(notes)
+
+
+def _answers_note(result: Result) -> str:
+    found = result.extraction
+    how = f"extracted by {found['extractor']} ({found['reason']})" if found["extractor"] else found["reason"]
+    text = f"{how}; none in {found['n_failed']:,} of {found['n']:,} candidates"
+    if labels := found.get("labels"):
+        text += f"; {labels['metric']} and labels differ on {labels['n_differ']:,} of {labels['n']:,}"
+    return text
+
+
+def _audit_note(audit: Mapping[str, Any]) -> str:
+    first, *others = audit["failure_rate"]
+    shares = ", ".join(f"{other} {audit['agreement'][first][other]:.0%}" for other in others)
+    scores = audit["score"]
+    spread = f"; score {', '.join(f'{name} {s:.2f}' for name, s in scores.items())}" if scores else ""
+    return f"{first} agrees with {shares}{spread} (on {audit['n']:,} candidates)"
+
+
+def _votes_note(votes: dict[str, float], n_cases: int) -> str:
+    return (
+        f"the leading answer has {votes['agreement']:.0%} of the candidates, {votes['margin']:.0%} ahead of the next; "
+        f"{votes['unanimous']:,} of {n_cases:,} unanimous, {votes['ties']:,} tied"
+    )
+
+
+def _diversity_note(d: dict[str, float | None]) -> str:
+    def shown(name: str) -> str:
+        value = d[name]
+        return "undefined" if value is None else f"{value:.2f}"
+
+    return (
+        f"{shown('unique_texts')} of a set's texts are different; distinct-1 {shown('distinct_1')}, distinct-2 "
+        f"{shown('distinct_2')}, redundancy {shown('redundancy')} (on {d['n_sets_sampled']:,} sets)"
+    )

@@ -1,0 +1,255 @@
+"""From a table to scored candidate sets: extract an answer from every text, grade it, put sets together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from kofn.errors import InputError
+from kofn.sets import CandidateSets, passes_of
+
+if TYPE_CHECKING:
+    from kofn.sets import Floats
+    from kofn.table import Table
+
+_SAMPLE = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """The answer of every candidate: where it came from and why that way."""
+
+    column: pl.Series | None
+    extractor: str | None
+    reason: str
+
+    @property
+    def n_failed(self) -> int:
+        return 0 if self.column is None else self.column.null_count()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """The sets under one metric. `beside_labels`: only its values are news, its passes are the labels'."""
+
+    metric: str
+    sets: CandidateSets
+    source: str
+    beside_labels: bool = False
+
+
+def find_answers(table: Table, extract: str | Callable[..., Any] | None) -> Answers:
+    """Extract answers; without an extractor take the file's own answers, else choose one from what is there."""
+    from kofn.extract import choose_extractor, extract_column
+    from kofn.registry import extractor
+
+    rows = table.candidates
+    if extract is None and "answer" in rows.columns:
+        return Answers(column=_canonical(rows["answer"]), extractor=None, reason=f"given in `{table.fields['answer']}`")
+    if "text" not in rows.columns:
+        if extract is not None:
+            raise InputError(f"nothing to extract from: {_source(table)} has no texts")
+        return Answers(column=None, extractor=None, reason="no texts and no answers")
+    reason = "asked for"
+    if extract is None:
+        choice = choose_extractor(_references(table), _some(rows["text"]), "choices" in table.cases.columns)
+        extract, reason = choice.name, choice.reason
+    name = extract if isinstance(extract, str) else getattr(extract, "__name__", repr(extract))
+    column = extract_column(extractor(extract), rows["text"], _choices(table))
+    return Answers(column=column, extractor=name, reason=reason)
+
+
+def score_table(
+    table: Table, answers: Answers, metrics: Sequence[str | Callable[..., Any]], threshold: float | None
+) -> list[Scored]:
+    """The candidate sets of every metric: those asked for, else the file's labels and scores, else the default metric."""
+    if metrics:
+        return _unique_names([scored for metric in metrics for scored in _by_metric(table, answers, metric, threshold)])
+    rows = table.candidates
+    found: list[Scored] = []
+    if "passed" in rows.columns:
+        flags = rows["passed"].cast(pl.Float64).to_numpy()
+        found.append(Scored(metric="pass", sets=_sets(table, answers, flags, passes_of(flags)), source=table.fields["passed"]))
+    if "score" in rows.columns:
+        values = rows["score"].to_numpy()
+        passes = found[0].sets.passes if found and threshold is None else passes_of(values, threshold)
+        labelled = bool(found) and threshold is None
+        if not (labelled and np.array_equal(values, found[0].sets.values, equal_nan=True)):
+            sets = _sets(table, answers, values, passes)
+            found.append(Scored(metric="score", sets=sets, source=table.fields["score"], beside_labels=labelled))
+    if not found and answers.column is not None and "reference" in rows.columns:
+        from kofn.metrics import default_metric
+
+        found = _by_metric(table, answers, default_metric(answers.extractor or _kind_of(answers.column)), threshold)
+    return found
+
+
+def unlabelled_sets(table: Table, answers: Answers) -> CandidateSets:
+    """The sets without any score: for agreement and diversity."""
+    nothing = np.full(table.n_candidates, np.nan)
+    return _sets(table, answers, nothing, passes_of(nothing))
+
+
+def _by_metric(
+    table: Table, answers: Answers, spec: str | Callable[..., Any], threshold: float | None
+) -> list[Scored]:
+    """The sets of one metric, and of what else it returned (`name.key`)."""
+    from kofn.metrics import metric_name, trait
+    from kofn.registry import metric
+
+    function = metric(spec)
+    name = spec if isinstance(spec, str) and ":" not in spec else metric_name(function)
+    predictions = _predictions(table, answers, trait(function, "uses"), name)
+    references = table.candidates["reference"] if "reference" in table.candidates.columns else None
+    if references is None:
+        if trait(function, "needs_reference"):
+            raise InputError(f"metric {name} compares with a reference and {_source(table)} has none")
+        references = pl.Series("reference", [None] * len(predictions), dtype=pl.String)
+    references = _reference_answers(references, answers.extractor)
+    better = bool(trait(function, "higher_is_better"))
+    ungraded = _ungraded(table, answers)
+    source = "reference" if references.null_count() < len(references) else "text"
+    return [
+        Scored(
+            metric=found,
+            sets=_sets(table, answers, values, passes_of(values, threshold, better), higher_is_better=better),
+            source=source,
+        )
+        for found, raw in _columns(function, name, predictions, references).items()
+        for values in [raw if ungraded is None else np.where(ungraded, np.nan, raw)]
+    ]
+
+
+def _ungraded(table: Table, answers: Answers) -> Any:
+    """Candidates there is no output of (a failed call): not graded, which is not the same as no answer."""
+    rows = table.candidates
+    missing = pl.Series([False]).new_from_index(0, rows.height)
+    if "error" in rows.columns:
+        missing = missing | rows["error"].is_not_null()
+    if "text" in rows.columns and answers.extractor is not None:
+        missing = missing | rows["text"].is_null()
+    return missing.to_numpy() if missing.any() else None
+
+
+def _reference_answers(references: pl.Series, extractor_name: str | None) -> pl.Series:
+    """References given as whole solutions ("... #### 18") reduced to their answer, by the same extractor."""
+    if extractor_name is None or references.dtype != pl.String:
+        return references
+    kind = extractor_name.partition("(")[0]
+    if kind not in ("number", "math", "boxed") or not references.str.contains(r"####|\\boxed|\s\S+\s").any():
+        return references
+    from kofn.registry import extractor
+    from kofn.values import parse_number
+
+    find = extractor(extractor_name)
+    distinct = references.drop_nulls().unique()
+    whole = [r if parse_number(r) is not None else (find(r) or r) for r in distinct.to_list()]
+    return references.replace_strict(distinct, pl.Series(whole, dtype=pl.String), default=None, return_dtype=pl.String)
+
+
+def _columns(function: Any, name: str, predictions: pl.Series, references: pl.Series) -> dict[str, Floats]:
+    """The metric's own column, and one for every other number it returned."""
+    from kofn.metrics import Metric, score_answers, score_column
+
+    if isinstance(function, Metric):
+        return {name: score_column(function, predictions, references).to_numpy()}
+    outcomes = score_answers(function, predictions.to_list(), references.to_list())
+    columns = {name: [outcome.value for outcome in outcomes]}
+    for extra in dict.fromkeys(key for outcome in outcomes for key in outcome.extra):
+        columns[extra] = [outcome.extra.get(extra) for outcome in outcomes]
+    return {k: np.array([np.nan if v is None else v for v in vs], dtype=np.float64) for k, vs in columns.items()}
+
+
+def _predictions(table: Table, answers: Answers, uses: str, name: str) -> pl.Series:
+    if uses == "answer" and answers.column is not None:
+        return answers.column
+    if "text" not in table.candidates.columns:
+        raise InputError(f"metric {name} reads the {uses} of a candidate and {_source(table)} has none")
+    return table.candidates["text"]
+
+
+def _sets(
+    table: Table, answers: Answers, values: Floats, passes: Any, *, higher_is_better: bool = True
+) -> CandidateSets:
+    rows, cases = table.candidates, table.cases
+
+    def numbers(name: str) -> Floats | None:
+        return rows[name].to_numpy() if name in rows.columns else None
+
+    selectors = {c.removeprefix("selector."): rows[c].to_numpy() for c in rows.columns if c.startswith("selector.")}
+    if "score" in rows.columns:
+        selectors["score"] = rows["score"].to_numpy()
+    return CandidateSets(
+        case_ids=cases["case_id"],
+        offsets=table.offsets,
+        values=values,
+        passes=passes,
+        answers=answers.column,
+        texts=rows["text"] if "text" in rows.columns else None,
+        costs=numbers("cost"),
+        seconds=numbers("seconds"),
+        candidate_weights=numbers("candidate_weight"),
+        selectors=selectors,
+        facets=rows["facets"] if "facets" in rows.columns else None,
+        required=cases["required"] if "required" in cases.columns else None,
+        ideal=cases["ideal"] if "ideal" in cases.columns else None,
+        higher_is_better=higher_is_better,
+    )
+
+
+def _unique_names(found: list[Scored]) -> list[Scored]:
+    names = [scored.metric for scored in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"metric {name} is there twice: give each its own name or parameters")
+    return found
+
+
+def _canonical(answers: pl.Series) -> pl.Series:
+    """Given answers, so that votes see one answer: numbers by value, other text trimmed; empty is no answer."""
+    from kofn.values import canonical_number
+
+    distinct = answers.drop_nulls().unique()
+    texts = [canonical_number(a) or a.strip() or None for a in distinct.to_list()]
+    return answers.replace_strict(distinct, pl.Series(texts, dtype=pl.String), default=None, return_dtype=pl.String)
+
+
+def _kind_of(answers: pl.Series) -> str:
+    """Which default metric suits answers that came with the file."""
+    from kofn.extract import choose_extractor
+
+    some = _some(answers)
+    return choose_extractor(some, some, choices=False).name
+
+
+def _references(table: Table) -> list[str]:
+    if "reference" not in table.candidates.columns:
+        return []
+    column = table.candidates["reference"]
+    if isinstance(column.dtype, pl.List):
+        column = column.list.first()
+    return _some(column)
+
+
+def _some(column: pl.Series) -> list[str]:
+    """Up to 400 values spread over the column."""
+    present = column.drop_nulls()
+    step = max(1, len(present) // _SAMPLE)
+    return present.gather_every(step).head(_SAMPLE).to_list()
+
+
+def _choices(table: Table) -> Any:
+    if "choices" not in table.cases.columns:
+        return None
+    per_case = table.cases["choices"]
+    if per_case.n_unique() == 1:
+        return per_case[0].to_list() if per_case[0] is not None else None
+    return per_case.gather(np.repeat(np.arange(table.n_cases), np.diff(table.offsets)))
+
+
+def _source(table: Table) -> str:
+    return table.sources[0] if table.sources else "the input"

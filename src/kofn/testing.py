@@ -1,0 +1,87 @@
+"""The laws that every aggregator obeys, for authors of plugins: call `check_aggregator(mine)` in a test.
+
+    from kofn.testing import check_aggregator
+    check_aggregator("my_pkg.rules:shortest_wins")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kofn.aggregators.base import Aggregator
+from kofn.registry import aggregator
+from kofn.sets import CandidateSets
+
+_WORDS = ("a", "b", "cat", "dog", "sat", "mat")
+
+
+def random_sets(
+    rng: np.random.Generator, n_sets: int = 30, most: int = 6, *, binary: bool = True, missing: float = 0.0
+) -> CandidateSets:
+    """Candidate sets of unequal size, some empty, with every column; each answer has one value, as with a true metric."""
+    sizes = rng.integers(0, most + 1, n_sets)
+    values, answers, texts, scores, facets = [], [], [], [], []
+    for n in sizes.tolist():
+        codes = rng.integers(-1, 3, n)
+        worth = rng.integers(0, 2, 4) if binary else rng.integers(0, 5, 4) / 4
+        graded = rng.random(n) >= missing
+        values.append([float(worth[c]) if ok else None for c, ok in zip(codes.tolist(), graded.tolist(), strict=True)])
+        answers.append([None if c < 0 else f"answer {c}" for c in codes.tolist()])
+        texts.append([" ".join(rng.choice(_WORDS, rng.integers(0, 5))) for _ in range(n)])
+        scores.append([float(s) for s in rng.integers(0, 4, n)])
+        facets.append([[str(f) for f in rng.choice(_WORDS, rng.integers(0, 3))] for _ in range(n)])
+    return CandidateSets.from_lists(
+        values,
+        answers=answers,
+        texts=texts,
+        selectors={"judge": scores},
+        weights=[[1.0 + s for s in ss] for ss in scores],
+        facets=facets,
+        required=[["answer 0", "answer 1", "cat"]] * n_sets,
+    )
+
+
+def check_aggregator(spec: str | Callable[..., Any], *, examples: int = 20, seed: int = 0) -> None:
+    """Raise AssertionError, saying which, when a law is broken.
+
+    One float a set. An empty set is undefined. A set's value does not depend on the other sets. The input is not
+    changed. Unless the aggregator is `ordered`, the order of the candidates does not matter. Twice the same.
+
+    >>> check_aggregator("any_pass")
+    >>> check_aggregator(lambda one: max(v for v in one.values if v is not None) if any(one.values) else 0.0)
+    """
+    rule = aggregator(spec)
+    rng = np.random.default_rng(seed)
+    for _ in range(examples):
+        sets = random_sets(rng)
+        before = (sets.values.copy(), sets.passes.copy())
+        result = rule(sets)
+        _shape(rule, sets, result)
+        same(result, rule(sets), f"{rule.name} gives another result the second time")
+        assert np.array_equal(sets.values, before[0], equal_nan=True), f"{rule.name} changes the values it is given"
+        assert np.array_equal(sets.passes, before[1]), f"{rule.name} changes the passes it is given"
+        order = rng.permutation(len(sets))
+        same(rule(sets.take(order)), result[order], f"{rule.name}: a set's value depends on the other sets")
+        if not rule.ordered:
+            same(rule(shuffled(sets, rng)), result, f"{rule.name} depends on the order of candidates: set ordered = True")
+
+
+def shuffled(sets: CandidateSets, rng: np.random.Generator) -> CandidateSets:
+    """The same sets with the candidates of each in another order."""
+    owner = np.repeat(np.arange(len(sets)), sets.sizes)
+    return sets.reorder(np.lexsort((rng.random(len(owner)), owner)))
+
+
+def same(found: Any, wanted: Any, message: str) -> None:
+    """Equal to 1e-9, undefined where the other is."""
+    assert np.allclose(found, wanted, rtol=0, atol=1e-9, equal_nan=True), f"{message}: {found} and {wanted}"
+
+
+def _shape(rule: Aggregator, sets: CandidateSets, result: Any) -> None:
+    assert getattr(result, "shape", None) == (len(sets),), f"{rule.name} must give one number a set"
+    assert result.dtype == np.float64, f"{rule.name} must give float64, not {result.dtype}"
+    assert np.isnan(result[sets.sizes == 0]).all(), f"{rule.name} must be undefined (NaN) for an empty set"
+    assert not np.isinf(result).any(), f"{rule.name} gives an infinite value"

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kofn.errors import InputError, UnknownName
+from kofn.stats import INTERVALS, bootstrap_mean, estimate, segment_estimates, t_interval, wilson
+
+
+def test_missing_values_are_left_out_and_counted():
+    e = estimate([1, None, 0, float("nan"), 1], aggregator="any_pass", metric="exact")
+    assert (e.n, e.n_missing, e.aggregator, e.metric) == (3, 2, "any_pass", "exact")
+    assert e.point == pytest.approx(2 / 3)
+    assert (e.low, e.high) == bootstrap_mean([1, 0, 1])[:2]
+    assert e.method == "bootstrap"
+
+
+@pytest.mark.parametrize("values", [[], [None, None]])
+def test_no_case_has_no_point(values):
+    e = estimate(values)
+    assert (e.point, e.low, e.high, e.n, e.n_missing, e.method) == (None, None, None, 0, len(values), "none")
+
+
+def test_one_case_has_an_interval_only_as_a_rate():
+    assert (estimate([0.4]).point, estimate([0.4]).low) == (0.4, None)
+    assert estimate([1]).low == wilson(1, 1).low
+    assert estimate([1]).method == "wilson"
+
+
+def test_weights_move_the_point():
+    e = estimate([1, 0, None], weights=[3, 1, 8])
+    assert e.point == 0.75
+    assert e.n == 2
+    assert estimate([1, 0], weights=[0, 0]).point is None
+
+
+def test_each_interval_is_labelled_by_its_method():
+    x = [1, 0, 1, 1, 0, 1, 0, 1]
+    for interval in INTERVALS:
+        e = estimate(x, interval=interval, clusters=range(8) if interval == "cluster" else None)
+        assert e.method == interval
+        assert e.low < e.point < e.high
+    assert (estimate(x, interval="t").low) == t_interval(x).low
+
+
+def test_clusters_follow_their_cases_when_values_are_missing():
+    x = np.array([1, np.nan, 0.5, 0, 0.25, 1])
+    clusters = ["a", "a", "b", "b", None, "c"]
+    e = estimate(x, clusters=clusters)
+    kept = ~np.isnan(x)
+    expected = bootstrap_mean(x[kept], clusters=np.array(clusters, dtype=object)[kept])
+    assert (e.low, e.high) == expected[:2]
+
+
+def test_mistakes_are_named():
+    with pytest.raises(InputError, match="'wilson' is for 0/1 values only: use 'bootstrap'"):
+        estimate([0.5, 1], interval="wilson")
+    with pytest.raises(UnknownName, match="did you mean wilson"):
+        estimate([0, 1], interval="wilsn")
+    with pytest.raises(InputError, match="for 95 %"):
+        estimate([0, 1], level=95)
+    with pytest.raises(InputError, match="needs clusters"):
+        estimate([0, 1], interval="cluster")
+    with pytest.raises(InputError, match="knows no clusters"):
+        estimate([0, 1], interval="t", weights=[1, 2])
+    with pytest.raises(InputError, match="2 values but 3 weights"):
+        estimate([0, 1], weights=[1, 2, 3])
+
+
+def test_segments_are_sorted_and_the_nameless_kept():
+    found = segment_estimates(
+        [1, 0, 1, 0.5], ["b", None, "a", "b"], aggregator="mean", weights=[1, 1, 1, 3], interval="bootstrap"
+    )
+    assert [(e.segment, e.n) for e in found] == [("(none)", 1), ("a", 1), ("b", 2)]
+    assert found[2].point == (1 + 1.5) / 4
+    assert found[2].aggregator == "mean"
+    with pytest.raises(InputError, match="segments"):
+        segment_estimates([1, 0], ["a"])
+
+
+def test_recipe_is_carried():
+    assert estimate([1, 0], recipe={"seed": 3}).recipe == {"seed": 3}
