@@ -112,9 +112,8 @@ def row(kind: str, x: np.ndarray, peer: str, run: tuple[float, tuple[float, floa
 
 
 def main() -> None:
-    print(
-        f"{'n':>9} {'values':<12} {'peer':<8} {'kofn ms':>9} {'peer ms':>13} {'ratio':>11}  kofn, peer, apart (se)"
-    )
+    head = f"{'n':>9} {'values':<12} {'peer':<8} {'kofn ms':>9} {'peer ms':>13} {'ratio':>11}"
+    print(f"{head}  kofn, peer, apart (se)")
     for n in SIZES:
         for kind, x in datasets(n).items():
             print(row(kind, x, "scipy", scipy_run(x)), flush=True)

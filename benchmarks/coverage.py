@@ -100,7 +100,12 @@ def drawn_passes(rng: np.random.Generator, mean: float, repeats: int, shape: tup
     return rng.binomial(repeats, p)
 
 
-def cells(runs: int, seed: int = 0, sizes: tuple[int, ...] = SIZES) -> list[Cell]:
+def cells(
+    runs: int,
+    seed: int = 0,
+    sizes: tuple[int, ...] = SIZES,
+    aggregators: tuple[str, ...] = ("mean", "any", "majority"),
+) -> list[Cell]:
     """The grid of independent cases of equal weight."""
     found = []
     for n in sizes:
@@ -108,7 +113,7 @@ def cells(runs: int, seed: int = 0, sizes: tuple[int, ...] = SIZES) -> list[Cell
             for mean in MEANS:
                 rng = np.random.default_rng([seed, n, repeats, int(100 * mean)])
                 passes = drawn_passes(rng, mean, repeats, (runs, n))
-                for aggregator in ("mean",) if repeats == 1 else ("mean", "any", "majority"):
+                for aggregator in ("mean",) if repeats == 1 else aggregators:
                     values = aggregate(passes, repeats, aggregator)
                     rates = aggregator != "mean" or repeats == 1
                     ends = [rate_ends(int(v.sum()), n) if rates else ends_of(v) for v in values]
@@ -164,7 +169,7 @@ def within(cell: Cell, method: str) -> bool:
 
 def rare(cell: Cell) -> float:
     """Expected number of cases on the rarer side of a rate."""
-    return cell.n * min(cell.truth, 1 - cell.truth)
+    return round(cell.n * min(cell.truth, 1 - cell.truth), 9)
 
 
 def table(found: list[Cell], methods: tuple[str, ...]) -> str:

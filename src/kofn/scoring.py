@@ -156,7 +156,8 @@ def _columns(function: Any, name: str, predictions: pl.Series, references: pl.Se
     from kofn.metrics import Metric, score_answers, score_column
 
     if isinstance(function, Metric):
-        return {name: score_column(function, predictions, references).to_numpy()}
+        scorer: Any = function
+        return {name: score_column(scorer, predictions, references).to_numpy()}
     outcomes = score_answers(function, predictions.to_list(), references.to_list())
     columns = {name: [outcome.value for outcome in outcomes]}
     for extra in dict.fromkeys(key for outcome in outcomes for key in outcome.extra):

@@ -74,11 +74,11 @@ def from_rows(
     if "reference" in rows.columns and rows["reference"].null_count():
         rows = rows.with_columns(_fill_within(rows["reference"], grouping).alias("reference"))
     starts = grouping.offsets[:-1]
-    first = rows.select([c for c in (*CASE_COLUMNS, *tag_names) if c in rows.columns])[starts]
+    first = {c: rows[c].gather(starts) for c in (*CASE_COLUMNS, *tag_names) if c in rows.columns}
     return Table(
         candidates=rows.drop(["id", *(c for c in CASE_COLUMNS if c != "reference"), *tag_names], strict=False),
-        cases=first.select([c for c in CASE_COLUMNS if c in first.columns]).insert_column(0, grouping.case_ids),
-        tags=first.select([c for c in tag_names if c in first.columns]),
+        cases=pl.DataFrame([grouping.case_ids, *(first[c] for c in CASE_COLUMNS if c in first)]),
+        tags=pl.DataFrame([first[c] for c in tag_names if c in first]),
         offsets=grouping.offsets,
         fields=fields,
         form=form,

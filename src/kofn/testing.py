@@ -22,17 +22,16 @@ def random_sets(
     rng: np.random.Generator, n_sets: int = 30, most: int = 6, *, binary: bool = True, missing: float = 0.0
 ) -> CandidateSets:
     """Candidate sets of unequal size, some empty, with every column; each answer has one value, as with a true metric."""
-    sizes = rng.integers(0, most + 1, n_sets)
     values, answers, texts, scores, facets = [], [], [], [], []
-    for n in sizes.tolist():
-        codes = rng.integers(-1, 3, n)
-        worth = rng.integers(0, 2, 4) if binary else rng.integers(0, 5, 4) / 4
-        graded = rng.random(n) >= missing
-        values.append([float(worth[c]) if ok else None for c, ok in zip(codes.tolist(), graded.tolist(), strict=True)])
-        answers.append([None if c < 0 else f"answer {c}" for c in codes.tolist()])
-        texts.append([" ".join(rng.choice(_WORDS, rng.integers(0, 5))) for _ in range(n)])
-        scores.append([float(s) for s in rng.integers(0, 4, n)])
-        facets.append([[str(f) for f in rng.choice(_WORDS, rng.integers(0, 3))] for _ in range(n)])
+    for n in rng.integers(0, most + 1, n_sets).tolist():
+        codes = rng.integers(-1, 3, n).tolist()
+        worth = (rng.integers(0, 2, 4) if binary else rng.integers(0, 5, 4) / 4).tolist()
+        graded = (rng.random(n) >= missing).tolist()
+        values.append([float(worth[c]) if ok else None for c, ok in zip(codes, graded, strict=True)])
+        answers.append([None if c < 0 else f"answer {c}" for c in codes])
+        texts.append([" ".join(words) for words in _random_words(rng, n)])
+        scores.append(rng.integers(0, 4, n).astype(float).tolist())
+        facets.append(_random_words(rng, n))
     return CandidateSets.from_lists(
         values,
         answers=answers,
@@ -44,7 +43,12 @@ def random_sets(
     )
 
 
-def check_aggregator(spec: str | Callable[..., Any], *, examples: int = 20, seed: int = 0) -> None:
+def _random_words(rng: np.random.Generator, n: int) -> list[list[str]]:
+    picks, lengths = rng.integers(0, len(_WORDS), (n, 4)).tolist(), rng.integers(0, 5, n).tolist()
+    return [[_WORDS[i] for i in row[:length]] for row, length in zip(picks, lengths, strict=True)]
+
+
+def check_aggregator(spec: str | Callable[..., Any], *, examples: int = 10, seed: int = 0) -> None:
     """Raise AssertionError, saying which, when a law is broken.
 
     One float a set. An empty set is undefined. A set's value does not depend on the other sets. The input is not

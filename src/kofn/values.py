@@ -22,7 +22,8 @@ MAX_PLACES = 400
 
 CURRENCY = "$€£¥₹₩₽฿₫₺₪¢"
 
-_PLAIN = re.compile(r"-?[0-9]{1,300}(?:\.[0-9]{1,300})?")
+_PLAIN = re.compile(r"(-?[0-9]{1,300}(?:\.[0-9]{1,300})?)\.?")
+_CANONICAL = re.compile(r"-?[1-9][0-9]{0,300}")
 
 _INTEGER = r"(?:[0-9]{1,3}(?:,[0-9]{2,3})*,[0-9]{3}|[0-9]{1,3}(?: [0-9]{3})+|[0-9]+)"
 _DECIMAL = rf"(?:{_INTEGER}(?:\.[0-9]*)?|\.[0-9]+)"
@@ -98,8 +99,8 @@ def parse_number(text: object) -> Fraction | None:
     text = text.strip()
     if len(text) > MAX_CHARACTERS:
         return None
-    if _PLAIN.fullmatch(text):
-        return Fraction(text)
+    if plain := _PLAIN.fullmatch(text):
+        return Fraction(plain[1])
     return _sane(_read_signed(_bare(plain_characters(text))))
 
 
@@ -109,6 +110,8 @@ def canonical_number(text: object) -> str | None:
     >>> [canonical_number(t) for t in ("1,080.00", r"\frac{3}{4}", "2/6", "-0", "1.5e3", "50%", "none")]
     ['1080', '0.75', '1/3', '0', '1500', '50', None]
     """
+    if isinstance(text, str) and _CANONICAL.fullmatch(text):
+        return text
     value = parse_number(text)
     return None if value is None else _canonical(value)
 
@@ -254,7 +257,8 @@ def _divide(top: str, bottom: str) -> Fraction | None:
 
 
 def _scaled(mantissa: str, exponent: str | None) -> Fraction | None:
-    power = int(exponent or 0)
-    if abs(power) > MAX_PLACES:
-        return None
-    return Fraction(mantissa.replace(",", "").replace(" ", "").rstrip(".")) * Fraction(10) ** power
+    value = Fraction(mantissa.replace(",", "").replace(" ", "").rstrip("."))
+    if exponent is None:
+        return value
+    power = int(exponent)
+    return value * Fraction(10) ** power if abs(power) <= MAX_PLACES else None

@@ -7,11 +7,11 @@ import pytest
 from benchmarks import coverage
 
 from kofn.stats import DEFAULT_INTERVAL, estimate
-from kofn.stats.estimate import BOOTSTRAPS
+from kofn.stats.paired import DIFFERENCES
 
 RUNS = 2000
 NOISE = 3 * np.sqrt(0.93 * 0.07 / RUNS)  # of a simulated share, three standard errors
-DEFAULT = BOOTSTRAPS[DEFAULT_INTERVAL]
+DEFAULT = DIFFERENCES[DEFAULT_INTERVAL]
 
 
 def check(cell, method, low=0.93, high=0.97):
@@ -21,24 +21,32 @@ def check(cell, method, low=0.93, high=0.97):
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [100, 300, 1000])
 def test_default_interval_covers_means_of_repeats(n):
-    for cell in coverage.cells(RUNS, seed=7, sizes=(n,)):
-        if cell.aggregator == "mean" and cell.repeats > 1:
+    for cell in coverage.cells(RUNS, seed=7, sizes=(n,), aggregators=("mean",)):
+        if cell.repeats > 1:
             check(cell, DEFAULT)
 
 
 @pytest.mark.slow
-def test_expanded_interval_covers_means_of_repeats_of_thirty_cases():
-    for cell in coverage.cells(RUNS, seed=7, sizes=(30,)):
-        if cell.aggregator == "mean" and cell.repeats > 1 and coverage.rare(cell) > 3:
-            check(cell, "expanded")
+def test_bca_interval_covers_means_of_repeats_of_thirty_cases():
+    for cell in coverage.cells(RUNS, seed=7, sizes=(30,), aggregators=("mean",)):
+        if cell.repeats > 1:
+            check(cell, "bca")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [300, 1000])
 def test_default_interval_covers_rates_that_are_not_rare(n):
-    for cell in coverage.cells(RUNS, seed=8, sizes=(n,)):
+    for cell in coverage.cells(RUNS, seed=8, sizes=(n,), aggregators=("any", "majority")):
         if "wilson" in cell.covered and coverage.rare(cell) >= 20:
             check(cell, DEFAULT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [30, 100, 300, 1000])
+def test_wilson_interval_covers_rates_with_five_or_more_of_the_rarer(n):
+    for cell in coverage.cells(RUNS, seed=9, sizes=(n,), aggregators=("any", "majority")):
+        if coverage.rare(cell) >= 5:
+            check(cell, "wilson")
 
 
 @pytest.mark.slow

@@ -38,9 +38,16 @@ def test_each_interval_is_labelled_by_its_method():
     x = [1, 0, 1, 1, 0, 1, 0, 1]
     for interval in INTERVALS:
         e = estimate(x, interval=interval, clusters=range(8) if interval == "cluster" else None)
-        assert e.method == interval
+        assert e.method == ("wilson" if interval == "auto" else interval)
         assert e.low < e.point < e.high
     assert (estimate(x, interval="t").low) == t_interval(x).low
+
+
+def test_auto_is_wilson_for_plain_rates_and_bca_otherwise():
+    assert estimate([0, 1, 1], interval="auto").method == "wilson"
+    assert estimate([0, 1, 0.5], interval="auto").method == "bca"
+    assert estimate([0, 1, 1], interval="auto", weights=[1, 2, 1]).method == "bca"
+    assert estimate([0, 1, 1], interval="auto", clusters=["a", "b", "c"]).method == "bca"
 
 
 def test_clusters_follow_their_cases_when_values_are_missing():

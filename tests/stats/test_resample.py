@@ -164,6 +164,11 @@ def test_bootstrap_of_a_mean_agrees_with_the_computed_interval():
         assert drawn[:2] == pytest.approx(bootstrap_mean(x, **options)[:2], abs=0.01)
 
 
+def test_bca_is_undefined_where_every_resample_lies_on_one_side():
+    distinct = bootstrap(range(40), lambda x: len(set(x.tolist())), method="bca", n_resamples=200)
+    assert distinct.method == "none"
+
+
 def test_same_seed_same_numbers():
     one, two, other = (bootstrap(SPATIAL, np.median, n_resamples=99, seed=s) for s in (3, 3, 4))
     assert one == two

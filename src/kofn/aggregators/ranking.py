@@ -76,8 +76,9 @@ class Ndcg(Aggregator):
 
     def _best_of_set(self, sets: CandidateSets) -> Floats:
         def kernel(values: Floats) -> Floats:
-            gains = _gains(values, self.gain)
-            return _discounted(-np.sort(-gains, axis=0), self.k)
+            best_first = -np.sort(-_gains(values, self.gain), axis=0)  # NaN sorts last
+            unknown = np.isnan(values).any(axis=0)
+            return np.where(unknown, np.nan, _discounted(best_first, self.k))
 
         return sets.map_blocks(kernel, sets.values)
 

@@ -1,4 +1,4 @@
-"""Several extractors on the same outputs: extraction errors are often larger than the difference between models."""
+"""Several extractors on the same outputs: extraction errors often exceed the difference between models."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class Audit:
     """What several extractors make of the same outputs.
 
-    `agreement[a][b]` is the share of rows where a and b give the same answer, none included; `failure_rate` the
-    share without an answer; `score` the share equal to its reference, None without references; `span` the highest
-    score less the lowest; `disagreements` the rows on which not all agree.
+    `agreement[a][b]` is the share of rows where a and b give the same answer, none included; `failure_rate`
+    the share without an answer; `score` the share equal to its reference, None without references; `span` the
+    highest score less the lowest; `disagreements` the rows on which not all agree.
     """
 
     n: int

@@ -65,8 +65,8 @@ def tidy(latex: str) -> str:
 def canonical(answer: str) -> str | None:
     r"""The canonical number where the answer is one, with or without a unit, else its tidied LaTeX.
 
-    >>> canonical(r"\dfrac{3}{4}"), canonical(r"5\text{ cm}^2"), canonical(r"x + \dfrac{1}{2}"), canonical(" ")
-    ('0.75', '5', 'x+\\frac{1}{2}', None)
+    >>> [canonical(answer) for answer in (r"\dfrac{3}{4}", r"5\text{ cm}^2", r"x + \dfrac{1}{2}", " ")]
+    ['0.75', '5', 'x+\\frac{1}{2}', None]
     """
     return canonical_number(answer) or canonical_number(_UNIT_TAIL.sub("", answer)) or tidy(answer) or None
 

@@ -27,17 +27,17 @@ class Choice(NamedTuple):
 def choose_extractor(references: Sequence[str], texts: Sequence[str], choices: bool = False) -> Choice:
     r"""The default extractor for outputs with these references; without references, for these texts.
 
-    Options or references that are single letters A to J: `letter`. At least nine in ten references numbers:
-    `number`, or `math` where most texts box their answer in LaTeX. LaTeX in the references: `math`. Else `text`,
-    which compares the whole output. Only the first few hundred of each are looked at.
+    Options, or references that are single letters A to J: `letter`. At least nine in ten references numbers:
+    `number`. LaTeX in the references, or a box in most texts: `math`. Else `text`, which compares the whole
+    output. Without references: what most texts hold, a box, a labelled number or a labelled letter. Only the
+    first few hundred of each are looked at.
 
     >>> choose_extractor(["1,080", "3/4"], ["The answer is 1080."])
     Choice(name='number', reason='2 of 2 references are numbers')
     >>> choose_extractor([], [r"so $\boxed{x}$", r"\boxed{y}"])
     Choice(name='math', reason='2 of 2 outputs hold \\boxed')
     """
-    references = [reference for reference in references[:_SAMPLE] if reference is not None]
-    texts = [text for text in texts[:_SAMPLE] if text is not None]
+    references, texts = references[:_SAMPLE], texts[:_SAMPLE]
     if choices:
         return Choice("letter", "the cases have options")
     return _by_references(references, texts) if references else _by_texts(texts)

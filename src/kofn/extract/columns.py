@@ -1,8 +1,8 @@
-"""Extraction over a column: the shapes that most outputs have in polars, every other row by the extractor itself.
+"""Extraction over a column: common shapes of outputs in polars, every other row by the extractor itself.
 
-An output whose tail states its labelled answer needs no more than that tail: the last label wins, whatever comes
-before. Two things could change that, a reasoning block and an invented next question, so rows with a sign of
-either (and rows with unusual characters) go to the extractor. The result is that of the extractor for every row.
+An output whose tail states its labelled answer needs no more than that tail: the last label wins, whatever
+comes before. Two things could change that, a reasoning block and an invented next question, so rows with a sign
+of either (and rows with unusual characters) go to the extractor. Every row's result is the extractor's.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
 from kofn.extract.boxed import boxed
-from kofn.extract.compatible import letter_first, letter_word_boundary, number_simple
-from kofn.extract.labels import RUN_ON_PATTERN
+from kofn.extract.compatible import letter_first, letter_word_boundary
+from kofn.extract.labels import RUN_ON_LINE
 from kofn.extract.letter import letter, options_of
 from kofn.extract.mathematical import math
 from kofn.extract.number import number
-from kofn.extract.reasoning import TAG_PATTERN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,9 +25,10 @@ if TYPE_CHECKING:
     import polars as pl
 
     Extractor = Callable[..., str | None]
+    Shape = Callable[[pl.Series], pl.Series]
 
 SLICE_ROWS = 65_536
-_TAIL_CHARACTERS = 96
+_TAIL_CHARACTERS = 80
 
 _END = r"[ \n]*$"
 _LABEL = r"(?:[ \n][Tt]he (?:final |correct )?answer is:? |[.!?\n] ?(?:Final )?Answer: ?)"
@@ -39,8 +39,9 @@ _NUMBER_TAILS = (
     rf"\n#### ?\$?{_VALUE}{_END}",
     rf"[^\\]\\boxed\{{{_VALUE}\}}[$.)\\\] \n]*$",
 )
-_NOT_PLAIN = r"[^\x00-\x7f‘’“”—–…×÷°]|\r"
-_GUARD = rf"(?i-u:{TAG_PATTERN}|{RUN_ON_PATTERN})|{_NOT_PLAIN}"
+# signs of a reasoning block or of a new question; each pattern begins with one literal, which makes it quick
+_GUARDS = (rf"(?i-u:{RUN_ON_LINE})", r"<[|/A-Za-z]", r"(?i-u:\[/?inst\])", "\r")
+_UNUSUAL = r"[^\x00-\x7f‘’“”—–…×÷°]"
 
 
 def extract_column(
@@ -48,8 +49,8 @@ def extract_column(
 ) -> pl.Series:
     """`extractor` over every text: a String series, null where there is no text or no answer.
 
-    `choices` is one list for all rows or a series of lists, one a row. An extractor without a columnar form, the
-    user's own included, is called once for each different text (and choices).
+    `choices` is one list for all rows or a series of lists, one a row. An extractor without a columnar form,
+    the user's own included, is called once for each different text (and choices).
 
     >>> import polars as pl
     >>> extract_column(number, pl.Series(["The answer is 42.", "#### 1,080", "none", None])).to_list()
@@ -61,7 +62,7 @@ def extract_column(
         return _by_row(extractor, texts, choices)
     shape = _shape(extractor, choices)
     if shape is None:
-        return _by_unique(extractor, texts, choices).alias(texts.name)
+        return _by_text(extractor, texts, choices)
     slices = [texts.slice(start, SLICE_ROWS) for start in range(0, len(texts), SLICE_ROWS)]
     with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as pool:
         parts = list(pool.map(lambda part: _by_shape(extractor, part, choices, shape), slices))
@@ -69,27 +70,28 @@ def extract_column(
 
 
 def _by_shape(
-    extractor: Extractor, texts: pl.Series, choices: Sequence[str] | None, shape: pl.Expr
+    extractor: Extractor, texts: pl.Series, choices: Sequence[str] | None, shape: Shape
 ) -> pl.Series:
     """The answers the columnar form is sure of, and the extractor's for the other rows."""
-    import polars as pl
-
-    answers = texts.alias("text").to_frame().select(shape.alias("answer")).to_series()
+    answers = shape(texts)
     unsure = (answers.is_null() & texts.is_not_null()).arg_true()
-    if len(unsure) == 0:
-        return answers
-    rest = _by_unique(extractor, texts.gather(unsure), choices)
-    return answers.scatter(unsure, rest).cast(pl.String)
+    return (
+        answers.scatter(unsure, _by_text(extractor, texts.gather(unsure), choices))
+        if len(unsure)
+        else answers
+    )
 
 
-def _by_unique(extractor: Extractor, texts: pl.Series, choices: Sequence[str] | None) -> pl.Series:
+def _by_text(extractor: Extractor, texts: pl.Series, choices: Sequence[str] | None) -> pl.Series:
     import polars as pl
 
     known: dict[str | None, str | None] = {None: None}
-    for text in texts.unique().to_list():
-        if text is not None:
+    answers: list[str | None] = []
+    for text in texts:
+        if text not in known:
             known[text] = _called(extractor, text, choices)
-    return pl.Series(texts.name, [known[text] for text in texts.to_list()], dtype=pl.String)
+        answers.append(known[text])
+    return pl.Series(texts.name, answers, dtype=pl.String)
 
 
 def _by_row(extractor: Extractor, texts: pl.Series, choices: pl.Series) -> pl.Series:
@@ -118,28 +120,21 @@ def _called(extractor: Extractor, text: str, choices: Sequence[str] | None) -> s
     return answer
 
 
-def _shape(extractor: Extractor, choices: Sequence[str] | None) -> pl.Expr | None:
+def _shape(extractor: Extractor, choices: Sequence[str] | None) -> Shape | None:
     """The columnar form of an extractor: its answer where the form is sure, null where it is not."""
-    import polars as pl
-
-    text = pl.col("text")
     if extractor is number:
-        return _guarded(_canonical(_tail(*_NUMBER_TAILS)))
+        return lambda texts: _canonical(_tail_answers(texts, _NUMBER_TAILS))
     if extractor in (boxed, math):
-        return _guarded(_canonical(_tail(_NUMBER_TAILS[-1])))
+        return lambda texts: _canonical(_tail_answers(texts, _NUMBER_TAILS[-1:]))
     if extractor is letter:
         return _letter_shape(choices)
     if choices is None and extractor in (letter_first, letter_word_boundary):
         edge = r"\b" if extractor is letter_word_boundary else ""
-        return pl.when(_ascii()).then(text.str.extract(rf"{edge}([A-Ea-e]){edge}", 1).str.to_uppercase())
-    if extractor is number_simple:
-        after = text.str.replace_all(",", "", literal=True).str.extract(r"([^=]*)$", 1)
-        first = after.str.extract(r"^[^0-9]*?(-?(?:0|[1-9][0-9]{0,300}))(?:[^0-9]|$)", 1)
-        return pl.when(_ascii()).then(first.replace("-0", "0"))
+        return lambda texts: _ascii_only(texts).str.extract(rf"{edge}([A-Ea-e]){edge}", 1).str.to_uppercase()
     return None
 
 
-def _letter_shape(choices: Sequence[str] | None) -> pl.Expr | None:
+def _letter_shape(choices: Sequence[str] | None) -> Shape | None:
     labels = "".join(options_of(choices).labels)
     if not (labels.isalpha() and labels.isascii()):
         return None
@@ -147,30 +142,44 @@ def _letter_shape(choices: Sequence[str] | None) -> pl.Expr | None:
         rf"{_LABEL}\*{{0,2}}\(?([{labels}])\)?\.?\*{{0,2}}{_END}",
         rf"[^\\]\\boxed\{{([{labels}])\}}[$.)\\\] \n]*$",
     )
-    return _guarded(_tail(*tails))
+    return lambda texts: _tail_answers(texts, tails)
 
 
-def _tail(*patterns: str) -> pl.Expr:
+def _tail_answers(texts: pl.Series, patterns: Sequence[str]) -> pl.Series:
+    """What the first pattern to match finds in the tails of the rows that nothing speaks against."""
+    answers = _unguarded(texts).str.tail(_TAIL_CHARACTERS)
+    tails, answers = answers, answers.str.extract(patterns[0], 1)
+    for pattern in patterns[1:]:
+        left = (answers.is_null() & tails.is_not_null()).arg_true()
+        if len(left):
+            answers = answers.scatter(left, tails.gather(left).str.extract(pattern, 1))
+    return answers
+
+
+def _unguarded(texts: pl.Series) -> pl.Series:
+    """The texts, null where a reasoning block, a new question or an unusual character may stand."""
     import polars as pl
 
-    tail = pl.col("text").str.tail(_TAIL_CHARACTERS)
-    return pl.coalesce([tail.str.extract(pattern, 1) for pattern in patterns])
+    text = pl.col("text")
+    frame = texts.alias("text").to_frame()
+    frame = frame.select(
+        pl.when(~pl.any_horizontal(text.str.contains(guard) for guard in _GUARDS)).then(text)
+    )
+    texts = frame.to_series()
+    other = (texts.str.len_bytes() != texts.str.len_chars()).arg_true()
+    if len(other) == 0:
+        return texts
+    unusual = other.filter(texts.gather(other).str.contains(_UNUSUAL))
+    return texts.scatter(unusual, None) if len(unusual) else texts
 
 
-def _canonical(value: pl.Expr) -> pl.Expr:
+def _canonical(values: pl.Series) -> pl.Series:
+    return values.str.replace_all(",", "", literal=True).replace("-0", None)
+
+
+def _ascii_only(texts: pl.Series) -> pl.Series:
     import polars as pl
 
-    plain = value.str.replace_all(",", "", literal=True)
-    return pl.when(plain != "-0").then(plain)
-
-
-def _guarded(answer: pl.Expr) -> pl.Expr:
-    import polars as pl
-
-    return pl.when(~pl.col("text").str.contains(_GUARD)).then(answer)
-
-
-def _ascii() -> pl.Expr:
-    import polars as pl
-
-    return pl.col("text").str.len_bytes() == pl.col("text").str.len_chars()
+    text = pl.col("text")
+    frame = texts.alias("text").to_frame()
+    return frame.select(pl.when(text.str.len_bytes() == text.str.len_chars()).then(text)).to_series()

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from kofn.extract.boxed import boxes
-from kofn.extract.labels import ANSWER_LABEL, first_line, run_on
+from kofn.extract.labels import answer_labels, first_line, run_on
 from kofn.extract.reasoning import outside_reasoning
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ _MAX_STRETCH = 240
 _LABEL_ONLY = re.compile(r"\s*[(\[]?([A-Za-z0-9])[)\].:]?\s*")
 _LABEL_AND_TEXT = re.compile(r"\s*[(\[]?([A-Za-z0-9])(?:\s?[)\].:])\s*(\S.*)", re.DOTALL)
 
-_STRONG = re.compile(ANSWER_LABEL, re.IGNORECASE | re.MULTILINE)
 _WEAK = re.compile(
     r"\b(?:option|choice|letter|one|opci[óo]n|alternativa|вариант)\b[\s*_]{0,4}(?:[:：]|\b(?:is|es|est|ist|è|é)\b)"
     r"|\bI(?:'d|'ll|’d|’ll| would| will)?\s(?:choose|chose|select|selected|pick|picked|go with|go for)\b"
@@ -85,8 +84,8 @@ def letter(text: str | None, choices: Sequence[str] | None = None) -> str | None
     do not count, nor the article "a", nor the pronoun "I"; a lower-case letter counts only when labelled,
     bracketed or all there is. With option texts as `choices`, an output that repeats one of them chooses it.
 
-    >>> letter("The answer is not B but C."), letter("**Answer:** (c)"), letter("A good one: B"), letter("no")
-    ('C', 'C', 'B', None)
+    >>> [letter(t) for t in ("The answer is not B but C.", "**Answer:** (c)", "A good one: B", "no")]
+    ['C', 'C', 'B', None]
     >>> letter("It must be Paris.", ["London", "Paris"])
     'B'
     """
@@ -113,7 +112,7 @@ def names_labelled_option(text: str) -> bool:
 
 
 def options_of(choices: Sequence[str] | None) -> Options:
-    """The options behind `choices`: labels ("A", "(b)", "1"), labelled texts ("A) foo"), or texts: then A, B, ..
+    """The options behind `choices`: labels ("A", "(b)", "1"), labelled texts ("A) foo"), or texts (A, B, ..).
 
     >>> options_of(["1", "2"]).labels, options_of(["a) x", "b) y"]).labels, options_of(["0.5", "2"]).labels
     (('1', '2'), ('A', 'B'), ('A', 'B'))
@@ -166,7 +165,7 @@ def _mentions(text: str, options: Options) -> Iterator[Mention]:
 
 def _strong(text: str, options: Options) -> Iterator[tuple[int, str]]:
     """The labelled answers in order: (where, which option)."""
-    spans = [(m.start(), m.end(), None) for m in _STRONG.finditer(text)]
+    spans: list[tuple[int, int, str | None]] = [(*span, None) for span in answer_labels(text)]
     spans += [(box.start, box.end, box.content) for box in boxes(text)]
     spans.sort(key=lambda span: span[:2])
     stops = [*(span[0] for span in spans[1:]), len(text)]

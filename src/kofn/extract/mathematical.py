@@ -23,7 +23,7 @@ _ASSIGNED = re.compile(r"\s*[A-Za-z](?:_\{?\w\}?)?\s*=")
 
 
 def math(text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG001
-    r"""The last box, else the labelled answer, else the last formula or number; canonical when it is a number.
+    r"""The last box, else the labelled answer, else the last formula or number; numbers canonical.
 
     Anything else comes back as tidied LaTeX, so that answers that differ only in spacing are one answer.
     Reasoning blocks and invented next questions do not count.

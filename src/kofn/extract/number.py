@@ -6,19 +6,15 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from kofn.extract.boxed import boxes
-from kofn.extract.labels import ANSWER_LABEL, first_line, run_on
+from kofn.extract.labels import answer_labels, first_line, run_on
 from kofn.extract.reasoning import outside_reasoning
 from kofn.values import CURRENCY, canonical_number, plain_characters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_LABEL = re.compile(
-    rf"(?P<word>{ANSWER_LABEL})"
-    r"|(?P<hashes>^[ \t]{0,8}####[ \t]{0,8}(?!\d+[.):][ \t])(?=[^\w\n]{0,6}\d))"
-    r"|(?P<short>(?:^|(?<=\s))A:(?=\s))",
-    re.IGNORECASE | re.MULTILINE,
-)
+_HASHES = re.compile(r"^[ \t]{0,8}####[ \t]{0,8}(?!\d+[.):][ \t])(?=[^\w\n]{0,6}\d)", re.MULTILINE)
+_SHORT = re.compile(r"(?:^|(?<=\s))A:(?=\s)")
 
 _MONEY = re.escape(CURRENCY)
 _DECIMAL = r"(?:\d{1,3}(?:,\d{2,3}){0,12},\d{3}(?!\d)(?:\.\d++)?+|\d++(?:\.\d++)?+|\.\d++)"
@@ -26,7 +22,8 @@ _BRACED = r"\{ ?-?[\d.,]{1,60} ?\}"
 _TEN = r"10 ?(?:(?:\^|\*\*) ?(?:\{ ?[+-]?\d{1,9} ?\}|[+-]?\d++)|[⁻⁺]?[⁰¹²³⁴-⁹]++)"
 _NUMBER = re.compile(
     # a minus is a sign only where nothing stands that it could be subtracted from
-    rf"(?P<sign>(?<![\w)\]}}%])(?<![\d)] )-)?(?:\\?[{_MONEY}] ?)?(?P<inner>(?<=[{_MONEY}])-)?(?P<value>"
+    rf"(?=[-\\.\d{_MONEY}])(?P<sign>(?<![\w)\]}}%])(?<![\d)] )-)?"
+    rf"(?:\\?[{_MONEY}] ?)?(?P<inner>(?<=[{_MONEY}])-)?(?P<value>"
     rf"(?:(?<![A-Za-z_\d.])\d++ ?)?+\\[dtc]?frac ?(?:{_BRACED} ?{_BRACED}|\d\d)"
     r"|(?<![A-Za-z_\d])(?<!\d[.:/])"
     r"(?!\d{4}-\d\d-\d)(?!(?<=\d{4}-)\d\d-\d)(?<!\d{4}-\d\d-)(?:"
@@ -63,7 +60,7 @@ _MAX_LEAD_WORDS = 6
 
 
 class Label(NamedTuple):
-    """A place that says an answer follows: the answer must stand in text[end:stop], or is the box's content."""
+    """A place that says an answer follows: it must stand in text[end:stop], or is the box's content."""
 
     start: int
     end: int
@@ -85,8 +82,8 @@ def number(text: str | None, choices: Sequence[str] | None = None) -> str | None
     r"""The labelled number, else the last number of the text, as its canonical text.
 
     Labels: "answer:", "the answer is" (and their like in other languages), "#### ", "A: ", `\boxed{..}`; the
-    last one with a number counts, but not one in an invented next question. A labelled equation gives its result.
-    Without a label, ordinals and list numbering count only when nothing else does; times and dates never do.
+    last one with a number counts, but not one in an invented next question. A labelled equation gives its
+    result. Without a label, ordinals and list numbering count only when nothing else does; times and dates never do.
     A box that holds something else than one number is no answer.
 
     >>> number("Answer: $1,080.00."), number("Q: .. A: 18"), number("so 3 + 4 = 7 eggs"), number("none")
@@ -117,7 +114,11 @@ def has_labelled_number(text: str) -> bool:
 
 def labels(text: str) -> list[Label]:
     """Every label in order of place; each one's stretch ends where the next label begins."""
-    spans = [(m.start(), m.end(), m.lastgroup or "word", None) for m in _LABEL.finditer(text)]
+    spans: list[tuple[int, int, str, str | None]] = [(*span, "word", None) for span in answer_labels(text)]
+    if "####" in text:
+        spans += [(*match.span(), "hashes", None) for match in _HASHES.finditer(text)]
+    if "A:" in text:
+        spans += [(*match.span(), "short", None) for match in _SHORT.finditer(text)]
     spans += [(box.start, box.end, "box", box.content) for box in boxes(text)]
     spans.sort(key=lambda span: span[:2])
     stops = [*(span[0] for span in spans[1:]), len(text)]
@@ -127,6 +128,8 @@ def labels(text: str) -> list[Label]:
 def labels_before_run_on(text: str) -> list[Label]:
     """The labels before the text runs on into a new question, which it can only do after a first answer."""
     found = labels(text)
+    if not found or run_on(text, found[0].end) == len(text):
+        return found
     first = next((label for label in found if label.kind == "box" or labelled_number(text, label)), None)
     if first is None:
         return found
@@ -150,12 +153,12 @@ def labelled_number(text: str, label: Label) -> str | None:
 
 
 def number_in_line(line: str, most_words: int = _MAX_LEAD_WORDS) -> str | None:
-    """The number a labelled line states: the result of an equation, what "is" or "so" leads to, else the first.
+    """The number a labelled line states: an equation's result, what "is" or "so" leads to, else the first.
 
     None when more than `most_words` words come before the first number: such a line begins a solution.
 
-    >>> number_in_line("3 * 6 = 18 eggs"), number_in_line("there are 3 boxes of 6, so 18"), number_in_line("5 of 20")
-    ('18', '18', '5')
+    >>> [number_in_line(line) for line in ("3 * 6 = 18 eggs", "there are 3 boxes of 6, so 18", "5 of 20")]
+    ['18', '18', '5']
     """
     if denied := _DENIED.match(line):
         line = line[denied.end() :]
@@ -180,12 +183,13 @@ def number_in_line(line: str, most_words: int = _MAX_LEAD_WORDS) -> str | None:
 def last_number(text: str) -> str | None:
     """The last number of a text; one that only counts things when there is no other."""
     last_weak: str | None = None
-    for match in reversed(list(_NUMBER.finditer(text))):
-        token = _token(text, match)
-        if token is not None and not token.weak:
-            return token.value
-        if token is not None and last_weak is None:
-            last_weak = token.value
+    for line in reversed(text.split("\n")):
+        for match in reversed(list(_NUMBER.finditer(line))):
+            token = _token(line, match)
+            if token is not None and not token.weak:
+                return token.value
+            if token is not None and last_weak is None:
+                last_weak = token.value
     return last_weak
 
 
@@ -236,5 +240,7 @@ def _number_in_box(content: str) -> str | None:
 
 
 def _prepared(text: str) -> str:
-    text = outside_reasoning(text).replace("{,}", ",")
-    return plain_characters(_GROUP_SPACE.sub("", text))
+    text = outside_reasoning(text)
+    if "\\" in text or not text.isascii():
+        text = _GROUP_SPACE.sub("", text.replace("{,}", ","))
+    return plain_characters(text)

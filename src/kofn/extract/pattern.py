@@ -20,11 +20,11 @@ _STEP = re.compile(r"\[(-?\d+)\]|([^.\[\]]+)")
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    r"""What a regular expression's group holds in its first (or last) match, trimmed; None when empty or absent.
+    r"""What a regular expression's group holds in its first (or last) match, trimmed; None when empty.
 
-    The expression is checked when the extractor is built. It runs as written: `(?i)` and its like go inside it.
+    The expression is checked when the extractor is built. It runs as written: `(?i)` and the like go inside.
 
-    >>> Pattern(r"result=(\w+)")("result=ok, result=bad"), Pattern(r"result=(\w+)", take="last")("result=ok, result=bad")
+    >>> Pattern(r"got (\w+)")("got ok, got bad"), Pattern(r"got (\w+)", take="last")("got ok, got bad")
     ('ok', 'bad')
     """
 
@@ -50,10 +50,8 @@ class Pattern:
     def __call__(self, text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG002
         if text is None:
             return None
-        found: re.Match[str] | None = None
-        for found in re.finditer(self.regex, text):
-            if self.take == "first":
-                break
+        matches = re.finditer(self.regex, text)
+        found = next(matches, None) if self.take == "first" else next(reversed(list(matches)), None)
         return (found[self.group] or "").strip() or None if found else None
 
 
@@ -61,8 +59,8 @@ class Pattern:
 class JsonField:
     """A field of the last JSON object in the text, be it bare, in a code fence or after prose.
 
-    The path is dotted, with [0] for list items. Numbers come back canonical, true and false as such, objects and
-    lists as JSON with sorted keys; null, an empty text and a missing field are no answer.
+    The path is dotted, with [0] for list items. Numbers come back canonical, true and false as such, objects
+    and lists as JSON with sorted keys; null, an empty text and a missing field are no answer.
 
     >>> JsonField("result.values[0]")('Here: {"result": {"values": [42.0, 1]}}')
     '42'
@@ -113,20 +111,23 @@ def text(text: str | None, choices: Sequence[str] | None = None) -> str | None: 
 def _documents(text: str, opening: str) -> Iterator[Any]:
     """The outermost JSON documents in order. Failed attempts share a budget, so hostile text stays linear."""
     decoder = json.JSONDecoder()
+    begins = re.compile(r'\{\s*["}]' if opening == "{" else r"\[")
     budget = 10 * len(text) + 100_000
-    at = text.find(opening)
-    while at >= 0 and budget > 0:
+    match = begins.search(text)
+    while match and budget > 0:
+        at = match.start()
         try:
             document, end = decoder.raw_decode(text, at)
         except json.JSONDecodeError as error:
-            budget -= error.pos - at + 20
+            # the error counts the lines before it, so its cost grows with its place in the text
+            budget -= error.pos - at + error.pos // 8 + 20
             end = at + 1
         except (RecursionError, ValueError):
-            budget -= len(text) - at
+            budget -= len(text) - at + 1
             end = at + 1
         else:
             yield document
-        at = text.find(opening, end)
+        match = begins.search(text, end)
 
 
 def _item(value: Any, index: int) -> Any:

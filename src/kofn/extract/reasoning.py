@@ -17,8 +17,8 @@ _TAG = re.compile(TAG_PATTERN, re.IGNORECASE | re.ASCII)
 def outside_reasoning(text: str) -> str:
     """The text without its reasoning blocks.
 
-    A closing tag without an opening one ends a block that began with the text (chat templates often supply the
-    opening tag); an opening tag that is never closed begins a block that runs to the end.
+    A closing tag without an opening one ends a block that began with the text (chat templates often supply
+    the opening tag); an opening tag that is never closed begins a block that runs to the end.
 
     >>> outside_reasoning("<think>2 + 2 is 5?</think>4"), outside_reasoning("5? no</think>4")
     ('4', '4')

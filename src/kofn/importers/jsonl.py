@@ -18,7 +18,7 @@ import polars as pl
 from kofn.errors import InputError
 from kofn.fields import CANDIDATE_ROLES, CASE_ROLES, GROUP_LISTS, ROLES, SELECTORS, WIDE, long_fields, recognise
 from kofn.importers import scalars
-from kofn.importers.rows import ReadOptions, check_given, long_table, role_columns
+from kofn.importers.rows import ReadOptions, check_given, check_something, long_table, role_columns
 from kofn.sets import offsets_of
 from kofn.table import CASE_COLUMNS, Table, from_rows
 
@@ -85,6 +85,8 @@ def _read_quick(path: Path, options: ReadOptions) -> Table:
         return _quick_wide(path, sample, options)
     check_given(list(sample.rows), str(path), options)
     fields = long_fields(sample.rows, options.fields)
+    if not any(role in CANDIDATE_ROLES for role in fields) and not any(name in SELECTORS for name in sample.rows):
+        raise _TooMixed  # nothing to score: the careful reader says what it saw
     frame = pl.read_ndjson(path, schema=_schema(sample.rows, fields, options))
     return long_table(frame, str(path), _LineFinder(path), options, "long")
 
@@ -301,6 +303,7 @@ def _gather(
         raise InputError(f"{source}: no candidates: every set is empty" if empty else f"{source}: no rows")
     frame = pl.DataFrame([_series(name, values) for name, values in found.columns.items()])
     dropped = [c for c in frame.columns if c != "id" and frame[c].null_count() == frame.height]
+    check_something(set(frame.columns) - set(dropped), f"{source}: {unit} {found.lines[0]}", [*fields.values(), *tags])
     table = from_rows(
         frame.drop(dropped),
         {role: name for role, name in fields.items() if role not in dropped},
@@ -366,11 +369,6 @@ def _candidates(
     wide = next((name for name in WIDE if isinstance(record.get(name), list)), None)
     if wide is None:
         fields = {r: n for r, n in long_fields(record, options.fields).items() if r in CANDIDATE_ROLES}
-        if not fields and not any(s in record for s in SELECTORS):
-            raise InputError(
-                f"{where}: nothing to score: expected {', '.join(CANDIDATE_ROLES['text'][:4])}, pass or score, a list "
-                f"such as outputs, or lists scores/passes; found {', '.join(record) or 'an empty object'}"
-            )
         return "long", [_roles(record, fields, where)], fields
     rows, seen = [], {}
     for i, item in enumerate(record[wide]):

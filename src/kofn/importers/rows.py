@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
 from kofn.errors import InputError
-from kofn.fields import CASE_ROLES, SELECTORS, long_fields
+from kofn.fields import CANDIDATE_ROLES, CASE_ROLES, SELECTORS, long_fields
 from kofn.importers import scalars
 from kofn.table import Table, from_rows
 
@@ -39,8 +39,19 @@ def long_table(raw: pl.DataFrame, source: str, where: Where, options: ReadOption
     if rows["id"].null_count():
         row = int(rows["id"].is_null().arg_max() or 0)
         raise InputError(f"{source}: {where(row)}: missing {fields['id']!r}: every row needs the id of its case")
+    check_something(rows.columns, f"{source}: {where(0)}", raw.columns)
     tag_names = [c for c in raw.columns if c not in fields.values() and c in rows.columns]
     return from_rows(rows, fields, tag_names, where, form=form, sources=(source,))
+
+
+def check_something(columns: Iterable[str], where: str, seen: Iterable[str]) -> None:
+    """Refuse input in which no row has anything to look at."""
+    if any(c in CANDIDATE_ROLES or c.startswith("selector.") for c in columns if c != "repeat"):
+        return
+    raise InputError(
+        f"{where}: nothing to score: expected {', '.join(CANDIDATE_ROLES['text'][:4])}, pass or score, a list such as "
+        f"outputs, or lists scores/passes; found {', '.join(seen)}"
+    )
 
 
 def check_given(columns: list[str], source: str, options: ReadOptions) -> None:

@@ -300,20 +300,22 @@ def dataset_aggregate(
     """
     by_name: dict[str, MetricConfig] = {}
     for config in configs:
-        if by_name.setdefault(config.name, config) is not config:
+        if config.name in by_name:
             raise InputError(f"two metrics are named {config.name!r}: give each a name of its own")
-    keys = dict.fromkeys([*by_name, *(key for result in results for key in result)])
+        by_name[config.name] = config
     totals: dict[str, float | None] = {}
-    for key in keys:
-        owner = by_name.get(key) or (None if key.endswith("_repeats") else by_name.get(_owner(key, by_name)))
-        if owner is not None:
+    for key in dict.fromkeys([*by_name, *(key for result in results for key in result)]):
+        if owner := _owner(key, by_name):
             totals[key] = owner.compute_aggregation(result.get(key) for result in results)
     return totals
 
 
-def _owner(key: str, names: Iterable[str]) -> str:
-    """Return the longest name that `key` is a `name.key` of, or nothing."""
-    return max((name for name in names if key.startswith(f"{name}.")), key=len, default="")
+def _owner(key: str, by_name: Mapping[str, MetricConfig]) -> MetricConfig | None:
+    """Return the metric that wrote `key` as a value: its own name, or a part `name.key` of it."""
+    if key in by_name or key.endswith("_repeats"):
+        return by_name.get(key)
+    names = [name for name in by_name if key.startswith(f"{name}.")]
+    return by_name[max(names, key=len)] if names else None
 
 
 def _by_name(name: str, outcomes: Sequence[Outcome]) -> dict[str, list[float | None]]:

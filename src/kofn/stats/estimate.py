@@ -33,7 +33,7 @@ NO_SEGMENT = "(none)"
 
 BOOTSTRAPS = {"bootstrap": "percentile", "expanded": "expanded", "bca": "bca"}
 FOR_RATES = {"wilson": wilson, "clopper_pearson": clopper_pearson, "jeffreys": jeffreys}
-INTERVALS = (*BOOTSTRAPS, *FOR_RATES, "t", "cluster")
+INTERVALS = ("auto", *BOOTSTRAPS, *FOR_RATES, "t", "cluster")
 
 
 def estimate(
@@ -54,7 +54,9 @@ def estimate(
 
     NaN (or None) marks a case without a value: it is left out and counted in `n_missing`. No case:
     no point, method "none". One case: no interval, unless its value is 0 or 1 (Wilson). `interval`
-    is one of `INTERVALS`; those for rates take only 0/1 values, and "cluster" needs clusters.
+    is one of `INTERVALS`; those for rates take only 0/1 values, and "cluster" needs clusters. "auto"
+    is Wilson for 0/1 values and BCa for others, or where there are clusters or weights: the pair that
+    covers best in docs/coverage.md.
 
     >>> print(estimate([1, 0, None, 1, 1], aggregator="any_pass", interval="wilson"))
     any_pass 0.750 [0.301, 0.954]
@@ -64,17 +66,10 @@ def estimate(
     if interval not in INTERVALS:
         raise UnknownName("interval", interval, list(INTERVALS))
     check_level(level)
-    x = np.asarray(values, dtype=float)
-    if x.ndim != 1:
-        raise InputError(f"values must be one number a case, got an array of shape {x.shape}")
-    kept = ~np.isnan(x)
-    w = _matching("weights", weights, kept, float)
-    c = _matching("clusters", clusters, kept, None)
-    x = x[kept] if not kept.all() else x
+    x, w, c = _with_values(values, weights, clusters)
     point, ends = None, NO_INTERVAL
     if x.size and (w is None or w.any()):
-        units = as_units(x, w, None)
-        point = units.point
+        point = as_units(x, w, None).point
         ends = _interval(x, w, c, interval=interval, level=level, n_resamples=n_resamples, seed=seed)
     return Estimate(
         aggregator=aggregator,
@@ -84,11 +79,23 @@ def estimate(
         low=ends.low if isfinite(ends.low) else None,
         high=ends.high if isfinite(ends.high) else None,
         level=level,
-        n=int(x.size),
-        n_missing=int(kept.size - x.size),
+        n=x.size,
+        n_missing=np.size(values) - x.size,
         method=ends.method,
         recipe=dict(recipe or {}),
     )
+
+
+def _with_values(
+    values: ArrayLike, weights: ArrayLike | None, clusters: ArrayLike | None
+) -> tuple[NDArray[np.float64], NDArray[Any] | None, NDArray[Any] | None]:
+    """Values, weights and clusters of the cases that have a value."""
+    x = np.asarray(values, dtype=float)
+    if x.ndim != 1:
+        raise InputError(f"values must be one number a case, got an array of shape {x.shape}")
+    kept = ~np.isnan(x)
+    w, c = _matching("weights", weights, kept, float), _matching("clusters", clusters, kept, None)
+    return x if kept.all() else x[kept], w, c
 
 
 def _matching(name: str, given: ArrayLike | None, kept: NDArray[np.bool_], kind: Any) -> NDArray[Any] | None:
@@ -110,6 +117,9 @@ def _interval(
     n_resamples: int,
     seed: int,
 ) -> Interval:
+    is_rate = bool(((x == 0) | (x == 1)).all())
+    if interval == "auto":
+        interval = "wilson" if is_rate and clusters is None and weights is None else "bca"
     if interval in BOOTSTRAPS:
         return bootstrap_mean(
             x,
@@ -128,7 +138,7 @@ def _interval(
         raise InputError(f"interval {interval!r} knows no clusters or weights: use 'bootstrap'")
     if interval == "t":
         return t_interval(x, level)
-    if not ((x == 0) | (x == 1)).all():
+    if not is_rate:
         raise InputError(f"interval {interval!r} is for 0/1 values only: use 'bootstrap' or 't'")
     return FOR_RATES[interval](float(x.sum()), x.size, level)
 

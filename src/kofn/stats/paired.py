@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+DIFFERENCES = {"auto": "bca", **BOOTSTRAPS}  # differences are no rates, so "auto" is always BCa
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
@@ -56,6 +58,20 @@ def _positions(ids: Sequence[str], values: NDArray[np.float64], side: str) -> di
     return at
 
 
+def _shared_rows(
+    a: NDArray[np.float64], b: NDArray[np.float64], at_a: dict[str, int], at_b: dict[str, int]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where the cases stand that both sides have a value for, in the order of side a."""
+    shared = [(i, at_b[case]) for case, i in at_a.items() if case in at_b]
+    rows = np.array(shared, dtype=np.intp).reshape(-1, 2)
+    both = ~(np.isnan(a[rows[:, 0]]) | np.isnan(b[rows[:, 1]]))
+    return rows[both, 0], rows[both, 1]
+
+
+def _means(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[float | None, float | None, float | None]:
+    return (float(a.mean()), float(b.mean()), float((b - a).mean())) if a.size else (None, None, None)
+
+
 def compare(
     ids_a: Sequence[str],
     values_a: ArrayLike,
@@ -79,27 +95,24 @@ def compare(
     (2, 0.5, 1, ('x',), ('w',))
     """
     check_level(level)
-    if interval not in BOOTSTRAPS:
-        raise UnknownName("interval of a difference", interval, list(BOOTSTRAPS))
+    if interval not in DIFFERENCES:
+        raise UnknownName("interval of a difference", interval, list(DIFFERENCES))
     a, b = np.asarray(values_a, dtype=float), np.asarray(values_b, dtype=float)
     at_a, at_b = _positions(ids_a, a, "a"), _positions(ids_b, b, "b")
-    shared = [case for case in ids_a if case in at_b]
-    rows_a = np.array([at_a[case] for case in shared], dtype=np.intp)
-    rows_b = np.array([at_b[case] for case in shared], dtype=np.intp)
-    both = ~(np.isnan(a[rows_a]) | np.isnan(b[rows_b]))
-    groups = None if clusters is None else cluster_codes(clusters)[rows_a[both]]
-    a, b = a[rows_a[both]], b[rows_b[both]]
+    rows_a, rows_b = _shared_rows(a, b, at_a, at_b)
+    groups = None if clusters is None else cluster_codes(clusters)[rows_a]
+    a, b = a[rows_a], b[rows_b]
     binary = bool(((a == 0) | (a == 1)).all() and ((b == 0) | (b == 1)).all())
     ends = _difference_interval(b - a, groups, interval, level, binary=binary)
-    defined = isfinite(ends.low)
+    mean_a, mean_b, difference = _means(a, b)
     wins, losses = int((b > a).sum()), int((b < a).sum())
     return Comparison(
         n=a.size,
-        a=float(a.mean()) if a.size else None,
-        b=float(b.mean()) if a.size else None,
-        difference=float((b - a).mean()) if a.size else None,
-        low=ends.low if defined else None,
-        high=ends.high if defined else None,
+        a=mean_a,
+        b=mean_b,
+        difference=difference,
+        low=ends.low if isfinite(ends.low) else None,
+        high=ends.high if isfinite(ends.high) else None,
         level=level,
         method=ends.method,
         p=_permutation_p(b - a, groups, n_resamples, seed) if a.size else None,
@@ -107,7 +120,7 @@ def compare(
         wins=wins,
         ties=a.size - wins - losses,
         losses=losses,
-        n_missing=len(shared) - a.size,
+        n_missing=len(at_a.keys() & at_b.keys()) - a.size,
         only_a=tuple(case for case in ids_a if case not in at_b),
         only_b=tuple(case for case in ids_b if case not in at_a),
     )
@@ -134,7 +147,7 @@ def _difference_interval(
     of at most Wilson's upper end u for none of n, so the difference lies within u of what was seen.
     Other values that all differ alike leave no width, as in `bootstrap_mean`.
     """
-    found = bootstrap_mean(difference, clusters=clusters, level=level, method=BOOTSTRAPS[interval])
+    found = bootstrap_mean(difference, clusters=clusters, level=level, method=DIFFERENCES[interval])
     if found.method not in ("wilson", "degenerate"):
         return found
     value = float(difference[0])

@@ -115,6 +115,12 @@ class BinnedRatio:
         return normal_quantile(self.below(self.point))
 
 
+def _powers(x: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """x⁰ to x⁴ by multiplication: many times faster than `**` on arrays."""
+    square = x * x
+    return [np.ones_like(x), x, square, square * x, square * square]
+
+
 @dataclass(frozen=True, slots=True)
 class SmoothRatio:
     """The ratio's law by Cornish-Fisher: the moments of S - xW are polynomials in x."""
@@ -129,15 +135,13 @@ class SmoothRatio:
         """From the joint moments of S - point·W and W, up to the fourth."""
         residual = sums - point * weights  # its mean is 0
         centred = weights - weights.mean()
-        powers = [np.ones_like(centred), centred, centred**2, centred**3, centred**4]
+        of_residual, of_weight = _powers(residual), _powers(centred)
         polynomials = []
         for k in (2, 3, 4):
             # E[(residual - u·centred)^k], coefficients from u^k down to u^0, for polyval
-            terms = [
-                comb(k, j) * (-1) ** j * float(np.mean(residual ** (k - j) * powers[j]))
-                for j in range(k, -1, -1)
-            ]
-            polynomials.append(tuple(terms))
+            joint = [float(np.mean(of_residual[k - j] * of_weight[j])) for j in range(k, -1, -1)]
+            signs = [comb(k, j) * (-1) ** j for j in range(k, -1, -1)]
+            polynomials.append(tuple(s * m for s, m in zip(signs, joint, strict=True)))
         mean_weight = float(weights.mean())
         se = float(np.sqrt(residual @ residual)) / (sums.size * mean_weight)
         return cls(point, se, sums.size, (*polynomials, (-mean_weight, 0.0)))

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kofn.stats.laws import Law
 
 METHODS = ("percentile", "expanded", "bca")
+NO_SPREAD = 1e-60  # values nearer than this count as equal: their fourth powers would vanish
 LABELS = {"percentile": "bootstrap", "expanded": "expanded", "bca": "bca", "basic": "basic"}
 
 
@@ -111,7 +112,7 @@ def without_width(units: Units, level: float) -> Interval | None:
     far the next case might lie, so both ends are that value, labelled "degenerate".
     """
     low, high = float(units.means.min()), float(units.means.max())
-    if high - low > 1e-12 * max(abs(low), abs(high)):
+    if high - low > max(1e-12 * max(abs(low), abs(high)), NO_SPREAD):
         return None
     if low in (0.0, 1.0):
         n = units.effective_size()
@@ -291,7 +292,8 @@ def bootstrap(
 
     `values` has one entry or row a case; `statistic` takes such an array and returns a number.
     `method` is "percentile", "basic" (2·point minus the percentiles, reversed) or "bca", whose
-    acceleration comes from leaving out one unit at a time.
+    acceleration comes from leaving out one unit at a time; it is undefined where every resample lies
+    on one side of the sample's value.
 
     >>> data = [1.0, 2.0, 3.0, 4.0, 50.0]
     >>> bootstrap(data, np.median, n_resamples=500)
@@ -309,7 +311,10 @@ def bootstrap(
         return Interval(2 * point - law.upper(tail), 2 * point - law.lower(tail), "basic")
     below, above = tail, tail
     if method == "bca":
-        below, above = bca_tails(level, law.median_bias(), _jackknife_acceleration(of, n))
+        bias = law.median_bias()
+        if not isfinite(bias):
+            return NO_INTERVAL
+        below, above = bca_tails(level, bias, _jackknife_acceleration(of, n))
     return Interval(law.lower(below), law.upper(above), LABELS[method])
 
 

@@ -1,0 +1,53 @@
+# Each target sets up .venv by itself, from the package index alone.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.PHONY: help run test lint check coverage bench clean
+
+help:
+	@echo "make run       score the example file the project ships"
+	@echo "make test      all tests, doctests and the commands of the documentation"
+	@echo "make check     lint, types and tests: what CI runs"
+	@echo "make coverage  simulate how often the intervals hold (minutes), write docs/coverage.md"
+	@echo "make bench     every benchmark beside its peers (minutes), write docs/benchmarks.md"
+
+run: .venv/.ready
+	$(BIN)/kofn score examples/arithmetic.jsonl --by kind
+
+test: .venv/.ready-dev
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: .venv/.ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+check: lint test
+
+coverage: .venv/.ready-dev
+	$(BIN)/python -m pytest -m slow
+	$(BIN)/python benchmarks/coverage.py
+
+bench: .venv/.ready-dev .venv-peers/.ready
+	KOFN_PEERS_PYTHON=$(CURDIR)/.venv-peers/bin/python $(BIN)/python benchmarks/run.py
+
+.venv/.made:
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/.ready: .venv/.made pyproject.toml constraints.txt
+	$(PIP) --editable .
+	@touch $@
+
+.venv/.ready-dev: .venv/.ready
+	$(PIP) --editable ".[dev]"
+	@touch $@
+
+.venv-peers/.ready: benchmarks/peers.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip --disable-pip-version-check install --quiet --requirement benchmarks/peers.txt
+	@touch $@
+
+clean:
+	rm -rf .venv .venv-peers dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

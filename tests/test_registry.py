@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import kofn
+import pytest
+from kofn import registry
+
+NAMES = [(kind, name) for kind, table in registry.TABLES.items() for name in table]
+
+
+@pytest.mark.parametrize(("kind", "name"), NAMES)
+def test_every_name_loads_and_has_a_summary(kind, name):
+    entry = next(e for e in registry.entries(kind) if e.name == name)
+    assert 10 < len(entry.summary) < 140
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["pass@5", "pass^2", "maj@3", "ndcg(k=3)", "majority(ties='shared')", "maj_at(k=3, ties='first')", "at_least(m=2)",
+     "weighted_mean(weights=(3, 2, 1))", "selected(by='judge')", "distinct(n=1)", "g_pass_at(k=4, tau=0.5)"],
+)  # fmt: skip
+def test_a_name_resolves_to_an_aggregator_of_that_name(spec):
+    rule = kofn.aggregator(spec)
+    assert kofn.aggregator(rule.name) == rule
+
+
+def test_short_forms():
+    assert kofn.aggregator("pass@5") == kofn.aggregator("pass_at(k=5)") == kofn.aggregator("pass_at(5)")
+    assert kofn.aggregator("ndcg@3") == kofn.aggregator("ndcg(k=3)")
+    assert kofn.aggregator("p@3") == kofn.aggregator("precision(3)")
+
+
+def test_a_dotted_path_names_your_own(tmp_path, monkeypatch):
+    (tmp_path / "mine_for_kofn.py").write_text(
+        "def shortest(one): return min(map(len, one.texts))\n"
+        "def half(text, choices=None): return text[: len(text) // 2] or None\n"
+        "def starts(prediction, reference): return {'starts': reference.startswith(prediction), 'length': len(prediction)}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    rows = [{"id": 1, "reference": "abc", "outputs": ["abcd", "xy"]}]
+    result = kofn.score(
+        rows,
+        extract="mine_for_kofn:half",
+        metric="mine_for_kofn:starts",
+        aggregate=["mine_for_kofn:shortest", "mean"],
+    )
+    found = {(e.metric, e.aggregator): e.point for e in result.estimates}
+    assert found["starts", "mine_for_kofn:shortest"] == 2
+    assert found["starts", "mean"] == 0.5
+    assert found["starts.length", "mean"] == 1.5
+
+
+def test_an_entry_point_adds_a_name_and_a_clash_is_an_error(monkeypatch):
+    from importlib import metadata
+
+    def points(group):
+        if group != "kofn.aggregators":
+            return ()
+        return [metadata.EntryPoint(name, "kofn.aggregators.scores:Mean", group) for name in given]
+
+    monkeypatch.setattr(metadata, "entry_points", points)
+    for given, clash in ((["average"], False), (["average", "max"], True)):
+        registry.known.cache_clear()
+        if clash:
+            with pytest.raises(kofn.InputError, match="two things are called aggregator 'max'"):
+                kofn.aggregator("average")
+        else:
+            assert kofn.aggregator("average") == kofn.aggregator("mean")
+    registry.known.cache_clear()
+
+
+def test_an_unknown_name_is_an_error_that_offers_the_nearest():
+    with pytest.raises(kofn.KofnError, match="did you mean majority"):
+        kofn.aggregator("majorty")
