@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kofn.types import Estimate
 
 _AUDIT_ROWS = 500
-_DIVERSITY_SETS = 500
+_DIVERSITY_SETS = 200
 
 _FAMILIES = {
     "number": ("number", "number_anchor", "number_simple"),
@@ -104,23 +104,23 @@ def _sizes(sets: CandidateSets) -> dict[str, Any]:
 
 
 def _votes(sets: CandidateSets) -> dict[str, Any]:
-    from kofn.aggregators.votes import Agreement, UniqueAnswers, VoteMargin
+    from kofn.aggregators.votes import tally
 
-    margin = VoteMargin()(sets)
-    unique = UniqueAnswers()(sets)
+    votes = tally(sets)
+    size = np.where(sets.sizes > 0, sets.sizes, np.nan)
     several = sets.sizes > 1
     return {
-        "agreement": _mean(Agreement()(sets)),
-        "margin": _mean(margin),
-        "unique_answers": _mean(unique),
-        "ties": int(((margin == 0) & (unique > 1)).sum()),
-        "unanimous": int(((Agreement()(sets) == 1) & several).sum()),
-        "nobody_answered": int((unique == 0).sum()),
+        "agreement": _mean(votes.first / size),
+        "margin": _mean((votes.first - votes.second) / size),
+        "unique_answers": _mean(votes.different + 0 * size),
+        "ties": int(((votes.first == votes.second) & (votes.different > 1)).sum()),
+        "unanimous": int(((votes.first == sets.sizes) & several).sum()),
+        "nobody_answered": int(((votes.different == 0) & (sets.sizes > 0)).sum()),
     }
 
 
 def _diversity(sets: CandidateSets, seed: int) -> dict[str, Any]:
-    """Over all sets the share of different texts; n-grams and overlap on up to 500 sets, and it says so."""
+    """Over all sets the share of different texts; n-grams and overlap on up to 200 sets, and it says so."""
     from kofn.aggregators.diversity import Distinct, Redundancy, UniqueTexts
 
     unique = UniqueTexts()(sets)

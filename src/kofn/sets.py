@@ -145,7 +145,9 @@ class CandidateSets:
     @cached_property
     def complete(self) -> bool:
         """Whether every candidate is graded, by value and by pass."""
-        return not bool(np.isnan(self.values).any()) and not bool((self.passes == NOT_GRADED).any())
+        if not len(self.values):
+            return True
+        return not np.isnan(np.min(self.values)) and int(self.passes.min()) > NOT_GRADED
 
     @cached_property
     def codes(self) -> Ints:
@@ -156,11 +158,15 @@ class CandidateSets:
         """
         if self.answers is None:
             raise InputError("this aggregator votes on answers and there are none: give answers or an extractor")
-        hashed = self.answers.hash().to_numpy() >> np.uint64(1)
-        codes = hashed.astype(np.int64)
+        codes = (self.answers.hash().to_numpy() >> np.uint64(1)).view(np.int64)
         if self.answers.null_count():
             codes[self.answers.is_null().to_numpy()] = NO_ANSWER
         return codes
+
+    @cached_property
+    def binary(self) -> bool:
+        """Whether every value is 0 or 1 and says what its pass says: then counts tell everything."""
+        return self.complete and bool((self.values == self.passes).all())
 
     @cached_property
     def graded(self) -> npt.NDArray[np.bool_]:
@@ -182,13 +188,18 @@ class CandidateSets:
         return out
 
     @cached_property
+    def equal_size(self) -> int | None:
+        """The size of every set where all have the same, and it is not 0."""
+        if not len(self):
+            return None
+        first = int(self.sizes[0])
+        return first if first > 0 and bool((self.sizes == first).all()) else None
+
+    @cached_property
     def _by_size(self) -> list[tuple[int, slice | Ints]]:
         """The sets of each size n > 0: all of them as one slice when the sizes are equal."""
-        if len(self) == 0:
-            return []
-        first = int(self.sizes[0])
-        if first > 0 and bool((self.sizes == first).all()):
-            return [(first, slice(0, len(self)))]
+        if self.equal_size is not None:
+            return [(self.equal_size, slice(0, len(self)))]
         return [(int(n), np.flatnonzero(self.sizes == n)) for n in np.unique(self.sizes) if n > 0]
 
     def blocks(self, *columns: Array) -> Iterator[Block]:
@@ -356,11 +367,9 @@ def passes_of(values: Floats, threshold: float | None = None, higher_is_better: 
     """
     if threshold is None:
         threshold = 1.0 if higher_is_better else 0.0
-    reached = values >= threshold if higher_is_better else values <= threshold
-    passes = reached.astype(np.int8)
-    missing = np.isnan(values)
-    if missing.any():
-        passes[missing] = NOT_GRADED
+    passes = (values >= threshold if higher_is_better else values <= threshold).view(np.int8)
+    if len(values) and np.isnan(np.min(values)):
+        passes[np.isnan(values)] = NOT_GRADED
     return passes
 
 

@@ -26,6 +26,8 @@ class First(Aggregator):
     ordered: ClassVar[bool] = True
 
     def compute(self, sets: CandidateSets) -> Floats:
+        if sets.equal_size is not None:
+            return sets.values[:: sets.equal_size].copy()
         out = np.full(len(sets), np.nan)
         some = sets.sizes > 0
         out[some] = sets.values[sets.offsets[:-1][some]]
@@ -44,6 +46,9 @@ class Mean(Aggregator):
     label: ClassVar[str] = "mean"
 
     def compute(self, sets: CandidateSets) -> Floats:
+        if sets.binary:
+            n, c = sets.counts
+            return np.divide(c, n, out=np.full(len(sets), np.nan), where=n > 0)
         if sets.complete:
             return sets.map_blocks(lambda v: np.add.reduce(v, axis=0) / len(v), sets.values)
         return sets.map_blocks(_mean_graded, sets.values)
@@ -149,6 +154,9 @@ def _median_graded(v: Floats) -> Floats:
 
 
 def _extreme(sets: CandidateSets, *, largest: bool) -> Floats:
+    if sets.binary:
+        n, c = sets.counts
+        return np.where(n > 0, c > 0 if largest else c == n, np.nan)
     reduce = np.maximum if largest else np.minimum
     ignore_nan = np.fmax if largest else np.fmin
     return sets.map_blocks((reduce if sets.complete else ignore_nan).reduce, sets.values)

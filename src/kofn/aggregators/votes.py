@@ -54,6 +54,8 @@ class Majority(Aggregator):
 
     def compute(self, sets: CandidateSets) -> Floats:
         def kernel(codes: Ints, values: Floats) -> Floats:
+            if self.ties == "first" and len(codes) <= _PAIRWISE and bool((codes >= 0).all()):
+                return _first_plurality(codes, values)
             voting = codes >= 0
             ballot = count_votes(codes, voting.astype(np.float64), values)
             return decide(ballot, voting, values, self.ties, sets.higher_is_better)
@@ -90,7 +92,7 @@ class Agreement(Aggregator):
     needs: ClassVar[tuple[str, ...]] = ("answers",)
 
     def compute(self, sets: CandidateSets) -> Floats:
-        return sets.map_blocks(lambda codes: _top_two(codes)[0] / len(codes), sets.codes)
+        return tally(sets).first / np.where(sets.sizes > 0, sets.sizes, np.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +103,8 @@ class VoteMargin(Aggregator):
     needs: ClassVar[tuple[str, ...]] = ("answers",)
 
     def compute(self, sets: CandidateSets) -> Floats:
-        def kernel(codes: Ints) -> Floats:
-            first, second = _top_two(codes)
-            return (first - second) / len(codes)
-
-        return sets.map_blocks(kernel, sets.codes)
+        votes = tally(sets)
+        return (votes.first - votes.second) / np.where(sets.sizes > 0, sets.sizes, np.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,7 @@ class UniqueAnswers(Aggregator):
     needs: ClassVar[tuple[str, ...]] = ("answers",)
 
     def compute(self, sets: CandidateSets) -> Floats:
-        return sets.map_blocks(_unique, sets.codes)
+        return np.where(sets.sizes > 0, tally(sets).different, np.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +193,14 @@ def count_votes(codes: Ints, weights: Floats, values: Floats) -> Ballot:
     return _count_runs(codes, weights, values)
 
 
+def _first_plurality(codes: Ints, values: Floats) -> Floats:
+    """`majority` where everybody votes, in bytes: the usual case, several times faster than the general one."""
+    counts = _support(codes, codes >= 0)
+    own = codes == codes[counts.argmax(axis=0), np.arange(codes.shape[1])]
+    mean: Floats = np.einsum("ij,ij->j", own, values) / counts.max(axis=0)
+    return mean
+
+
 def _count_pairs(codes: Ints, weights: Floats, values: Floats) -> Ballot:
     safe = np.nan_to_num(values)
     support, total, heads = weights.copy(), safe.copy(), np.ones_like(weights)
@@ -252,22 +259,39 @@ def _no_consensus(chosen: Floats, voting: Array, values: Floats, higher_is_bette
     return chosen
 
 
-def _top_two(codes: Ints) -> tuple[Floats, Floats]:
-    """Votes of the first and of the second answer (0 when there is none)."""
-    voting = codes >= 0
-    support = count_votes(codes, voting.astype(np.float64), np.zeros(codes.shape)).support
-    support = np.where(voting, support, 0.0)
-    leader = codes[support.argmax(axis=0), np.arange(codes.shape[1])]
-    others = np.where(codes == leader, 0.0, support)
-    return support.max(axis=0), others.max(axis=0)
+class Tally(NamedTuple):
+    """Votes a set: of the leading answer, of the next (0 when there is none), and how many answers there are."""
+
+    first: Floats
+    second: Floats
+    different: Floats
 
 
-def _unique(codes: Ints) -> Floats:
-    ordered = np.sort(codes, axis=0)
-    new = np.ones(codes.shape, dtype=bool)
-    new[1:] = ordered[1:] != ordered[:-1]
-    counted: Floats = (new & (ordered >= 0)).sum(axis=0).astype(np.float64)
-    return counted
+def tally(sets: CandidateSets) -> Tally:
+    """Count the votes of every set, graded or not: agreement needs no labels."""
+    out = Tally(*(np.zeros(len(sets)) for _ in Tally._fields))
+    for at, (codes,) in sets.blocks(sets.codes):
+        voting = codes >= 0
+        support = np.where(voting, _support(codes, voting), 0)
+        leader = codes[support.argmax(axis=0), np.arange(codes.shape[1])]
+        out.first[at] = support.max(axis=0)
+        out.second[at] = np.where(codes == leader, 0, support).max(axis=0)
+        # every answer of s votes appears s times, each counting 1/s
+        shares = np.divide(1.0, support, out=np.zeros(support.shape), where=support > 0)
+        out.different[at] = np.rint(shares.sum(axis=0))
+    return out
+
+
+def _support(codes: Ints, voting: Array) -> Array:
+    """How many candidates of the set gave the same answer as each."""
+    if len(codes) > _PAIRWISE:
+        return _count_runs(codes, voting.astype(np.float64), np.zeros(codes.shape)).support
+    counts = np.ones(codes.shape, dtype=np.uint8)
+    for i in range(len(codes) - 1):
+        same = (codes[i] == codes[i + 1 :]).view(np.uint8)
+        counts[i + 1 :] += same
+        counts[i] += np.add.reduce(same, axis=0, dtype=np.uint8)
+    return counts
 
 
 def _graded_sets(sets: CandidateSets) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:

@@ -1,6 +1,6 @@
 """Text -> answer or none. An extractor is a callable `(text, choices=None) -> str | None`.
 
-`letter`, `number`, `math`, `boxed` and `last_line` look outside reasoning blocks; their answers are canonical.
+`letter`, `number`, `math`, `boxed` and `last_line` look outside reasoning blocks and answer canonically.
 `Pattern` and `JsonField` take parameters; the compatible functions keep documented rules that much code uses.
 `extract_column` runs any of them over a column, `choose_extractor` proposes one, `audit` compares several.
 """

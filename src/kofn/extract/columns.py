@@ -1,14 +1,13 @@
 """Extraction over a column: common shapes of outputs in polars, every other row by the extractor itself.
 
 An output whose tail states its labelled answer needs no more than that tail: the last label wins, whatever
-comes before. Two things could change that, a reasoning block and an invented next question, so rows with a sign
-of either (and rows with unusual characters) go to the extractor. Every row's result is the extractor's.
+comes before. Two things could change that, a reasoning block and an invented next question, so rows with a
+sign of either (and rows with unusual characters) go to the extractor. Every row's result is the extractor's.
 """
 
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
@@ -56,6 +55,8 @@ def extract_column(
     >>> extract_column(number, pl.Series(["The answer is 42.", "#### 1,080", "none", None])).to_list()
     ['42', '1080', None, None]
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     import polars as pl
 
     if isinstance(choices, pl.Series):

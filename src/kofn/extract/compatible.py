@@ -1,8 +1,8 @@
 """Extraction rules that much code uses, with their documented results, and the same rules as extractors.
 
 The functions named `extract_*` keep their documented markers for "no answer" ("X" and "[invalid]"); the
-extractors `letter_word_boundary`, `letter_first`, `number_anchor` and `number_simple` say None instead. They look
-at the whole text, reasoning included: that is their documented rule. New work wants `letter` and `number`.
+extractors `letter_word_boundary`, `letter_first`, `number_anchor` and `number_simple` say None instead. They
+look at the whole text, reasoning included: that is their documented rule. New work wants `letter`, `number`.
 """
 
 from __future__ import annotations

@@ -5,24 +5,67 @@ from __future__ import annotations
 import re
 
 # each is looked up with str.find, which is far faster than a pattern of them all
-_WORDS = tuple(
-    ["ans", "respuesta", "réponse", "reponse", "antwort", "lösung", "losung", "risposta", "resposta", "antwoord", "odpowiedź", "odpowiedz", "odpověď", "svar", "vastaus", "cevap", "yanıt", "yanit", "jawaban", "válasz", "valasz", "răspuns", "raspuns", "ответ", "відповідь", "απάντηση"]
+_WORDS = (
+    "ans",
+    "respuesta",
+    "réponse",
+    "reponse",
+    "antwort",
+    "lösung",
+    "losung",
+    "risposta",
+    "resposta",
+    "antwoord",
+    "odpowiedź",
+    "odpowiedz",
+    "odpověď",
+    "svar",
+    "vastaus",
+    "cevap",
+    "yanıt",
+    "yanit",
+    "jawaban",
+    "válasz",
+    "valasz",
+    "răspuns",
+    "raspuns",
+    "ответ",
+    "відповідь",
+    "απάντηση",
 )
 _PHRASES = ("đáp án", "câu trả lời")
 # scripts that do not part words with spaces, or join them to others: found inside a run of letters too
-_UNSPACED = tuple(
-    ["答案", "答え", "解答", "回答", "答", "정답", "답변", "답", "الجواب", "الإجابة", "الاجابة", "إجابة", "جواب", "پاسخ", "उत्तर", "जवाब", "উত্তর", "คำตอบ", "תשובה"]
+_UNSPACED = (
+    "答案",
+    "答え",
+    "解答",
+    "回答",
+    "答",
+    "정답",
+    "답변",
+    "답",
+    "الجواب",
+    "الإجابة",
+    "الاجابة",
+    "إجابة",
+    "جواب",
+    "پاسخ",
+    "उत्तर",
+    "जवाब",
+    "উত্তর",
+    "คำตอบ",
+    "תשובה",
 )
 
 _MARKS = r"[\s*_`\"'”’)\]]{0,6}"
 _GAP = (
     r"(?:\s{0,3}\([^()\n]{1,40}\)"
-    r"|[ ](?:to|for|of|in|as|at|on|choice|option|letter|number|value|here|then|therefore|should|would|will|must"
-    r"|we|I|correcta|finale?|a|à|la|de|del|der|auf|zur|alla|para|final)\b[^\n:：=.,;?!]{0,40}?)?"
+    r"|[ ](?:to|for|of|in|as|at|on|choice|option|letter|number|value|here|then|therefore|should|would|will"
+    r"|must|we|I|correcta|finale?|a|à|la|de|del|der|auf|zur|alla|para|final)\b[^\n:：=.,;?!]{0,40}?)?"
 )
 _CONNECTOR = (
-    r"(?:[:：=→]|->|\b(?:is|are|was|be|becomes|equals|comes to|es|est|ist|lautet|beträgt|sería|è|é|är|jest|adalah"
-    r"|là)\b|[—–-](?=\s)|は|是|为|為|는|은|هو|هي|है)"
+    r"(?:[:：=→]|->|\b(?:is|are|was|be|becomes|equals|comes to|es|est|ist|lautet|beträgt|sería|è|é|är|jest"
+    r"|adalah|là)\b|[—–-](?=\s)|は|是|为|為|는|은|هو|هي|है)"
 )
 # "answer" is a label, not a verb, when a connector follows it ...
 _CONNECTED = re.compile(rf"{_MARKS}{_GAP}{_MARKS}{_CONNECTOR}", re.IGNORECASE)
@@ -35,14 +78,14 @@ _EVERY = ("each ", "every ")
 
 BOX = r"\\(?:boxed|fbox)\s{0,3}\{"
 
-# written without lookaround and with ASCII case folding, so that the columnar path runs the same patterns
+# written without lookaround and with ASCII case folding, so that the columnar path runs the same pattern
 RUN_ON_LINE = (
     r"\n[ \t>*#]{0,8}(?:(?:new |next )?(?:question|problem|exercise)(?: ?#?[0-9]{1,4})?[ \t*]{0,4}[:.\n]"
     r"|q(?: ?[0-9]{1,4})?[:.]|human:|user:|instruction:|input:|your turn:|###[ ]?instruction)"
 )
-RUN_ON_MARK = r"<\|(?:im_start|im_end|endoftext|eot_id|start_header_id|user)\|>|\[/?inst\]|</s>"
+_RUN_ON_MARK = r"<\|(?:im_start|im_end|endoftext|eot_id|start_header_id|user)\|>|\[/?inst\]|</s>"
 
-_RUN_ON = re.compile(f"{RUN_ON_LINE}|{RUN_ON_MARK}", re.IGNORECASE | re.ASCII)
+_RUN_ON = re.compile(f"{RUN_ON_LINE}|{_RUN_ON_MARK}", re.IGNORECASE | re.ASCII)
 
 
 def answer_labels(text: str) -> list[tuple[int, int]]:

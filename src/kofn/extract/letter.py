@@ -80,8 +80,8 @@ def letter(text: str | None, choices: Sequence[str] | None = None) -> str | None
     r"""The option an output chooses, upper case, or None.
 
     The last labelled answer ("answer: C", "the answer is (C)", `\boxed{C}`; failing those "**C**", "I choose
-    C", "C is correct"), else the last capital option letter that stands alone. Letters of an echoed option list
-    do not count, nor the article "a", nor the pronoun "I"; a lower-case letter counts only when labelled,
+    C", "C is correct"), else the last capital option letter that stands alone. Letters of an echoed option
+    list do not count, nor the article "a", nor the pronoun "I"; a lower-case letter counts only if labelled,
     bracketed or all there is. With option texts as `choices`, an output that repeats one of them chooses it.
 
     >>> [letter(t) for t in ("The answer is not B but C.", "**Answer:** (c)", "A good one: B", "no")]
@@ -94,12 +94,14 @@ def letter(text: str | None, choices: Sequence[str] | None = None) -> str | None
     options = options_of(choices)
     text = outside_reasoning(text)
     strong = list(_strong(text, options))
-    if strong:
-        stop = run_on(text, strong[0][0])
-        return [label for start, label in strong if start < stop][-1]
-    mentions = list(_mentions(text, options))
-    loose = _unlisted(text, mentions)
-    return _last(_weak(text, options, loose)) or _last_alone(text, loose, options) or _by_text(text, options)
+    if strong and run_on(text, 0) == len(text):
+        return strong[-1][1]
+    loose = _unlisted(text, list(_mentions(text, options)))
+    weak = _weak(text, options, loose)
+    if not strong and not weak:
+        return _last_alone(text, loose, options) or _by_text(text, options)
+    stop = run_on(text, min([*strong, *weak])[0])
+    return _last_before(stop, strong) or _last_before(stop, weak)
 
 
 def names_labelled_option(text: str) -> bool:
@@ -195,8 +197,8 @@ def _announced(line: str, options: Options) -> str | None:
     return _by_text(line, options)
 
 
-def _weak(text: str, options: Options, mentions: list[Mention]) -> Iterator[tuple[int, str]]:
-    """Options in bold, chosen by a verb, or said to be right."""
+def _weak(text: str, options: Options, mentions: list[Mention]) -> list[tuple[int, str]]:
+    """Options in bold, chosen by a verb, or said to be right, in order: (where, which option)."""
     found: list[tuple[int, str]] = []
     for label in _WEAK.finditer(text):
         stretch = first_line(text[label.end() : label.end() + 40])
@@ -208,7 +210,7 @@ def _weak(text: str, options: Options, mentions: list[Mention]) -> Iterator[tupl
         bold = _BOLD_BEFORE.search(text, max(0, m.start - 4), m.start) and _BOLD_AFTER.match(text, m.end)
         if m.capital and not m.article and (bold or _AFFIRMED.match(text, m.end)):
             found.append((m.start, m.label))
-    return iter(sorted(found))
+    return sorted(found)
 
 
 def _unlisted(text: str, mentions: list[Mention]) -> list[Mention]:
@@ -242,8 +244,8 @@ def _last_alone(text: str, mentions: list[Mention], options: Options) -> str | N
     return only.upper() if only.upper() in options.labels else None
 
 
-def _last(found: Iterator[tuple[int, str]]) -> str | None:
-    return next((label for _, label in reversed(list(found))), None)
+def _last_before(stop: int, found: list[tuple[int, str]]) -> str | None:
+    return next((label for start, label in reversed(found) if start < stop), None)
 
 
 def _by_text(text: str, options: Options) -> str | None:

@@ -81,10 +81,10 @@ class Token(NamedTuple):
 def number(text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG001
     r"""The labelled number, else the last number of the text, as its canonical text.
 
-    Labels: "answer:", "the answer is" (and their like in other languages), "#### ", "A: ", `\boxed{..}`; the
+    Labels: "answer:", "the answer is" (and the like in other languages), "#### ", "A: ", `\boxed{..}`; the
     last one with a number counts, but not one in an invented next question. A labelled equation gives its
-    result. Without a label, ordinals and list numbering count only when nothing else does; times and dates never do.
-    A box that holds something else than one number is no answer.
+    result. Without a label, ordinals and list numbering count only when nothing else does; times and dates
+    never do. A box that holds something else than one number is no answer.
 
     >>> number("Answer: $1,080.00."), number("Q: .. A: 18"), number("so 3 + 4 = 7 eggs"), number("none")
     ('1080', '18', '7', None)

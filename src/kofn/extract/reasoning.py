@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# written without lookaround and with ASCII case folding, so that the columnar path runs the same pattern
-TAG_PATTERN = r"<(?:/?(?:think|thinking|reasoning|thought)|\|(?:begin|end)_of_thought\|)>"
-
-_TAG = re.compile(TAG_PATTERN, re.IGNORECASE | re.ASCII)
+_TAG = re.compile(
+    r"<(?:/?(?:think|thinking|reasoning|thought)|\|(?:begin|end)_of_thought\|)>", re.IGNORECASE | re.ASCII
+)
 
 
 def outside_reasoning(text: str) -> str:

@@ -1,0 +1,43 @@
+"""Starting up: `kofn --help` and `import kofn` against `python -c pass`, interleaved, best of many.
+
+    python benchmarks/startup.py
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+ROUNDS = 15
+
+
+def seconds(command: list[str]) -> float:
+    start = time.perf_counter()
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    return time.perf_counter() - start
+
+
+def main() -> list[dict[str, object]]:
+    commands = {
+        "python -c pass": [sys.executable, "-c", "pass"],
+        "import kofn": [sys.executable, "-c", "import kofn"],
+        "kofn --help": [sys.executable, "-m", "kofn", "--help"],
+    }
+    peers = os.environ.get("KOFN_PEERS_PYTHON")
+    if peers:
+        commands |= {"lm_eval --help": [peers, "-m", "lm_eval", "--help"], "import inspect_ai": [peers, "-c", "import inspect_ai"]}
+    best = dict.fromkeys(commands, 9e9)
+    for i in range(ROUNDS):
+        for name, command in commands.items():
+            if i < 3 or command[0] == sys.executable:
+                best[name] = min(best[name], seconds(command))
+    base = best["python -c pass"]
+    for name, s in best.items():
+        print(f"{name}: {1000 * s:.0f} ms, {s / base:.1f}x python -c pass")
+    return [{"work": name, "peer": "python -c pass", "kofn_s": s, "peer_s": base} for name, s in best.items()]
+
+
+if __name__ == "__main__":
+    main()
