@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kofn.stats.estimate import calibrated
 from kofn.stats.intervals import cluster_robust, t_interval, wilson
 from kofn.stats.ratios import ratio_law
 from kofn.stats.resample import METHODS, as_units, interval_from, without_width
@@ -78,6 +79,8 @@ def ends_of(
     else:
         groups = np.arange(values.size) if clusters is None else clusters
         found["cluster"] = cluster_robust(values, groups, LEVEL, weights=weights)
+    choice = calibrated(values, weights, clusters)
+    found["auto"] = found["percentile" if choice == "bootstrap" else choice]
     return {method: (ends.low, ends.high) for method, ends in found.items()}
 
 
@@ -216,12 +219,12 @@ def main() -> None:
     plain = cells(runs)
     clustered = clustered_cells(runs)
     weighted = weighted_cells(min(runs, WEIGHTED_RUNS))
-    methods = ("percentile", "expanded", "bca", "t", "wilson")
+    methods = ("auto", "percentile", "expanded", "bca", "t", "wilson")
     parts = {
         "summary": summary(plain, methods),
         "plain": table(plain, methods),
-        "clustered": table(clustered, ("percentile", "expanded", "bca", "cluster", "ignoring clusters")),
-        "weighted": table(weighted, ("percentile", "expanded", "bca", "cluster")),
+        "clustered": table(clustered, ("auto", "percentile", "expanded", "bca", "cluster", "ignoring clusters")),
+        "weighted": table(weighted, ("auto", "percentile", "expanded", "bca", "cluster")),
     }
     for name, text in parts.items():
         print(f"\n{name}\n{text}", flush=True)

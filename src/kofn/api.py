@@ -26,7 +26,7 @@ def score(
     aggregate: Spec | Sequence[Spec] = (),
     threshold: float | None = None,
     top_k: int | None = None,
-    interval: str = "bootstrap",
+    interval: str = "auto",
     level: float = 0.95,
     n_resamples: int = 10_000,
     seed: int = 0,

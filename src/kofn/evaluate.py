@@ -38,7 +38,7 @@ class Options:
     aggregate: tuple[Spec, ...] = ()
     threshold: float | None = None
     top_k: int | None = None
-    interval: str = "bootstrap"
+    interval: str = "auto"
     level: float = 0.95
     n_resamples: int = 10_000
     seed: int = 0

@@ -108,7 +108,7 @@ def bootstrap_groups(
     from kofn.stats import estimate
 
     column = [float("nan") if v is None else float(v) for v in values]
-    e = estimate(column, level=1 - alpha, n_resamples=iters, seed=seed)
+    e = estimate(column, level=1 - alpha, n_resamples=iters, seed=seed, interval="bootstrap")
     return e.point, e.low, e.high
 
 

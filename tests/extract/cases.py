@@ -201,6 +201,7 @@ LETTERS: list[tuple[str, tuple[str, ...] | None, str | None]] = [
     ("A. foo\nB. bar\nC. baz\n\nB. bar", None, "B"),
     ("**A.** foo\n**B.** bar\n", None, None),
     ("Options:\nA) foo\nB) bar\nAnswer: A", None, "A"),
+    ("Each answer choice: (A) can never be true, (B) must be true.", None, "B"),
     # choices
     ("Answer: F", None, None),
     ("Answer: F", TEN, "F"),

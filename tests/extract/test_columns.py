@@ -126,13 +126,13 @@ OUTPUTS = st.lists(st.lists(FRAGMENTS, max_size=8).map("".join), min_size=1, max
 
 
 @pytest.mark.parametrize("extractor", COLUMNAR)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(texts=OUTPUTS)
 def test_a_column_equals_its_rows_on_generated_texts(extractor: Any, texts: list[str]) -> None:
     assert extract_column(extractor, pl.Series(texts)).to_list() == [extractor(text) for text in texts]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     texts=OUTPUTS,
     choices=st.sampled_from([list("ABCD"), list("abc"), ["1", "2"], ["yes", "no"], list("ABCDEFGHIJ")]),

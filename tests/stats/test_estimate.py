@@ -8,7 +8,7 @@ from kofn.stats import INTERVALS, bootstrap_mean, estimate, segment_estimates, t
 
 
 def test_missing_values_are_left_out_and_counted():
-    e = estimate([1, None, 0, float("nan"), 1], aggregator="any_pass", metric="exact")
+    e = estimate([1, None, 0, float("nan"), 1], aggregator="any_pass", metric="exact", interval="bootstrap")
     assert (e.n, e.n_missing, e.aggregator, e.metric) == (3, 2, "any_pass", "exact")
     assert e.point == pytest.approx(2 / 3)
     assert (e.low, e.high) == bootstrap_mean([1, 0, 1])[:2]
@@ -43,17 +43,22 @@ def test_each_interval_is_labelled_by_its_method():
     assert (estimate(x, interval="t").low) == t_interval(x).low
 
 
-def test_auto_is_wilson_for_plain_rates_and_bca_otherwise():
-    assert estimate([0, 1, 1], interval="auto").method == "wilson"
-    assert estimate([0, 1, 0.5], interval="auto").method == "bca"
-    assert estimate([0, 1, 1], interval="auto", weights=[1, 2, 1]).method == "bca"
-    assert estimate([0, 1, 1], interval="auto", clusters=["a", "b", "c"]).method == "bca"
+def test_auto_is_the_percentile_bootstrap_except_where_that_is_known_to_fail():
+    rate = np.repeat([0.0, 1.0], [10, 40])
+    assert estimate(rate).method == "bootstrap"
+    assert estimate(rate) == estimate(rate, interval="bootstrap")
+    assert estimate(np.repeat([0.0, 1.0], [9, 400])).method == "wilson"
+    spread = np.linspace(0, 1, 100)
+    assert estimate(spread).method == "bootstrap"
+    assert estimate(spread[:99]).method == "bca"
+    assert estimate(rate, weights=np.arange(50) + 1.0).method == "bca"
+    assert estimate(np.tile(spread, 2), clusters=np.arange(200) // 10).method == "bca"
 
 
 def test_clusters_follow_their_cases_when_values_are_missing():
     x = np.array([1, np.nan, 0.5, 0, 0.25, 1])
     clusters = ["a", "a", "b", "b", None, "c"]
-    e = estimate(x, clusters=clusters)
+    e = estimate(x, clusters=clusters, interval="bootstrap")
     kept = ~np.isnan(x)
     expected = bootstrap_mean(x[kept], clusters=np.array(clusters, dtype=object)[kept])
     assert (e.low, e.high) == expected[:2]

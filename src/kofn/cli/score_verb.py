@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @click.option("--threshold", type=float, help="A value passes from here on (default 1.0).")
 @click.option("--top-k", type=click.IntRange(min=1), help="Keep the first K candidates of each set.")
 @click.option("--by", multiple=True, metavar="FIELD", help="Also within each value of this field; repeatable.")
-@click.option("--interval", default="bootstrap", show_default=True, metavar="I",
-              help="bootstrap, expanded, bca, wilson, clopper_pearson, jeffreys, t or cluster.")  # fmt: skip
+@click.option("--interval", default="auto", show_default=True, metavar="I",
+              help="auto, bootstrap, expanded, bca, wilson, clopper_pearson, jeffreys, t or cluster.")  # fmt: skip
 @click.option("--level", default=0.95, show_default=True, type=float, help="Level of the intervals.")
 @click.option("--seed", default=0, show_default=True, type=int, help="Seed of whatever is drawn.")
 @click.option("--cluster", metavar="FIELD", help="Resample groups of cases that belong together.")

@@ -22,7 +22,8 @@ _LABEL_ONLY = re.compile(r"\s*[(\[]?([A-Za-z0-9])[)\].:]?\s*")
 _LABEL_AND_TEXT = re.compile(r"\s*[(\[]?([A-Za-z0-9])(?:\s?[)\].:])\s*(\S.*)", re.DOTALL)
 
 _WEAK = re.compile(
-    r"\b(?:option|choice|letter|one|opci[óo]n|alternativa|вариант)\b[\s*_]{0,4}(?:[:：]|\b(?:is|es|est|ist|è|é)\b)"
+    r"(?<!each )(?<!every )(?<!answer )\b(?:option|choice|letter|one|opci[óo]n|alternativa|вариант)\b"
+    r"[\s*_]{0,4}(?:[:：]|\b(?:is|es|est|ist|è|é)\b)"
     r"|\bI(?:'d|'ll|’d|’ll| would| will)?\s(?:choose|chose|select|selected|pick|picked|go with|go for)\b"
     r"|选项|選項|선택지"
     r"|\b(?:answer|ans|option|choice)(?=\s{1,2}\(?\s?[A-Za-z]\s?\)?[\s.\"']{0,4}$)",
