@@ -1,7 +1,7 @@
 """Aggregating a million sets of eight: kofn, a plain loop over samples, and Inspect's epoch reducers, on the same work.
 
-Work: first, mean, max, min, any, all and majority of passes, the majority of string answers, and pass@5. The loop and the
-reducers run on a part of the sets and are scaled, since they are linear; the reducers need KOFN_PEERS_PYTHON.
+Work: first, mean, max, min, any, all and majority of passes, the majority of string answers, and pass@5. The loop
+and the reducers run on a part of the sets and are scaled, since they are linear; the reducers need KOFN_PEERS_PYTHON.
 
     python benchmarks/aggregation.py
 """
@@ -18,6 +18,8 @@ from math import ceil, prod
 
 import numpy as np
 import polars as pl
+from table import Row, seconds, show
+
 from kofn.registry import aggregator
 from kofn.sets import CandidateSets, offsets_of, passes_of
 
@@ -84,41 +86,40 @@ def with_reducers(values: list[list[float]], answers: list[list[str]]) -> dict[s
     python = os.environ.get("KOFN_PEERS_PYTHON")
     if not python:
         return None
-    done = subprocess.run([python, "-c", PEER], input=json.dumps([values, answers]), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [python, "-c", PEER], input=json.dumps([values, answers]), capture_output=True, text=True, check=True
+    )
     seconds: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return seconds
 
 
-def main() -> list[dict[str, object]]:
+def main() -> list[Row]:
     values, answers = make(SETS)
-    best = 9e9
+    best = float("inf")
     for _ in range(3):
         start = time.perf_counter()
-        ours = with_kofn(values, answers)
+        with_kofn(values, answers)
         best = min(best, time.perf_counter() - start)
     part = LOOP_PART * N
     vs, xs = values[:part].reshape(-1, N).tolist(), np.array(answers[:part].to_list()).reshape(-1, N).tolist()
     start = time.perf_counter()
     theirs = with_loop(vs, xs)
     loop = (time.perf_counter() - start) * SETS / LOOP_PART
-    check = with_kofn(values[:part], answers[:part])
-    assert all(abs(check[r] - theirs[r]) < 1e-9 for r in RULES), (check, theirs)
-    rows: list[dict[str, object]] = [
-        {"work": f"{len(RULES)} aggregators, {SETS:,} sets x {N}", "peer": "per-sample loop", "kofn_s": best, "peer_s": loop}
-    ]
+    ours = with_kofn(values[:part], answers[:part])
+    assert all(abs(ours[rule] - theirs[rule]) < 1e-9 for rule in RULES), (ours, theirs)
+    work = f"{len(RULES)} aggregators, {SETS:,} sets x {N}"
+    rows = [show(Row(work, seconds(best), "per-sample loop", f"~{seconds(loop)}", f"{loop / best:.0f}x"))]
     reducers = with_reducers(vs[:PEER_PART], xs[:PEER_PART])
     if reducers is None:
-        print("Inspect: not measured (set KOFN_PEERS_PYTHON)", file=sys.stderr)
+        print("Inspect was left out: set KOFN_PEERS_PYTHON to an interpreter that can import it", file=sys.stderr)
     else:
         total = sum(reducers.values()) * SETS / PEER_PART
-        name = f"Inspect reducers ({len(reducers)} of the {len(RULES)})"
-        rows.append({"work": rows[0]["work"], "peer": name, "kofn_s": best, "peer_s": total})
-    floor = time.perf_counter()
+        peer = f"Inspect reducers, {len(reducers)} of the {len(RULES)}"
+        rows.append(show(Row(work, seconds(best), peer, f"~{seconds(total)}", f"{total / best:.0f}x")))
+    start = time.perf_counter()
     values.sum()
-    floor = time.perf_counter() - floor
-    for row in rows:
-        print(f"{row['work']}: kofn {row['kofn_s']:.3f} s, {row['peer']} {row['peer_s']:.1f} s, ratio {row['peer_s'] / row['kofn_s']:.0f}x")  # type: ignore[operator,str-format]
-    print(f"one pass over the values: {floor:.4f} s; means {ours}")
+    floor = time.perf_counter() - start
+    rows.append(show(Row(work, seconds(best), "one pass over the values", seconds(floor), f"{floor / best:.2f}x")))
     return rows
 
 

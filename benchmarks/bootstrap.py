@@ -13,11 +13,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
+from table import Row, seconds, show
 
 from kofn.stats import bootstrap_mean
 
@@ -51,10 +53,10 @@ def datasets(n: int) -> dict[str, np.ndarray]:
     }
 
 
-def fastest(work: Callable[[], object], seconds: float = 0.5) -> float:
+def fastest(work: Callable[[], object], budget: float = 0.5) -> float:
     """The shortest of several runs."""
     times: list[float] = []
-    while not times or sum(times) < seconds:
+    while not times or sum(times) < budget:
         start = time.perf_counter()
         work()
         times.append(time.perf_counter() - start)
@@ -76,8 +78,8 @@ def scipy_run(x: np.ndarray) -> tuple[float, tuple[float, float], bool]:
         vectorized=True,
         rng=np.random.default_rng(0),
     ).confidence_interval
-    seconds = (time.perf_counter() - start) * RESAMPLES / resamples
-    return seconds, (float(ends.low), float(ends.high)), resamples < RESAMPLES
+    taken = (time.perf_counter() - start) * RESAMPLES / resamples
+    return taken, (float(ends.low), float(ends.high)), resamples < RESAMPLES
 
 
 def lm_eval_run(x: np.ndarray) -> tuple[float, tuple[float, float], bool] | None:
@@ -87,41 +89,39 @@ def lm_eval_run(x: np.ndarray) -> tuple[float, tuple[float, float], bool] | None
         return None
     resamples = int(min(RESAMPLES, max(20, LM_EVAL_DRAWS / x.size)))
     done = subprocess.run(
-        [python, "-c", LM_EVAL], input=json.dumps([x.tolist(), resamples]), capture_output=True, text=True
+        [python, "-c", LM_EVAL], input=json.dumps([x.tolist(), resamples]), capture_output=True, text=True, check=False
     )
     if done.returncode:
         print(f"lm-eval could not be run: {done.stderr.strip().splitlines()[-1]}")
         return None
-    seconds, se = json.loads(done.stdout.strip().splitlines()[-1])
+    taken, se = json.loads(done.stdout.strip().splitlines()[-1])
     half = NormalDist().inv_cdf(0.975) * se
     mean = float(x.mean())
-    return seconds * RESAMPLES / resamples, (mean - half, mean + half), resamples < RESAMPLES
+    return taken * RESAMPLES / resamples, (mean - half, mean + half), resamples < RESAMPLES
 
 
-def row(kind: str, x: np.ndarray, peer: str, run: tuple[float, tuple[float, float], bool]) -> str:
-    seconds, theirs, scaled = run
+def row(kind: str, x: np.ndarray, peer: str, run: tuple[float, tuple[float, float], bool]) -> Row:
+    theirs_seconds, theirs, scaled = run
     ours_seconds = fastest(lambda: bootstrap_mean(x))
     ours = bootstrap_mean(x)
     se = float(x.std()) / np.sqrt(x.size)
     apart = max(abs(ours.low - theirs[0]), abs(ours.high - theirs[1])) / se
-    return (
-        f"{x.size:>9,} {kind:<12} {peer:<8} {1e3 * ours_seconds:>9.2f} {'~' if scaled else ' '}"
-        f"{1e3 * seconds:>12,.0f} {seconds / ours_seconds:>10,.0f}x  "
-        f"[{ours.low:.5f}, {ours.high:.5f}]  [{theirs[0]:.5f}, {theirs[1]:.5f}]  {apart:.3f}"
-    )
+    work = f"bootstrap of a mean, {x.size:,} cases, {kind}; ends {apart:.3f} se apart"
+    ratio = f"{theirs_seconds / ours_seconds:,.0f}x"
+    return Row(work, seconds(ours_seconds), peer, f"{'~' if scaled else ''}{seconds(theirs_seconds)}", ratio)
 
 
-def main() -> None:
-    head = f"{'n':>9} {'values':<12} {'peer':<8} {'kofn ms':>9} {'peer ms':>13} {'ratio':>11}"
-    print(f"{head}  kofn, peer, apart (se)")
+def main() -> list[Row]:
+    rows = []
     for n in SIZES:
         for kind, x in datasets(n).items():
-            print(row(kind, x, "scipy", scipy_run(x)), flush=True)
+            rows.append(show(row(kind, x, "scipy", scipy_run(x))))
             theirs = lm_eval_run(x)
             if theirs is not None:
-                print(row(kind, x, "lm-eval", theirs), flush=True)
+                rows.append(show(row(kind, x, "lm-eval", theirs)))
     if not os.environ.get("KOFN_PEERS_PYTHON"):
-        print("lm-eval was left out: set KOFN_PEERS_PYTHON to an interpreter that can import it")
+        print("lm-eval was left out: set KOFN_PEERS_PYTHON to an interpreter that can import it", file=sys.stderr)
+    return rows
 
 
 if __name__ == "__main__":

@@ -51,9 +51,7 @@ def truth_of(aggregator: str, mean: float, repeats: int) -> float:
     def log_beta(x: float, y: float) -> float:
         return lgamma(x) + lgamma(y) - lgamma(x + y)
 
-    pmf = [
-        comb(repeats, c) * exp(log_beta(a + c, b + repeats - c) - log_beta(a, b)) for c in range(repeats + 1)
-    ]
+    pmf = [comb(repeats, c) * exp(log_beta(a + c, b + repeats - c) - log_beta(a, b)) for c in range(repeats + 1)]
     least = {"mean": None, "any": 1, "majority": repeats // 2 + 1}[aggregator]
     return mean if least is None else sum(pmf[least:])
 
@@ -92,10 +90,7 @@ def rate_ends(successes: int, n: int) -> dict[str, tuple[float, float]]:
 
 def holds(ends: list[dict[str, tuple[float, float]]], truth: float) -> dict[str, float]:
     methods = ends[0]
-    return {
-        m: float(np.mean([e[m][0] - 1e-12 <= truth <= e[m][1] + 1e-12 for e in ends if m in e]))
-        for m in methods
-    }
+    return {m: float(np.mean([e[m][0] - 1e-12 <= truth <= e[m][1] + 1e-12 for e in ends if m in e])) for m in methods}
 
 
 def drawn_passes(rng: np.random.Generator, mean: float, repeats: int, shape: tuple[int, int]) -> np.ndarray:
@@ -160,9 +155,7 @@ def weighted_cells(runs: int, seed: int = 2, sizes: tuple[int, ...] = SIZES) -> 
 def weighted_truth(mean: float) -> float:
     """Σ w E[p^√w] / Σ w over w = 1..4, with the moments of the beta law."""
     a, b = CONCENTRATION * mean, CONCENTRATION * (1 - mean)
-    moments = [
-        exp(lgamma(a + w**0.5) + lgamma(a + b) - lgamma(a) - lgamma(a + b + w**0.5)) for w in range(1, 5)
-    ]
+    moments = [exp(lgamma(a + w**0.5) + lgamma(a + b) - lgamma(a) - lgamma(a + b + w**0.5)) for w in range(1, 5)]
     return sum(w * m for w, m in zip(range(1, 5), moments, strict=True)) / 10
 
 
@@ -189,9 +182,7 @@ def summary(found: list[Cell], methods: tuple[str, ...]) -> str:
     lines = ["| cells | n | " + " | ".join(methods) + " |", "|---|---|" + "---|" * len(methods)]
     kinds = {
         "means of repeats": lambda c: c.aggregator == "mean" and c.repeats > 1,
-        "rates, 10 or more of the rarer": lambda c: (
-            (c.aggregator != "mean" or c.repeats == 1) and rare(c) >= 10
-        ),
+        "rates, 10 or more of the rarer": lambda c: (c.aggregator != "mean" or c.repeats == 1) and rare(c) >= 10,
         "rates, fewer": lambda c: (c.aggregator != "mean" or c.repeats == 1) and rare(c) < 10,
     }
     for kind, belongs in kinds.items():

@@ -1,7 +1,7 @@
 """`kofn score` end to end on a million candidates in JSON lines, against polars merely reading the same file.
 
-Two files: outputs of about 300 characters with references (extraction, comparison, votes), and the same with labels in the
-wide form. Wall time and peak memory of whole processes, interleaved, best of several.
+Two files: outputs of about 300 characters with references (extraction, comparison, votes), and the same with labels
+in the wide form. Wall time and peak memory of whole processes, interleaved, best of several.
 
     python benchmarks/score.py
 """
@@ -17,9 +17,40 @@ import time
 from pathlib import Path
 
 import orjson
+from table import Row, seconds, show
 
 CASES, N, ROUNDS = 125_000, 8, 5
-WORDS = "the of to and a in is it you that he was for on are with as his they be at one have this from by word but what".split()
+WORDS = [
+    "the",
+    "of",
+    "to",
+    "and",
+    "a",
+    "in",
+    "is",
+    "it",
+    "you",
+    "that",
+    "he",
+    "was",
+    "for",
+    "on",
+    "are",
+    "with",
+    "as",
+    "his",
+    "they",
+    "be",
+    "at",
+    "one",
+    "have",
+    "this",
+    "from",
+    "by",
+    "word",
+    "but",
+    "what",
+]
 
 READ = "import polars as pl, sys; pl.read_ndjson(sys.argv[1])"
 
@@ -28,7 +59,10 @@ def solution(rng: random.Random, reference: int) -> tuple[str, bool]:
     right = rng.random() < 0.5
     answer = reference if right else rng.randint(1, 2000)
     steps = " ".join(rng.choices(WORDS, k=60))
-    return f"{steps}. So {rng.randint(1, 99)} + {rng.randint(1, 99)} = {answer}. The answer is {answer}.", answer == reference
+    return (
+        f"{steps}. So {rng.randint(1, 99)} + {rng.randint(1, 99)} = {answer}. The answer is {answer}.",
+        answer == reference,
+    )
 
 
 def write(folder: Path) -> dict[str, Path]:
@@ -55,19 +89,19 @@ def measure(command: list[str]) -> tuple[float, float]:
     return time.perf_counter() - start, usage.ru_maxrss / 1024
 
 
-def main() -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
+def main() -> list[Row]:
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         for name, path in write(Path(folder)).items():
             ours, theirs = [], []
             for _ in range(ROUNDS):
                 theirs.append(measure([sys.executable, "-c", READ, str(path)]))
                 ours.append(measure([sys.executable, "-m", "kofn", "score", str(path)]))
-            (s, mb), (ps, pmb) = min(ours), min(theirs)
-            mb, pmb = max(m for _, m in ours), max(m for _, m in theirs)
             work = f"score {CASES * N:,} candidates, {name} ({path.stat().st_size / 1e6:.0f} MB)"
-            print(f"{work}: kofn {s:.2f} s, {mb:.0f} MB; polars reading it {ps:.2f} s, {pmb:.0f} MB; time {s / ps:.2f}x, memory {mb / pmb:.2f}x")
-            rows.append({"work": work, "peer": "polars, reading only", "kofn_s": s, "peer_s": ps, "kofn_mb": mb, "peer_mb": pmb})
+            s, peer = min(ours)[0], min(theirs)[0]
+            rows.append(show(Row(work, seconds(s), "polars, merely reading", seconds(peer), f"takes {s / peer:.2f}x")))
+            mb, peer = max(m for _, m in ours), max(m for _, m in theirs)
+            rows.append(show(Row(work, f"{mb:,.0f} MB", "its memory", f"{peer:,.0f} MB", f"takes {mb / peer:.2f}x")))
     return rows
 
 

@@ -1,6 +1,6 @@
 """Starting up: `kofn --help` and `import kofn` against `python -c pass`, interleaved, best of many.
 
-    python benchmarks/startup.py
+python benchmarks/startup.py
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ import subprocess
 import sys
 import time
 
+from table import Row, seconds, show
+
 ROUNDS = 15
 
 
-def seconds(command: list[str]) -> float:
+def run(command: list[str]) -> float:
     start = time.perf_counter()
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     return time.perf_counter() - start
 
 
-def main() -> list[dict[str, object]]:
+def main() -> list[Row]:
     commands = {
         "python -c pass": [sys.executable, "-c", "pass"],
         "import kofn": [sys.executable, "-c", "import kofn"],
@@ -27,16 +29,20 @@ def main() -> list[dict[str, object]]:
     }
     peers = os.environ.get("KOFN_PEERS_PYTHON")
     if peers:
-        commands |= {"lm_eval --help": [peers, "-m", "lm_eval", "--help"], "import inspect_ai": [peers, "-c", "import inspect_ai"]}
+        commands |= {
+            "lm_eval --help": [peers, "-m", "lm_eval", "--help"],
+            "import inspect_ai": [peers, "-c", "import inspect_ai"],
+        }
     best = dict.fromkeys(commands, 9e9)
     for i in range(ROUNDS):
         for name, command in commands.items():
             if i < 3 or command[0] == sys.executable:
-                best[name] = min(best[name], seconds(command))
-    base = best["python -c pass"]
-    for name, s in best.items():
-        print(f"{name}: {1000 * s:.0f} ms, {s / base:.1f}x python -c pass")
-    return [{"work": name, "peer": "python -c pass", "kofn_s": s, "peer_s": base} for name, s in best.items()]
+                best[name] = min(best[name], run(command))
+    base = best.pop("python -c pass")
+    return [
+        show(Row(name, seconds(s), "python -c pass", seconds(base), f"takes {s / base:.1f}x"))
+        for name, s in best.items()
+    ]
 
 
 if __name__ == "__main__":

@@ -26,13 +26,13 @@ ENDINGS = [
 
 def one_step(rng: random.Random) -> tuple[str, int, int]:
     a, b = rng.randint(3, 40), rng.randint(3, 40)
-    question = "{name} has %d {things} and gets %d more. How many {things} does {name} have?" % (a, b)
+    question = f"{{name}} has {a} {{things}} and gets {b} more. How many {{things}} does {{name}} have?"
     return question, a + b, abs(a - b)
 
 
 def two_steps(rng: random.Random) -> tuple[str, int, int]:
     a, b, c = rng.randint(3, 12), rng.randint(3, 12), rng.randint(2, 9)
-    question = "{name} buys %d boxes of %d {things} and gives %d away. How many {things} are left?" % (a, b, c)
+    question = f"{{name}} buys {a} boxes of {b} {{things}} and gives {c} away. How many {{things}} are left?"
     return question, a * b - c, a * b
 
 
@@ -54,7 +54,13 @@ def main() -> None:
         for _ in range(5):
             guess = answer if rng.random() < ability else trap if rng.random() < 0.5 else answer + rng.randint(1, 9)
             seconds = round(rng.uniform(0.4, 1.6), 2)
-            outputs.append({"text": output(rng, guess, name, things), "seconds": seconds, "cost": round(seconds * 2e-5, 7)})
+            outputs.append(
+                {
+                    "text": output(rng, guess, name, things),
+                    "seconds": seconds,
+                    "cost": round(seconds * 2e-5, 7),
+                }
+            )
         lines.append({"id": f"q{i:02d}", "kind": kind, "question": question.format(name=name, things=things),
                       "reference": str(answer), "outputs": outputs})  # fmt: skip
     lines[7]["outputs"][2]["text"] = "I am sorry, but I cannot help with that."

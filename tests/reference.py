@@ -142,11 +142,7 @@ def maj_at(k, ties):
 
 
 def weighted_vote(s):
-    pairs = [
-        (a, v, w)
-        for a, v, w in zip(s.answers, s.values, s.selectors["judge"], strict=True)
-        if v is not None
-    ]
+    pairs = [(a, v, w) for a, v, w in zip(s.answers, s.values, s.selectors["judge"], strict=True) if v is not None]
     if not pairs:
         return None
     weights: dict[str, float] = {}

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.reference import REFERENCE
+
+from kofn.aggregators.scores import First
 from kofn.registry import AGGREGATORS, aggregator
 from kofn.sets import CandidateSets, passes_of
 from kofn.testing import check_aggregator, random_sets, same
-
-from tests.reference import REFERENCE
 
 ALL = [
     *REFERENCE,
@@ -23,8 +24,8 @@ ALL = [
 ]
 BOUNDED = [name for name in ALL if name.partition("(")[0] not in ("dcg", "unique_answers")]
 MONOTONE_IN_PASSES = [
-    "first", "mean", "median", "max", "min", "any_pass", "all_pass", "majority_pass", "at_least(m=2)", "pass@1", "pass@3",
-    "pass^2", "g_pass_at(k=3, tau=0.5)", "mrr", "precision(k=2)", "dcg(k=3)", "selected",
+    "first", "mean", "median", "max", "min", "any_pass", "all_pass", "majority_pass", "at_least(m=2)", "pass@1",
+    "pass@3", "pass^2", "g_pass_at(k=3, tau=0.5)", "mrr", "precision(k=2)", "dcg(k=3)", "selected",
 ]  # fmt: skip
 seeds = st.integers(0, 2**32 - 1)
 
@@ -78,7 +79,11 @@ def test_one_more_pass_never_lowers_the_value(name, seed):
         return
     values[rng.integers(len(values))] = 1.0
     raised = CandidateSets(
-        case_ids=sets.case_ids, offsets=sets.offsets, values=values, passes=passes_of(values), selectors=sets.selectors
+        case_ids=sets.case_ids,
+        offsets=sets.offsets,
+        values=values,
+        passes=passes_of(values),
+        selectors=sets.selectors,
     )
     after = aggregator(name)(raised)
     known = ~np.isnan(before)
@@ -167,10 +172,8 @@ def test_a_function_of_one_set_is_an_aggregator():
 
 
 def test_the_shipped_laws_catch_a_broken_aggregator():
+    class Sneaky(First):
+        ordered = False
+
     with pytest.raises(AssertionError, match="order of candidates"):
-        from kofn.aggregators.scores import First
-
-        class Sneaky(First):
-            ordered = False
-
         check_aggregator(Sneaky)

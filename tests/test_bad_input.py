@@ -10,7 +10,12 @@ import pytest
 
 def kofn(*args, cwd=None):
     return subprocess.run(
-        [sys.executable, "-m", "kofn", *map(str, args)], capture_output=True, text=True, cwd=cwd, timeout=120, check=False
+        [sys.executable, "-m", "kofn", *map(str, args)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=120,
+        check=False,
     )
 
 
@@ -32,9 +37,12 @@ FILES = {
     "half a file": (GOOD * 2 + b'{"id": "b", "outp', ["line 3", "not JSON"]),
     "a missing id": (GOOD + b'{"output": "4", "pass": true}\n', ["line 2", "id"]),
     "no id anywhere": (b'{"output": "4", "pass": true}\n', ["id", "--field id=NAME"]),
-    "lists of unequal length": (b'{"scores": [1, 0], "passes": [1]}\n', ["line 1", "scores has 2", "passes has 1"]),
+    "lists of unequal length": (
+        b'{"scores": [1, 0], "passes": [1]}\n',
+        ["line 1", "scores has 2", "passes has 1"],
+    ),
     "a repeat twice": (
-        b'{"id": "a", "repeat": 0, "pass": 1}\n{"id": "b", "repeat": 0, "pass": 1}\n{"id": "a", "repeat": 0, "pass": 0}\n',
+        b'{"id": "a", "repeat": 0, "pass": 1}\n{"id": "b", "repeat": 0, "pass": 1}\n{"id": "a", "repeat": 0}\n',
         ["line 3", "'a'", "repeat 0 twice"],
     ),
     "an empty file": (b"", ["empty"]),
@@ -136,7 +144,9 @@ def test_unknown_verbs_and_flags_are_one_line_too(tmp_path):
 
 def test_control_characters_of_a_file_never_reach_the_terminal(tmp_path):
     path = tmp_path / "outputs.jsonl"
-    path.write_text('{"id": "a", "country": "\\u001b[31mBR\\u202e", "pass": 1}\n{"id": "b", "country": "AR", "pass": 0}\n')
+    path.write_text(
+        '{"id": "a", "country": "\\u001b[31mBR\\u202e", "pass": 1}\n{"id": "b", "country": "AR", "pass": 0}\n'
+    )
     done = kofn("score", path, "--by", "country")
     assert done.returncode == 0
     assert "\x1b" not in done.stdout

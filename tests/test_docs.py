@@ -36,7 +36,9 @@ def commands() -> list[tuple[Path, str, str]]:
     return out
 
 
-@pytest.mark.parametrize(("page", "command", "shown"), commands(), ids=lambda x: x if isinstance(x, str) and "\n" not in x else "")
+@pytest.mark.parametrize(
+    ("page", "command", "shown"), commands(), ids=lambda x: x if isinstance(x, str) and "\n" not in x else ""
+)
 def test_a_command_prints_what_the_page_shows(page, command, shown, tmp_path):
     if command.startswith(SETUP):
         target = command.split()[1]
@@ -45,9 +47,15 @@ def test_a_command_prints_what_the_page_shows(page, command, shown, tmp_path):
         return
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        command, shell=True, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PATH": path}, check=False
-    )  # noqa: S602 - the commands are our own documentation
+    done = subprocess.run(  # noqa: S602 - the commands are our own documentation
+        command,
+        shell=True,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": path},
+        check=False,
+    )
     printed = done.stdout + done.stderr
     assert done.returncode in (0, 2), printed
     checker = doctest.OutputChecker()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import kofn
 import pytest
+
+import kofn
 from kofn import groupwise
 
 SCORES = [0.5, 0.8, 0.3, 0.9, 0.6]
@@ -19,7 +20,10 @@ def test_five_answers_against_42():
     metric = kofn.metric("exact_match")
     repeats = [float(metric(a, "42")) for a in ANSWERS]
     assert repeats == [1, 0, 1, 1, 0]
-    found = {n: kofn.aggregate(n, values=repeats, answers=ANSWERS) for n in ("majority", "mean", "any_correct", "all_correct")}
+    found = {
+        n: kofn.aggregate(n, values=repeats, answers=ANSWERS)
+        for n in ("majority", "mean", "any_correct", "all_correct")
+    }
     assert found == pytest.approx({"majority": 1.0, "mean": 0.6, "any_correct": 1.0, "all_correct": 0.0})
 
 
@@ -34,7 +38,11 @@ def test_extractors_return_one_text_for_one_answer():
 
 
 def test_pasted_group_functions_keep_their_keys_and_values():
-    group = {"scores": [0.9, 0.2, 0.4], "passes": [1, 0, 0], "texts": ["pay now please", "pay soon please", "hello there"]}
+    group = {
+        "scores": [0.9, 0.2, 0.4],
+        "passes": [1, 0, 0],
+        "texts": ["pay now please", "pay soon please", "hello there"],
+    }
     found = groupwise.group_metrics(group)
     assert list(found) == ["any_pass", "best_score", "majority", "dcg@k", "ndcg@k", "distinct1", "distinct2"]
     assert (found["any_pass"], found["majority"], found["best_score"]) == (1, 0, 0.9)
@@ -44,7 +52,10 @@ def test_pasted_group_functions_keep_their_keys_and_values():
 
 
 def test_pasted_dataset_report_keeps_its_shape():
-    groups = [{"scores": [1.0, 0.0], "passes": [1, 0], "texts": ["a b", "c d"]}, {"scores": [0.2], "passes": [0], "texts": ["e"]}]
+    groups = [
+        {"scores": [1.0, 0.0], "passes": [1, 0], "texts": ["a b", "c d"]},
+        {"scores": [0.2], "passes": [0], "texts": ["e"]},
+    ]
     report = groupwise.evaluate_dataset(groups)
     assert set(report) == set(groupwise.KEYS)
     assert report["any_pass"] == {"mean": 0.5, "lo": 0.0, "hi": 1.0}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 
-import kofn
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import kofn
 from kofn.importers import jsonl, read
 from kofn.importers.rows import ReadOptions
 
@@ -79,7 +80,11 @@ def test_other_containers_of_the_long_form(kind, tmp_path):
         data = frame
     result = kofn.score(data, aggregate=["mean", "any_pass", "majority"], extract="text")
     assert (result.n_cases, result.n_candidates, result.n_missing) == (2, 6, 1)
-    assert {e.aggregator: e.point for e in result.estimates} == {"mean": pytest.approx(1 / 3), "any_pass": 0.5, "majority": 0.5}
+    assert {e.aggregator: e.point for e in result.estimates} == {
+        "mean": pytest.approx(1 / 3),
+        "any_pass": 0.5,
+        "majority": 0.5,
+    }
 
 
 def test_repeat_gives_the_order_of_candidates(tmp_path):

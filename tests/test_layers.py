@@ -29,7 +29,12 @@ def imports(path: Path) -> set[str]:
     """The parts of kofn a file imports, in functions and under TYPE_CHECKING too."""
     tree = ast.parse(path.read_text())
     names = [n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module]
-    names += [f"kofn.{a.name}" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module == "kofn" for a in n.names]
+    names += [
+        f"kofn.{a.name}"
+        for n in ast.walk(tree)
+        if isinstance(n, ast.ImportFrom) and n.module == "kofn"
+        for a in n.names
+    ]
     names += [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
     return {name.split(".")[1] for name in names if name.startswith("kofn.")} - {"__version__"}
 
@@ -43,9 +48,19 @@ def test_a_file_imports_only_from_its_own_part_or_a_lower_layer(path):
         assert allowed, f"{own} (layer {LAYER[own]}) imports {other} (layer {LAYER[other]})"
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if LAYER[part_of(p)] in (2, 3)], ids=lambda p: str(p.relative_to(SRC)))
+@pytest.mark.parametrize(
+    "path", [p for p in FILES if LAYER[part_of(p)] in (2, 3)], ids=lambda p: str(p.relative_to(SRC))
+)
 def test_the_pure_layers_open_no_file_read_no_clock_and_share_no_random_state(path):
     tree = ast.parse(path.read_text())
     called = {ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
-    banned = {"open", "time.time", "time.perf_counter", "datetime.now", "np.random.seed", "random.random", "print"}
+    banned = {
+        "open",
+        "time.time",
+        "time.perf_counter",
+        "datetime.now",
+        "np.random.seed",
+        "random.random",
+        "print",
+    }
     assert not called & banned

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import kofn
 import numpy as np
 import pytest
+
+import kofn
 from kofn.registry import aggregator
 from kofn.sets import CandidateSets
 
@@ -54,7 +55,9 @@ def test_maj_at_k(oracles, name, ties, column):
 def test_ndcg_conventions(oracles):
     entry = oracles["ndcg.wikipedia"]
     want = entry["expected"]
-    sets = CandidateSets.from_lists([entry["inputs"]["ranked_relevance"]], ideal=[entry["inputs"]["all_judged_relevance"]])
+    sets = CandidateSets.from_lists(
+        [entry["inputs"]["ranked_relevance"]], ideal=[entry["inputs"]["all_judged_relevance"]]
+    )
 
     def value(spec):
         return float(aggregator(spec)(sets)[0])
@@ -107,8 +110,10 @@ def test_ties_go_to_the_first_seen(oracles):
 def test_self_bleu_equals_sacrebleu_on_plain_words():
     sacrebleu = pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
     rng = np.random.default_rng(3)
-    words = np.array("alpha beta gamma delta epsilon zeta".split())
+    words = np.array(["alpha", "beta", "gamma", "delta", "epsilon", "zeta"])
     for _ in range(30):
         texts = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(4)]
-        wanted = np.mean([sacrebleu.sentence_bleu(t, texts[:i] + texts[i + 1 :]).score / 100 for i, t in enumerate(texts)])
+        wanted = np.mean(
+            [sacrebleu.sentence_bleu(t, texts[:i] + texts[i + 1 :]).score / 100 for i, t in enumerate(texts)]
+        )
         assert kofn.aggregate("self_bleu", texts=texts) == pytest.approx(wanted, abs=1e-9)

@@ -6,16 +6,23 @@ import json
 import subprocess
 import sys
 
-import kofn
 import numpy as np
 import polars as pl
 import pytest
 
+import kofn
+
 ROWS = [
-    {"id": f"q{i}", "reference": "4", "country": "BR" if i % 2 else "AR", "thread": f"t{i // 4}", "importance": 1 + i % 3,
-     "outputs": [f"The answer is {4 if (i * 7 + j * 3) % 5 < 2 else j + 5}." for j in range(4)]}
+    {
+        "id": f"q{i}",
+        "reference": "4",
+        "country": "BR" if i % 2 else "AR",
+        "thread": f"t{i // 4}",
+        "importance": 1 + i % 3,
+        "outputs": [f"The answer is {4 if (i * 7 + j * 3) % 5 < 2 else j + 5}." for j in range(4)],
+    }
     for i in range(40)
-]  # fmt: skip
+]
 
 
 @pytest.fixture
@@ -26,7 +33,9 @@ def outputs(tmp_path):
 
 
 def run(*args):
-    return subprocess.run([sys.executable, "-m", "kofn", *map(str, args)], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-m", "kofn", *map(str, args)], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_json_has_the_promised_shape(outputs):
@@ -38,7 +47,16 @@ def test_json_has_the_promised_shape(outputs):
     assert found["understood"]["fields"]["reference"] == "reference"
     assert found["extraction"]["extractor"] == "number"
     overall = [e["aggregator"] for e in found["estimates"] if e["segment"] is None]
-    assert overall == ["first", "mean", "any_pass", "all_pass", "majority", "majority_pass", "pass@1", "pass@2"]
+    assert overall == [
+        "first",
+        "mean",
+        "any_pass",
+        "all_pass",
+        "majority",
+        "majority_pass",
+        "pass@1",
+        "pass@2",
+    ]
     assert {e["segment"] for e in found["estimates"]} == {None, "country=AR", "country=BR"}
 
 
@@ -59,7 +77,9 @@ def test_labels_without_texts_and_unequal_sets(tmp_path):
 
 
 def test_python_and_the_command_line_give_the_same(outputs):
-    shown = json.loads(run("score", outputs, "--json", "-a", "mean", "-a", "pass@2", "--interval", "bca", "--level", "0.9"))
+    shown = json.loads(
+        run("score", outputs, "--json", "-a", "mean", "-a", "pass@2", "--interval", "bca", "--level", "0.9")
+    )
     result = kofn.score(outputs, aggregate=["mean", "pass@2"], interval="bca", level=0.9)
     assert shown["estimates"] == json.loads(json.dumps(result.to_dict()["estimates"]))
 
@@ -84,7 +104,9 @@ def test_hostile_text_is_escaped_in_the_notebook():
 def test_top_k_truncates_before_anything_is_aggregated(outputs):
     whole, top = kofn.score(outputs), kofn.score(outputs, top_k=2)
     assert top.n_candidates == 80
-    assert top.get("any_pass").point == pytest.approx(kofn.score(outputs, aggregate="any_pass", top_k=2).get("any_pass").point)
+    assert top.get("any_pass").point == pytest.approx(
+        kofn.score(outputs, aggregate="any_pass", top_k=2).get("any_pass").point
+    )
     assert top.get("any_pass").point <= whole.get("any_pass").point
 
 
@@ -99,7 +121,10 @@ def test_weights_and_clusters_enter_the_estimate(outputs):
     weights = np.array([r["importance"] for r in ROWS], dtype=float)
     weighted = kofn.score(outputs, aggregate="mean", weight="importance").get("mean")
     assert weighted.point == pytest.approx((values * weights).sum() / weights.sum())
-    plain, clustered = kofn.score(outputs, aggregate="mean").get("mean"), kofn.score(outputs, aggregate="mean", cluster="thread").get("mean")
+    plain, clustered = (
+        kofn.score(outputs, aggregate="mean").get("mean"),
+        kofn.score(outputs, aggregate="mean", cluster="thread").get("mean"),
+    )
     assert clustered.point == plain.point
     assert (clustered.low, clustered.high) != (plain.low, plain.high)
 
@@ -164,7 +189,10 @@ def test_run_directory(outputs, tmp_path):
 
 
 def test_missing_values_are_null_in_files_never_nan(tmp_path):
-    rows = [{"id": 1, "outputs": [{"text": "a", "pass": None}, {"text": "b", "pass": 1}]}, {"id": 2, "outputs": [{"text": "c", "pass": None}]}]
+    rows = [
+        {"id": 1, "outputs": [{"text": "a", "pass": None}, {"text": "b", "pass": 1}]},
+        {"id": 2, "outputs": [{"text": "c", "pass": None}]},
+    ]
     path = tmp_path / "f.jsonl"
     path.write_text("".join(json.dumps(r) + "\n" for r in rows))
     run("score", path, "--out", tmp_path / "run")
@@ -190,6 +218,15 @@ def test_importing_kofn_loads_none_of_the_heavy_parts():
 
 
 def test_help_loads_none_of_the_heavy_parts():
-    code = "import sys\nfrom kofn.cli import main\nsys.argv = ['kofn', '--help']\ntry: main()\nexcept SystemExit: pass\n" \
-           "print([m for m in ('numpy', 'polars', 'scipy', 'kofn.evaluate') if m in sys.modules])"  # fmt: skip
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.endswith("[]\n")
+    code = """
+import sys
+from kofn.cli import main
+sys.argv = ["kofn", "--help"]
+try:
+    main()
+finally:
+    print([m for m in ("numpy", "polars", "scipy", "kofn.evaluate") if m in sys.modules])
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.endswith(
+        "[]\n"
+    )

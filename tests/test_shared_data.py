@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import kofn
 import numpy as np
 import pytest
+
+import kofn
 
 
 def test_cruxeval_pass_at_1_and_5_to_the_published_digits(sets_folder):
@@ -50,7 +51,12 @@ def test_qwen_clustered_standard_error_is_that_of_the_case_means(sets_folder, or
 
 def test_unlabelled_pairs_still_say_something(sets_folder):
     result = kofn.score(sets_folder / "pandalm_pairs_3humans_2judges.jsonl")
-    assert {e.aggregator for e in result.estimates} == {"agreement", "vote_margin", "answered", "unique_answers"}
+    assert {e.aggregator for e in result.estimates} == {
+        "agreement",
+        "vote_margin",
+        "answered",
+        "unique_answers",
+    }
     assert result.diagnostics["diversity"]["distinct_2"] > 0.5
     assert any("nothing is graded" in w for w in result.warnings)
 

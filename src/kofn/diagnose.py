@@ -53,12 +53,18 @@ def _audit(table: Table, family: tuple[str, ...], seed: int) -> dict[str, Any]:
 
     rows = table.candidates.filter(pl.col("text").is_not_null())
     n = rows.height
-    index = np.arange(n) if n <= _AUDIT_ROWS else np.sort(np.random.default_rng(seed).choice(n, _AUDIT_ROWS, replace=False))
+    index = (
+        np.arange(n) if n <= _AUDIT_ROWS else np.sort(np.random.default_rng(seed).choice(n, _AUDIT_ROWS, replace=False))
+    )
     texts = rows["text"].gather(index).to_list()
     references = rows["reference"].gather(index) if "reference" in rows.columns else None
     if references is not None and isinstance(references.dtype, pl.List):
         references = None
-    found = audit(texts, {name: extractor(name) for name in family}, None if references is None else references.to_list())
+    found = audit(
+        texts,
+        {name: extractor(name) for name in family},
+        None if references is None else references.to_list(),
+    )
     return {**found.to_dict(), "disagreements": len(found.disagreements)}
 
 
@@ -79,7 +85,7 @@ def _label_disagreements(table: Table, answers: Answers, scored: Sequence[Scored
     return {"metric": computed.metric, "n": int(both.sum()), "n_differ": int(differ.sum())}
 
 
-def diagnostics(table: Table, sets: CandidateSets, options: Options) -> dict[str, Any]:
+def diagnostics(sets: CandidateSets, options: Options) -> dict[str, Any]:
     """Set sizes, votes, diversity, cost and time."""
     out: dict[str, Any] = {"sizes": _sizes(sets)}
     if sets.answers is not None:
@@ -89,7 +95,11 @@ def diagnostics(table: Table, sets: CandidateSets, options: Options) -> dict[str
     for name, column in (("cost", sets.costs), ("seconds", sets.seconds)):
         if column is not None:
             known = column[~np.isnan(column)]
-            out[name] = {"total": float(known.sum()), "per_case": float(known.sum() / len(sets)), "n": len(known)}
+            out[name] = {
+                "total": float(known.sum()),
+                "per_case": float(known.sum() / len(sets)),
+                "n": len(known),
+            }
     return out
 
 
@@ -99,7 +109,9 @@ def _sizes(sets: CandidateSets) -> dict[str, Any]:
         "min": int(found[0]),
         "median": float(np.median(sets.sizes)),
         "max": int(found[-1]),
-        "counts": {str(n): int(c) for n, c in zip(found.tolist(), counts.tolist(), strict=True)} if len(found) <= 20 else None,
+        "counts": {str(n): int(c) for n, c in zip(found.tolist(), counts.tolist(), strict=True)}
+        if len(found) <= 20
+        else None,
     }
 
 
@@ -168,7 +180,9 @@ def _score_warnings(scored: Sequence[Scored]) -> list[str]:
         values = one.sets.values[one.sets.graded]
         if not one.beside_labels and len(values) and (values.min() < 0 or values.max() > 1):
             low, high = float(values.min()), float(values.max())
-            out.append(f"{one.metric} goes from {low:g} to {high:g}: passing means at least 1.0 unless --threshold says otherwise")
+            out.append(
+                f"{one.metric} goes from {low:g} to {high:g}: a pass is at least 1.0 unless --threshold says otherwise"
+            )
     return out
 
 
@@ -191,7 +205,9 @@ def _extraction_warnings(extracted: dict[str, Any]) -> list[str]:
     out = []
     failed, n = extracted.get("n_failed") or 0, extracted.get("n") or 0
     if failed and failed >= 0.05 * n:
-        out.append(f"no answer found in {failed:,} of {n:,} candidates ({failed / n:.0%}): look at them, or try --extract")
+        out.append(
+            f"no answer found in {failed:,} of {n:,} candidates ({failed / n:.0%}): look at them, or try --extract"
+        )
     labels = extracted.get("labels")
     if labels and labels["n_differ"] >= 0.02 * max(1, labels["n"]):
         out.append(

@@ -24,7 +24,7 @@ class InputError(KofnError, ValueError):
     exit_code = 2
 
 
-class UnknownName(InputError, KeyError):  # noqa: N818 - reads as what it is, like KeyError's own subclasses
+class UnknownName(InputError, KeyError):
     """A name that nothing answers to.
 
     >>> str(UnknownName("aggregator", "any_pas", ["any_pass", "all_pass", "mean"]))
@@ -43,7 +43,7 @@ class UnknownName(InputError, KeyError):  # noqa: N818 - reads as what it is, li
         return self.message
 
 
-class MissingExtra(InputError, ImportError):  # noqa: N818 - as above
+class MissingExtra(InputError, ImportError):
     """An optional package is needed.
 
     >>> str(MissingExtra("math-verify", "math", "metric math_equal"))

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kofn.aggregators.base import Aggregator
 from kofn.aggregators.passes import CountAggregator
 from kofn.errors import InputError
-from kofn.scoring import Answers, Scored, find_answers, score_table, unlabelled_sets
-from kofn.types import Estimate
+from kofn.scoring import Scored, find_answers, score_table, unlabelled_sets
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import polars as pl
 
-    from kofn.sets import CandidateSets, Floats
+    from kofn.aggregators.base import Aggregator
+    from kofn.scoring import Answers
+    from kofn.sets import Floats
     from kofn.table import Table
+    from kofn.types import Estimate
 
 Spec = str | Callable[..., Any]
 
@@ -120,12 +123,12 @@ def evaluate(table: Table, options: Options | None = None) -> Result:
     if options.top_k is not None:
         scored = [_truncated(s, options.top_k) for s in scored]
     values = _case_values(scored, options)
-    estimates = _estimates(table, scored, values, answers, options)
+    estimates = _estimates(table, values, answers, options)
     n_missing = int((~scored[0].sets.graded).sum()) if scored[0].metric else 0
     from kofn import diagnose
 
     extraction = diagnose.extraction(table, answers, scored, options)
-    found = diagnose.diagnostics(table, scored[0].sets, options)
+    found = diagnose.diagnostics(scored[0].sets, options)
     return Result(
         n_cases=table.n_cases,
         n_candidates=int(scored[0].sets.sizes.sum()),
@@ -194,7 +197,6 @@ def _apply(rule: Aggregator, scored: Scored) -> Floats:
 
 def _estimates(
     table: Table,
-    scored: Sequence[Scored],
     values: Mapping[tuple[str, str], Floats],
     answers: Answers,
     options: Options,
@@ -212,11 +214,20 @@ def _estimates(
         "n_resamples": options.n_resamples,
         "seed": options.seed,
     }
-    recipe = {"extractor": answers.extractor, "seed": options.seed, "version": __version__, "top_k": options.top_k}
+    recipe = {
+        "extractor": answers.extractor,
+        "seed": options.seed,
+        "version": __version__,
+        "top_k": options.top_k,
+    }
     segments = {name: segment_names(table, name) for name in options.by}
     out: list[Estimate] = []
     for (metric, name), column in values.items():
-        named: dict[str, Any] = {"metric": metric, "aggregator": name, "recipe": {**recipe, "metric": metric, "aggregator": name}}
+        named: dict[str, Any] = {
+            "metric": metric,
+            "aggregator": name,
+            "recipe": {**recipe, "metric": metric, "aggregator": name},
+        }
         out.append(estimate(column, **named, **common))
         for by, of_case in segments.items():
             renamed = segment_estimates(column, [f"{by}={s}" for s in of_case], **named, **common)
@@ -232,7 +243,9 @@ def _understood(table: Table, scored: Sequence[Scored], answers: Answers, option
         "fields": dict(table.fields),
         "set_size": int(sizes[0]) if len(sizes) and int(sizes.min()) == int(sizes.max()) else None,
         "metrics": {s.metric: s.source for s in scored if s.metric},
-        "answers": answers.reason if answers.extractor is None else f"extracted by {answers.extractor}: {answers.reason}",
+        "answers": answers.reason
+        if answers.extractor is None
+        else f"extracted by {answers.extractor}: {answers.reason}",
         "top_k": options.top_k,
         "weight": options.weight or ("weight" if "weight" in table.cases.columns else None),
         "cluster": options.cluster or ("cluster" if "cluster" in table.cases.columns else None),
@@ -293,5 +306,7 @@ def case_numbers(table: Table, name: str | None) -> Floats | None:
     bad = (numbers.is_null() | ~numbers.is_finite() | (numbers < 0)).fill_null(value=True)
     if bad.any():
         at = int(bad.arg_true()[0])
-        raise InputError(f"field {name!r}: case {table.cases['case_id'][at]!r}: expected a weight of at least 0, found {column[at]!r}")
+        raise InputError(
+            f"field {name!r}: case {table.cases['case_id'][at]!r}: expected a weight of 0 or more, found {column[at]!r}"
+        )
     return numbers.to_numpy()

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from kofn.errors import InputError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
 CASE_ROLES: dict[str, tuple[str, ...]] = {
     "id": ("id", "case_id", "group_id", "task_id", "question_id", "doc_id", "sample_id", "example_id"),
-    "reference": ("reference", "references", "gold", "target", "expected", "ground_truth", "answer", "solution"),
+    "reference": (
+        "reference",
+        "references",
+        "gold",
+        "target",
+        "expected",
+        "ground_truth",
+        "answer",
+        "solution",
+    ),
     "choices": ("choices", "options"),
     "input": ("input", "question", "prompt", "problem", "instruction"),
     "cluster": ("cluster",),
@@ -32,7 +44,17 @@ CANDIDATE_ROLES: dict[str, tuple[str, ...]] = {
     "candidate_weight": ("candidate_weight",),
 }
 
-SELECTORS = ("reward", "reward_score", "rm_score", "judge_score", "selector", "selector_score", "logprob", "log_prob", "logprobs_sum")
+SELECTORS = (
+    "reward",
+    "reward_score",
+    "rm_score",
+    "judge_score",
+    "selector",
+    "selector_score",
+    "logprob",
+    "log_prob",
+    "logprobs_sum",
+)
 
 WIDE = ("outputs", "candidates", "responses", "samples", "completions", "generations", "predictions")
 

@@ -8,16 +8,19 @@ drawn, so the same input gives the same numbers; nDCG stands beside dcg@k.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kofn.aggregators.base import Aggregator
 from kofn.aggregators.diversity import Distinct
 from kofn.aggregators.passes import AnyPass, MajorityPass
 from kofn.aggregators.ranking import Dcg, Ndcg
 from kofn.aggregators.scores import BestScore
 from kofn.errors import InputError
 from kofn.sets import CandidateSets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kofn.aggregators.base import Aggregator
 
 KEYS = ("any_pass", "best_score", "majority", "dcg@k", "ndcg@k", "distinct1", "distinct2")
 
@@ -77,7 +80,7 @@ def distinct_ngrams(texts: Sequence[str], n: int = 2) -> float | None:
 
 
 def group_metrics(group: Mapping[str, Any], k_for_dcg: int = 3) -> dict[str, float | None]:
-    """All metrics of one group {"scores": [...], "passes": [...], "texts": [...]}; lists that are missing are undefined.
+    """All metrics of one group {"scores": [...], "passes": [...], "texts": [...]}; what is missing is undefined.
 
     >>> m = group_metrics({"scores": [0.9, 0.2], "passes": [1, 0], "texts": ["a b", "a c"]})
     >>> m["any_pass"], m["best_score"], m["majority"], m["distinct1"]

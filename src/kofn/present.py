@@ -85,14 +85,17 @@ def safe(text: str) -> str:
     >>> safe("a\\x1b[31mb\\u202e")
     'a\\\\x1b[31mb\\\\u202e'
     """
-    return "".join(c if unicodedata.category(c) not in ("Cc", "Cf", "Cs") else c.encode("unicode_escape").decode() for c in text)
+    return "".join(
+        c if unicodedata.category(c) not in ("Cc", "Cf", "Cs") else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def interval_bar(e: Estimate, low: float = 0.0, high: float = 1.0, width: int = _BAR) -> str:
     """The estimate drawn on a line from low to high.
 
     >>> from kofn.types import Estimate
-    >>> interval_bar(Estimate(aggregator="", point=.5, low=.25, high=.75, level=.95, n=9, n_missing=0, method=""), width=9)
+    >>> e = Estimate(aggregator="", point=.5, low=.25, high=.75, level=.95, n=9, n_missing=0, method="")
+    >>> interval_bar(e, width=9)
     '··──●──··'
     """
     if e.point is None or not low <= e.point <= high:
@@ -114,8 +117,15 @@ def _headline(result: Result) -> tuple[str, ...]:
     sizes = result.diagnostics["sizes"]
     many = f"{sizes['min']} to {sizes['max']}" if u["set_size"] is None else f"{u['set_size']}"
     noun = "candidate" if u["set_size"] == 1 else "candidates"
-    graded = [f"labels in `{src}`" if m == "pass" else f"scores in `{src}`" if m == "score" else f"metric {m}" for m, src in u["metrics"].items()]
-    parts = [f"{result.n_cases:,} cases x {many} {noun}", ", ".join(graded) or "no labels", f"{result.n_missing:,} missing"]
+    graded = [
+        f"labels in `{src}`" if m == "pass" else f"scores in `{src}`" if m == "score" else f"metric {m}"
+        for m, src in u["metrics"].items()
+    ]
+    parts = [
+        f"{result.n_cases:,} cases x {many} {noun}",
+        ", ".join(graded) or "no labels",
+        f"{result.n_missing:,} missing",
+    ]
     if u["top_k"]:
         parts.insert(1, f"the first {u['top_k']} of each set")
     lines = [", ".join(parts)]

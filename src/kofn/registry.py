@@ -10,13 +10,14 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kofn.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kofn.aggregators.base import Aggregator
 
 AGGREGATORS = {
@@ -166,7 +167,8 @@ def known(kind: str) -> dict[str, str]:
     for point in entry_points(group=f"kofn.{kind}s"):
         if table.get(point.name, point.value) != point.value:
             raise InputError(
-                f"two things are called {kind} {point.name!r}: {table[point.name]} and {point.value}; uninstall or rename one"
+                f"two things are called {kind} {point.name!r}: {table[point.name]} and {point.value}; "
+                "uninstall or rename one"
             )
         table[point.name] = point.value
     return table
@@ -195,7 +197,9 @@ def parse_spec(kind: str, spec: str) -> tuple[str, tuple[Any, ...], dict[str, An
     """
     text = spec.strip()
     if short := _AT.fullmatch(text):
-        name = "pass_hat" if short["sign"] == "^" and short["name"] == "pass" else SHORT.get(short["name"], short["name"])
+        name = (
+            "pass_hat" if short["sign"] == "^" and short["name"] == "pass" else SHORT.get(short["name"], short["name"])
+        )
         if short["sign"] == "^" and name != "pass_hat":
             raise InputError(f"{kind} {spec!r}: only pass^k is written with ^")
         return name, (), {"k": int(short["k"])}
@@ -208,7 +212,9 @@ def parse_spec(kind: str, spec: str) -> tuple[str, tuple[Any, ...], dict[str, An
         args = tuple(ast.literal_eval(a) for a in call.args)
         kwargs = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
     except (SyntaxError, ValueError, AssertionError, MemoryError, RecursionError):
-        raise InputError(f"{kind} {spec!r}: parameters must be plain values, such as ndcg(k=3) or pattern('x=(.*)')") from None
+        raise InputError(
+            f"{kind} {spec!r}: parameters must be plain values, such as ndcg(k=3) or pattern('x=(.*)')"
+        ) from None
     return match["name"], args, kwargs
 
 

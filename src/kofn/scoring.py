@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,8 @@ from kofn.errors import InputError
 from kofn.sets import CandidateSets, passes_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from kofn.sets import Floats
     from kofn.table import Table
 
@@ -66,14 +67,20 @@ def find_answers(table: Table, extract: str | Callable[..., Any] | None) -> Answ
 def score_table(
     table: Table, answers: Answers, metrics: Sequence[str | Callable[..., Any]], threshold: float | None
 ) -> list[Scored]:
-    """The candidate sets of every metric: those asked for, else the file's labels and scores, else the default metric."""
+    """The sets of every metric: those asked for, else the file's labels and scores, else the default metric."""
     if metrics:
         return _unique_names([scored for metric in metrics for scored in _by_metric(table, answers, metric, threshold)])
     rows = table.candidates
     found: list[Scored] = []
     if "passed" in rows.columns:
         flags = rows["passed"].cast(pl.Float64).to_numpy()
-        found.append(Scored(metric="pass", sets=_sets(table, answers, flags, passes_of(flags)), source=table.fields["passed"]))
+        found.append(
+            Scored(
+                metric="pass",
+                sets=_sets(table, answers, flags, passes_of(flags)),
+                source=table.fields["passed"],
+            )
+        )
     if "score" in rows.columns:
         values = rows["score"].to_numpy()
         passes = found[0].sets.passes if found and threshold is None else passes_of(values, threshold)
@@ -94,9 +101,7 @@ def unlabelled_sets(table: Table, answers: Answers) -> CandidateSets:
     return _sets(table, answers, nothing, passes_of(nothing))
 
 
-def _by_metric(
-    table: Table, answers: Answers, spec: str | Callable[..., Any], threshold: float | None
-) -> list[Scored]:
+def _by_metric(table: Table, answers: Answers, spec: str | Callable[..., Any], threshold: float | None) -> list[Scored]:
     """The sets of one metric, and of what else it returned (`name.key`)."""
     from kofn.metrics import metric_name, trait
     from kofn.registry import metric

@@ -7,7 +7,6 @@ sets of equal size, one row a position, so that numpy reduces along the first ax
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +17,8 @@ import numpy.typing as npt
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     import polars as pl
 
 Floats = npt.NDArray[np.float64]
@@ -109,7 +110,13 @@ class CandidateSets:
 
         sizes = [len(v) for v in values]
         _check_lengths(
-            sizes, passes=passes, answers=answers, texts=texts, weights=weights, facets=facets, **(selectors or {})
+            sizes,
+            passes=passes,
+            answers=answers,
+            texts=texts,
+            weights=weights,
+            facets=facets,
+            **(selectors or {}),
         )
         flat = np.array([np.nan if v is None else float(v) for vs in values for v in vs], dtype=np.float64)
         answer_texts = None if answers is None else [None if a is None else str(a) for s in answers for a in s]
@@ -345,7 +352,9 @@ def group_rows(ids: pl.Series, repeat: pl.Series | None = None) -> Grouping:
         return Grouping(case_ids, np.append(first, len(ids)), None)
     frame = pl.DataFrame({"case_id": ids, "row": np.arange(len(ids))})
     case = pl.col("row").min().over("case_id")
-    frame = frame.with_columns(case.alias("case"), (pl.lit(0) if repeat is None else repeat.fill_null(0)).alias("repeat"))
+    frame = frame.with_columns(
+        case.alias("case"), (pl.lit(0) if repeat is None else repeat.fill_null(0)).alias("repeat")
+    )
     ordered = frame.sort("case", "repeat", "row")
     runs = ordered.group_by("case", maintain_order=True).agg(pl.col("case_id").first(), pl.len())
     return Grouping(runs["case_id"], offsets_of(runs["len"].to_numpy().astype(np.int64)), ordered["row"].to_numpy())
@@ -397,5 +406,10 @@ def _check_lengths(sizes: list[int], **columns: Sequence[Sequence[object]] | Non
             continue
         found = [len(x) for x in lists]
         if found != sizes:
-            at = next((i for i, (a, b) in enumerate(zip(found, sizes, strict=False)) if a != b), min(len(found), len(sizes)))
-            raise InputError(f"set {at}: {name} and values differ in length ({found[at : at + 1]} and {sizes[at : at + 1]})")
+            at = next(
+                (i for i, (a, b) in enumerate(zip(found, sizes, strict=False)) if a != b),
+                min(len(found), len(sizes)),
+            )
+            raise InputError(
+                f"set {at}: {name} and values differ in length ({found[at : at + 1]} and {sizes[at : at + 1]})"
+            )

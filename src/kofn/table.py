@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kofn.errors import InputError
-from kofn.sets import Grouping, group_rows
+from kofn.sets import group_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kofn.sets import Ints
+    from kofn.sets import Grouping, Ints
 
 CASE_COLUMNS = ("reference", "choices", "input", "cluster", "weight", "required", "ideal")
 

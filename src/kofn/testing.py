@@ -1,19 +1,22 @@
 """The laws that every aggregator obeys, for authors of plugins: call `check_aggregator(mine)` in a test.
 
-    from kofn.testing import check_aggregator
-    check_aggregator("my_pkg.rules:shortest_wins")
+from kofn.testing import check_aggregator
+check_aggregator("my_pkg.rules:shortest_wins")
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kofn.aggregators.base import Aggregator
 from kofn.registry import aggregator
 from kofn.sets import CandidateSets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kofn.aggregators.base import Aggregator
 
 _WORDS = ("a", "b", "cat", "dog", "sat", "mat")
 
@@ -21,7 +24,7 @@ _WORDS = ("a", "b", "cat", "dog", "sat", "mat")
 def random_sets(
     rng: np.random.Generator, n_sets: int = 30, most: int = 6, *, binary: bool = True, missing: float = 0.0
 ) -> CandidateSets:
-    """Candidate sets of unequal size, some empty, with every column; each answer has one value, as with a true metric."""
+    """Candidate sets of unequal size, some empty, with every column; each answer has one value, as a metric gives."""
     values, answers, texts, scores, facets = [], [], [], [], []
     for n in rng.integers(0, most + 1, n_sets).tolist():
         codes = rng.integers(-1, 3, n).tolist()
@@ -70,7 +73,11 @@ def check_aggregator(spec: str | Callable[..., Any], *, examples: int = 10, seed
         order = rng.permutation(len(sets))
         same(rule(sets.take(order)), result[order], f"{rule.name}: a set's value depends on the other sets")
         if not rule.ordered:
-            same(rule(shuffled(sets, rng)), result, f"{rule.name} depends on the order of candidates: set ordered = True")
+            same(
+                rule(shuffled(sets, rng)),
+                result,
+                f"{rule.name} depends on the order of candidates: set ordered = True",
+            )
 
 
 def shuffled(sets: CandidateSets, rng: np.random.Generator) -> CandidateSets:

@@ -128,9 +128,7 @@ def numbers_equal(a: object, b: object, *, tolerance: float = 0.0, relative: flo
     (False, True)
     """
     if not (0 <= tolerance < math.inf and 0 <= relative < math.inf):
-        raise InputError(
-            f"tolerance and relative must be finite and not negative, not {tolerance} and {relative}"
-        )
+        raise InputError(f"tolerance and relative must be finite and not negative, not {tolerance} and {relative}")
     left, right = parse_number(a), parse_number(b)
     if left is None or right is None:
         return False

@@ -175,9 +175,7 @@ def test_common_shapes_do_not_need_the_extractor(extractor: Any, texts: list[str
 def test_rows_keep_their_order_over_several_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "SLICE_ROWS", 7)
     texts = [f"So.\nThe answer is {i}." if i % 3 else f"{i} in all" for i in range(100)]
-    assert extract_column(extract.number, pl.Series("output", texts)).to_list() == [
-        str(i) for i in range(100)
-    ]
+    assert extract_column(extract.number, pl.Series("output", texts)).to_list() == [str(i) for i in range(100)]
 
 
 def test_null_and_empty_columns_stay_so() -> None:

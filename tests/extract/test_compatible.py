@@ -34,9 +34,7 @@ def test_letter_word_boundary_documented_examples(text: str, expected: str) -> N
     assert letter_word_boundary(text) == (None if expected == "X" else expected)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("Select B", "E"), ("The answer is D", "E"), ("", "X"), ("xyz", "X")]
-)
+@pytest.mark.parametrize(("text", "expected"), [("Select B", "E"), ("The answer is D", "E"), ("", "X"), ("xyz", "X")])
 def test_letter_legacy_documented_examples(text: str, expected: str) -> None:
     assert extract_letter_legacy(text) == expected
     assert letter_first(text) == (None if expected == "X" else expected)

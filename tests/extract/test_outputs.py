@@ -14,9 +14,7 @@ from kofn import extract
 from kofn.values import canonical_number, numbers_equal, parse_number
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
-needs_data = pytest.mark.skipif(
-    not DATA.is_dir(), reason="the shared data directory is not beside the checkout"
-)
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the shared data directory is not beside the checkout")
 
 EXTRACTORS = [
     extract.letter,
@@ -40,9 +38,7 @@ def _lines(path: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("name", "output", "choices", "expected"), ROWS)
-def test_the_answer_is_found(
-    name: str, output: str, choices: tuple[str, ...] | None, expected: str | None
-) -> None:
+def test_the_answer_is_found(name: str, output: str, choices: tuple[str, ...] | None, expected: str | None) -> None:
     assert getattr(extract, name)(output, choices) == expected
 
 

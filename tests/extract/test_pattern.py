@@ -90,9 +90,7 @@ def test_reasoning_blocks_are_removed(output: str, expected: str | None) -> None
     assert strip_reasoning(output) == expected
 
 
-@pytest.mark.parametrize(
-    "extractor", [letter, number, math, boxed, last_line, text, strip_reasoning, JsonField()]
-)
+@pytest.mark.parametrize("extractor", [letter, number, math, boxed, last_line, text, strip_reasoning, JsonField()])
 def test_no_text_has_no_answer(extractor: object) -> None:
     assert extractor(None) is None  # type: ignore[operator]
     assert extractor("") is None  # type: ignore[operator]

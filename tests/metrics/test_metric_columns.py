@@ -37,9 +37,7 @@ METRICS = {
 NUMBERS = st.builds(
     lambda sign, digits, tail, unit: f"{sign}{digits}{tail}{unit}",
     st.sampled_from(["", "-", "$", "−", "+", " ", "0", "-$"]),
-    st.sampled_from(
-        ["0", "1", "5", "10", "50", "1,000", "1000", "1,00", "12,345,678", "007", "½", "1/2", "٣"]
-    ),
+    st.sampled_from(["0", "1", "5", "10", "50", "1,000", "1000", "1,00", "12,345,678", "007", "½", "1/2", "٣"]),
     st.sampled_from(["", ".", ".0", ".5", ".50", ".00", "e2", ",", "." + "0" * 20 + "1", "0" * 20]),
     st.sampled_from(["", "%", "$", " ", "\n", "％"]),
 )
@@ -51,13 +49,9 @@ LABELS = st.builds(
         st.sampled_from(["", ")", ".", "]", "**", "\n", "\u00a0", ") x"]),
     ),
 )
-TEXTS = st.one_of(
-    NUMBERS, LABELS, st.text(max_size=4), st.sampled_from([" a", "a ", "a\u00a0", "a\x1f", "A"])
-)
+TEXTS = st.one_of(NUMBERS, LABELS, st.text(max_size=4), st.sampled_from([" a", "a ", "a\u00a0", "a\x1f", "A"]))
 ROWS = st.lists(st.tuples(st.none() | TEXTS, st.none() | TEXTS), max_size=12)
-LIST_ROWS = st.lists(
-    st.tuples(st.none() | TEXTS, st.none() | st.lists(st.none() | TEXTS, max_size=3)), max_size=10
-)
+LIST_ROWS = st.lists(st.tuples(st.none() | TEXTS, st.none() | st.lists(st.none() | TEXTS, max_size=3)), max_size=10)
 
 
 def columns(rows, dtype):
@@ -134,9 +128,7 @@ SPELLINGS = [
 
 def test_every_spelling_of_a_number_compares_with_every_other_as_called():
     pairs = [(left, right) for left in SPELLINGS for right in SPELLINGS]
-    assert score_column(Numeric(), *columns(pairs, pl.String)).to_list() == [
-        Numeric()(*pair) for pair in pairs
-    ]
+    assert score_column(Numeric(), *columns(pairs, pl.String)).to_list() == [Numeric()(*pair) for pair in pairs]
 
 
 def test_numbers_may_be_references():

@@ -92,9 +92,7 @@ def test_the_metric_says_which_way_is_better_unless_the_config_does():
     ],
 )
 def test_majority_follows_the_most_frequent_prediction(scores, predictions, value):
-    assert config("majority").compute_repeat_aggregation(scores, predictions=predictions) == pytest.approx(
-        value
-    )
+    assert config("majority").compute_repeat_aggregation(scores, predictions=predictions) == pytest.approx(value)
 
 
 @pytest.mark.parametrize("rule", sorted(REPEAT_AGGREGATORS))

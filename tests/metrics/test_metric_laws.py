@@ -42,9 +42,7 @@ SYMMETRIC = (
 ANSWERS = st.one_of(
     st.text(max_size=12),
     st.integers(-50, 50).map(str),
-    st.sampled_from(
-        ["(c)", "C.", "C. Paris", "1,000.0", "50%", "0.5", "1/2", "the cat sat", "The cat!", "$7"]
-    ),
+    st.sampled_from(["(c)", "C.", "C. Paris", "1,000.0", "50%", "0.5", "1/2", "the cat sat", "The cat!", "$7"]),
 )
 
 

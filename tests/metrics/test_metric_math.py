@@ -65,7 +65,5 @@ def test_running_out_of_time_is_not_graded(monkeypatch):
 
 def test_a_missing_math_verify_is_one_line_that_names_the_extra(monkeypatch):
     monkeypatch.setattr(mathematical.importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(
-        MissingExtra, match=r"metric math_equal needs math-verify: pip install 'kofn\[math\]'"
-    ):
+    with pytest.raises(MissingExtra, match=r"metric math_equal needs math-verify: pip install 'kofn\[math\]'"):
         MathEqual()

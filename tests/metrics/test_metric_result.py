@@ -71,9 +71,7 @@ def test_what_is_no_number_is_an_error_that_names_the_metric(returned):
         normalise(returned, "m")
 
 
-@pytest.mark.parametrize(
-    "returned", [float("nan"), float("inf"), {"m": float("nan")}, {"m": 1.0, "b": np.nan}]
-)
+@pytest.mark.parametrize("returned", [float("nan"), float("inf"), {"m": float("nan")}, {"m": 1.0, "b": np.nan}])
 def test_nan_and_infinity_are_no_scores(returned):
     with pytest.raises(InputError, match=r"metric m returned (nan|inf).*must be finite"):
         normalise(returned, "m")
@@ -228,9 +226,7 @@ def test_columns_give_each_row_its_own_field():
     def position(prediction, reference, *, choices):
         return choices.index(prediction)
 
-    outcomes = score_answers(
-        position, ["a", "a"], ["r", "r"], choices=[["a", "b"], ["b", "a"]], ignored=[1, 2]
-    )
+    outcomes = score_answers(position, ["a", "a"], ["r", "r"], choices=[["a", "b"], ["b", "a"]], ignored=[1, 2])
     assert [outcome.value for outcome in outcomes] == [0.0, 1.0]
 
 

@@ -133,9 +133,7 @@ def test_ratio_law_agrees_with_drawing(n, kind):
         assert abs(np.mean(ratios >= law.upper(p)) - p) < slack
     bias = stats.norm.ppf(np.mean(ratios < law.lower(0.5)))
     assert bias == pytest.approx(0, abs=0.04)
-    assert law.median_bias() == pytest.approx(
-        stats.norm.ppf(np.mean(ratios < sums.sum() / weights.sum())), abs=0.04
-    )
+    assert law.median_bias() == pytest.approx(stats.norm.ppf(np.mean(ratios < sums.sum() / weights.sum())), abs=0.04)
 
 
 def test_smooth_law_of_a_lattice_is_close_to_the_exact_one():

@@ -7,7 +7,6 @@ come free. `needs` says which columns it reads; `ordered` whether the order of t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,6 +15,8 @@ import numpy as np
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kofn.sets import CandidateSet, CandidateSets, Floats
 
 _HINTS = {

@@ -59,7 +59,9 @@ class Distinct(Aggregator):
     def _slice(self, sets: CandidateSets, start: int, stop: int) -> Floats:
         assert sets.texts is not None
         low, high = int(sets.offsets[start]), int(sets.offsets[stop])
-        owner, grams = ngram_hashes(sets.texts[low:high], np.repeat(np.arange(stop - start), sets.sizes[start:stop]), self.n)
+        owner, grams = ngram_hashes(
+            sets.texts[low:high], np.repeat(np.arange(stop - start), sets.sizes[start:stop]), self.n
+        )
         total = np.bincount(owner, minlength=stop - start).astype(np.float64)
         order = np.lexsort((grams, owner))
         owner, grams = owner[order], grams[order]
@@ -89,9 +91,10 @@ class UniqueTexts(Aggregator):
 
 @dataclass(frozen=True, slots=True)
 class SelfBleu(Aggregator):
-    """Mean BLEU of each candidate against the others, 0 different to 1 the same (Zhu et al. 2018); one candidate -> undefined.
+    """Mean BLEU of each candidate against the others: 0 all different, 1 all the same; one candidate -> undefined.
 
-    Sentence BLEU up to n-grams of length n with exponential smoothing, as sacrebleu's default, on words as split.
+    Zhu et al. 2018 (arXiv 1802.01886). Sentence BLEU up to n-grams of length n with exponential smoothing, which is
+    the default of sacrebleu, on words as split.
     """
 
     n: int = 4
@@ -198,7 +201,8 @@ def _sentence_bleu(i: int, words: list[list[str]], grams: list[list[Counter[tupl
     for k in range(min(n, own)):
         total = own - k
         clipped = sum(
-            min(count, max(grams[j][k][gram] for j in range(len(words)) if j != i)) for gram, count in grams[i][k].items()
+            min(count, max(grams[j][k][gram] for j in range(len(words)) if j != i))
+            for gram, count in grams[i][k].items()
         )
         if not clipped:
             if k == 0:

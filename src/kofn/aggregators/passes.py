@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
@@ -19,6 +18,8 @@ from kofn.aggregators.base import Aggregator, one_of, positive
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kofn.sets import CandidateSets, Floats, Ints
 
 _EXACT_N = 16384  # above it a binomial coefficient takes a millisecond: sum logarithms instead

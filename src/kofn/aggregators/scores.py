@@ -48,7 +48,8 @@ class Mean(Aggregator):
     def compute(self, sets: CandidateSets) -> Floats:
         if sets.binary:
             n, c = sets.counts
-            return np.divide(c, n, out=np.full(len(sets), np.nan), where=n > 0)
+            share: Floats = np.divide(c, n, out=np.full(len(sets), np.nan), where=n > 0)
+            return share
         if sets.complete:
             return sets.map_blocks(lambda v: np.add.reduce(v, axis=0) / len(v), sets.values)
         return sets.map_blocks(_mean_graded, sets.values)
@@ -130,11 +131,15 @@ class WeightedMean(Aggregator):
     def _row_weights(self, sets: CandidateSets) -> Floats:
         if self.weights is None:
             if sets.candidate_weights is None:
-                raise InputError("weighted_mean needs weights: weighted_mean(weights=(3, 2, 1)) or a weight a candidate")
+                raise InputError(
+                    "weighted_mean needs weights: weighted_mean(weights=(3, 2, 1)) or a weight a candidate"
+                )
             return sets.candidate_weights
         position = np.arange(len(sets.values)) - np.repeat(sets.offsets[:-1], sets.sizes)
         if len(position) and position.max() >= len(self.weights):
-            raise InputError(f"weighted_mean has {len(self.weights)} weights and a set of {position.max() + 1} candidates")
+            raise InputError(
+                f"weighted_mean has {len(self.weights)} weights and a set of {position.max() + 1} candidates"
+            )
         return np.asarray(self.weights, dtype=np.float64)[position]
 
 

@@ -297,9 +297,7 @@ def _support(codes: Ints, voting: Array) -> Array:
 def _graded_sets(sets: CandidateSets) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
     codes, values, graded = sets.codes, sets.values, sets.graded
     bounds = zip(sets.offsets[:-1].tolist(), sets.offsets[1:].tolist(), strict=True)
-    return [
-        (tuple(codes[a:b][graded[a:b]].tolist()), tuple(values[a:b][graded[a:b]].tolist())) for a, b in bounds
-    ]
+    return [(tuple(codes[a:b][graded[a:b]].tolist()), tuple(values[a:b][graded[a:b]].tolist())) for a, b in bounds]
 
 
 def _signature(codes: tuple[int, ...], values: tuple[float, ...]) -> tuple[tuple[tuple[int, float], ...], int]:

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--extract", metavar="E", help="Extractor of answers, such as number, letter or pattern('x=(.*)').")
 @click.option("--metric", "metrics", multiple=True, metavar="M", help="Metric against the reference; repeatable.")
-@click.option("--aggregate", "-a", multiple=True, metavar="A", help="Aggregator, such as any_pass or pass@5; repeatable.")
+@click.option(
+    "--aggregate",
+    "-a",
+    multiple=True,
+    metavar="A",
+    help="Aggregator, such as any_pass or pass@5; repeatable.",
+)
 @click.option("--threshold", type=float, help="A value passes from here on (default 1.0).")
 @click.option("--top-k", type=click.IntRange(min=1), help="Keep the first K candidates of each set.")
 @click.option("--by", multiple=True, metavar="FIELD", help="Also within each value of this field; repeatable.")
@@ -59,7 +65,12 @@ def command(
         **options,
     )
     if out is not None:
-        _write(result, out, files, {**options, "metrics": metrics, "aggregate": aggregate, "fields": field_options})
+        _write(
+            result,
+            out,
+            files,
+            {**options, "metrics": metrics, "aggregate": aggregate, "fields": field_options},
+        )
     _show(result, as_json)
     if out is not None:
         click.echo(f"run written to {out}", err=True)

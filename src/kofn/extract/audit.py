@@ -63,17 +63,11 @@ def audit(
     score = None if references is None else _scores(answers, references, equal or same_answer)
     return Audit(
         n=len(texts),
-        agreement={
-            a: {b: _share(map(_same, answers[a], answers[b]), len(texts)) for b in answers} for a in answers
-        },
-        failure_rate={
-            name: _share((one is None for one in row), len(texts)) for name, row in answers.items()
-        },
+        agreement={a: {b: _share(map(_same, answers[a], answers[b]), len(texts)) for b in answers} for a in answers},
+        failure_rate={name: _share((one is None for one in row), len(texts)) for name, row in answers.items()},
         score=score,
         span=max(score.values()) - min(score.values()) if score else None,
-        disagreements=tuple(
-            i for i, row in enumerate(zip(*answers.values(), strict=True)) if len(set(row)) > 1
-        ),
+        disagreements=tuple(i for i, row in enumerate(zip(*answers.values(), strict=True)) if len(set(row)) > 1),
     )
 
 

@@ -27,10 +27,10 @@ class Choice(NamedTuple):
 def choose_extractor(references: Sequence[str], texts: Sequence[str], choices: bool = False) -> Choice:
     r"""The default extractor for outputs with these references; without references, for these texts.
 
-    Options, or references that are single letters A to J: `letter`. At least nine in ten references numbers:
-    `number`. LaTeX in the references, or a box in most texts: `math`. Else `text`, which compares the whole
-    output. Without references: what most texts hold, a box, a labelled number or a labelled letter. Only the
-    first few hundred of each are looked at.
+    Options, or references that are single letters A to J: `letter`. At least nine in ten references numbers
+    (or solutions that end in "#### 18"): `number`. LaTeX in one reference of ten, or a box in most texts: `math`.
+    Else `text`, which compares the whole output. Without references: what most texts hold, a
+    box, a labelled number or a labelled letter. Only the first few hundred of each are looked at.
 
     >>> choose_extractor(["1,080", "3/4"], ["The answer is 1080."])
     Choice(name='number', reason='2 of 2 references are numbers')
@@ -50,13 +50,18 @@ def _by_references(references: Sequence[str], texts: Sequence[str]) -> Choice:
     total = len(references)
     if (letters := share(_OPTION.fullmatch)) >= 0.9 * total:
         return Choice("letter", f"{letters} of {total} references are single letters")
-    if (numbers := share(lambda reference: parse_number(reference) is not None)) >= 0.9 * total:
+    if (numbers := share(_is_number)) >= 0.9 * total:
         return Choice("number", f"{numbers} of {total} references are numbers")
-    if latex := share(_LATEX.search):
+    if (latex := share(_LATEX.search)) >= 0.1 * total:
         return Choice("math", f"{latex} of {total} references hold LaTeX")
     if texts and _boxed(texts) > len(texts) / 2:
         return Choice("math", f"{_boxed(texts)} of {len(texts)} outputs hold \\boxed")
     return Choice("text", f"{numbers} of {total} references are numbers, {letters} are single letters")
+
+
+def _is_number(reference: str) -> bool:
+    """A number, or a whole solution that ends in "#### 18"."""
+    return parse_number(reference.rpartition("####")[2]) is not None
 
 
 def _by_texts(texts: Sequence[str]) -> Choice:

@@ -70,17 +70,11 @@ def extract_column(
     return pl.concat(parts).alias(texts.name) if parts else pl.Series(texts.name, [], dtype=pl.String)
 
 
-def _by_shape(
-    extractor: Extractor, texts: pl.Series, choices: Sequence[str] | None, shape: Shape
-) -> pl.Series:
+def _by_shape(extractor: Extractor, texts: pl.Series, choices: Sequence[str] | None, shape: Shape) -> pl.Series:
     """The answers the columnar form is sure of, and the extractor's for the other rows."""
     answers = shape(texts)
     unsure = (answers.is_null() & texts.is_not_null()).arg_true()
-    return (
-        answers.scatter(unsure, _by_text(extractor, texts.gather(unsure), choices))
-        if len(unsure)
-        else answers
-    )
+    return answers.scatter(unsure, _by_text(extractor, texts.gather(unsure), choices)) if len(unsure) else answers
 
 
 def _by_text(extractor: Extractor, texts: pl.Series, choices: Sequence[str] | None) -> pl.Series:
@@ -163,9 +157,7 @@ def _unguarded(texts: pl.Series) -> pl.Series:
 
     text = pl.col("text")
     frame = texts.alias("text").to_frame()
-    frame = frame.select(
-        pl.when(~pl.any_horizontal(text.str.contains(guard) for guard in _GUARDS)).then(text)
-    )
+    frame = frame.select(pl.when(~pl.any_horizontal(text.str.contains(guard) for guard in _GUARDS)).then(text))
     texts = frame.to_series()
     other = (texts.str.len_bytes() != texts.str.len_chars()).arg_true()
     if len(other) == 0:

@@ -128,9 +128,7 @@ def _options(choices: tuple[str, ...] | None) -> Options:
     labels, texts = (DEFAULT_LABELS, ()) if not choices else _labels_and_texts(choices)
     any_case = "".join(sorted({c for label in labels for c in (label, label.lower())}))
     pattern = re.compile(rf"(?<![A-Za-z0-9_'’\\-])(?<!\d[.,])([{any_case}])(?![A-Za-z0-9_'’]|[.,]\d)")
-    lower = (
-        choices is not None and any(choice.strip("()[]. ")[:1].islower() for choice in choices) and not texts
-    )
+    lower = choices is not None and any(choice.strip("()[]. ")[:1].islower() for choice in choices) and not texts
     return Options(labels, texts, pattern, lower)
 
 
@@ -139,9 +137,7 @@ def _labels_and_texts(choices: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[
         matches = [pattern.fullmatch(choice) for choice in choices]
         labels = tuple(match[1].upper() for match in matches if match)
         if len(labels) == len(choices) and _in_sequence(labels):
-            texts = (
-                tuple(match[2].strip() for match in matches if match) if pattern is _LABEL_AND_TEXT else ()
-            )
+            texts = tuple(match[2].strip() for match in matches if match) if pattern is _LABEL_AND_TEXT else ()
             return labels, texts
     return tuple(_ALPHABET[: len(choices)]), tuple(choice.strip() for choice in choices)
 
@@ -156,9 +152,7 @@ def _mentions(text: str, options: Options) -> Iterator[Mention]:
     for match in options.pattern.finditer(text):
         start, end = match.span()
         sign = match[0]
-        bracketed = (
-            _OPEN.search(text, max(0, start - 2), start) is not None and _SHUT.match(text, end) is not None
-        )
+        bracketed = _OPEN.search(text, max(0, start - 2), start) is not None and _SHUT.match(text, end) is not None
         capital = sign.isupper() or (options.lower and sign != "a")
         article = sign in "aAI" and _WORD_AFTER.match(text, end) is not None and not _VERB.match(text, end)
         if sign == "a" and not bracketed and re.match(r"\s+\w", text[end : end + 3]):
@@ -258,7 +252,5 @@ def _by_text(text: str, options: Options) -> str | None:
         if option and re.search(rf"(?<!\w){re.escape(option.casefold().rstrip('.'))}(?!\w)", folded)
     ]
     # "New York" also says "York": a text inside a longer one that is said does not count
-    said = [
-        (label, one) for label, one in said if not any(one != other and one in other for _, other in said)
-    ]
+    said = [(label, one) for label, one in said if not any(one != other and one in other for _, other in said)]
     return said[0][0] if len(said) == 1 else None

@@ -63,9 +63,7 @@ def _last_formula(text: str) -> str | None:
 
 def _formulas(text: str) -> list[str]:
     """What stands between maths delimiters; prose between two prices ("$5 and $6") is no formula."""
-    found = (
-        next(group for group in match.groups() if group is not None) for match in _FORMULA.finditer(text)
-    )
+    found = (next(group for group in match.groups() if group is not None) for match in _FORMULA.finditer(text))
     return [formula for formula in found if formula.strip() and not _PROSE.search(formula)]
 
 

@@ -36,14 +36,10 @@ _NUMBER = re.compile(
 )
 _ITEM_BEFORE = re.compile(r"\n[ \t>*#-]{0,8}\(?\Z")
 _ITEM_AFTER = re.compile(r"\*{0,2}[.):]\*{0,2}[ \t]+\S")
-_GROUP_SPACE = re.compile(
-    r"(?<=\d)(?:[\u00a0\u2007\u2009\u202f]|\\[,!])(?=,?\d{3}(?!\d))|(?<=\d,)\\!(?=\d{3}(?!\d))"
-)
+_GROUP_SPACE = re.compile(r"(?<=\d)(?:[\u00a0\u2007\u2009\u202f]|\\[,!])(?=,?\d{3}(?!\d))|(?<=\d,)\\!(?=\d{3}(?!\d))")
 
 # what follows an answer in prose, as opposed to the middle of an equation
-_ASIDE = re.compile(
-    r"\b(?:because|since|as|so|where|which|given|for)\b|[.;,]\s|(?<![-+*/×÷^=(\s])\s?\(", re.IGNORECASE
-)
+_ASIDE = re.compile(r"\b(?:because|since|as|so|where|which|given|for)\b|[.;,]\s|(?<![-+*/×÷^=(\s])\s?\(", re.IGNORECASE)
 _WINDOW = 24
 _RESULT = re.compile(rf"(?:=|≈|\\approx)[\s*_`{{\\({_MONEY}]*\Z")
 _CONCLUSION = re.compile(

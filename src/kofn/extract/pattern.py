@@ -37,11 +37,7 @@ class Pattern:
             compiled = re.compile(self.regex)
         except re.error as error:
             raise InputError(f"pattern {self.regex!r} is no regular expression: {error}") from None
-        known = (
-            self.group in compiled.groupindex
-            if isinstance(self.group, str)
-            else self.group <= compiled.groups
-        )
+        known = self.group in compiled.groupindex if isinstance(self.group, str) else self.group <= compiled.groups
         if not known or (isinstance(self.group, int) and self.group < 0):
             raise InputError(f"pattern {self.regex!r} has no group {self.group!r}: add one, or use group=0")
         if self.take not in ("first", "last"):
@@ -70,9 +66,7 @@ class JsonField:
 
     def __post_init__(self) -> None:
         if not _PATH.fullmatch(self.path):
-            raise InputError(
-                f"json_field path {self.path!r} is not like answer, result.value or items[0].name"
-            )
+            raise InputError(f"json_field path {self.path!r} is not like answer, result.value or items[0].name")
 
     def __call__(self, text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG002
         if text is None:
@@ -81,9 +75,7 @@ class JsonField:
         for document in _documents(outside_reasoning(text), "[" if self.path.startswith("[") else "{"):
             value = document
         for index, name in _STEP.findall(self.path):
-            value = (
-                _item(value, int(index)) if index else value.get(name) if isinstance(value, dict) else None
-            )
+            value = _item(value, int(index)) if index else value.get(name) if isinstance(value, dict) else None
         return _as_text(value)
 
 

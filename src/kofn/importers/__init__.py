@@ -86,7 +86,9 @@ def _together(tables: list[Table]) -> Table:
     frames, tags = [], dict[str, None]()
     for table in tables:
         rows = table.candidates.drop("repeat", strict=False)
-        owner = pl.Series([i for i, n in enumerate((table.offsets[1:] - table.offsets[:-1]).tolist()) for _ in range(n)])
+        owner = pl.Series(
+            [i for i, n in enumerate((table.offsets[1:] - table.offsets[:-1]).tolist()) for _ in range(n)]
+        )
         own = [c for c in CASE_COLUMNS if c in table.cases.columns and c != "reference"]
         cases = pl.concat([table.cases.select(pl.col("case_id").alias("id"), *own), table.tags], how="horizontal")
         frames.append(pl.concat([cases[owner], rows], how="horizontal"))

@@ -7,20 +7,32 @@ broken line) goes through the second, a line at a time, which names the line tha
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import orjson
 import polars as pl
 
 from kofn.errors import InputError
-from kofn.fields import CANDIDATE_ROLES, CASE_ROLES, GROUP_LISTS, ROLES, SELECTORS, WIDE, long_fields, recognise
+from kofn.fields import (
+    CANDIDATE_ROLES,
+    CASE_ROLES,
+    GROUP_LISTS,
+    ROLES,
+    SELECTORS,
+    WIDE,
+    long_fields,
+    recognise,
+)
 from kofn.importers import scalars
 from kofn.importers.rows import ReadOptions, check_given, check_something, long_table, role_columns
 from kofn.sets import offsets_of
 from kofn.table import CASE_COLUMNS, Table, from_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
 LINE_LIMIT = 64 << 20
 _SAMPLE_HEAD = 200
@@ -54,7 +66,9 @@ def check_lines(path: Path) -> None:
             newline = data.rfind(b"\n", start, start + LINE_LIMIT)
             if newline < 0:
                 line = sum(1 for _ in _newlines(data, start)) + 1
-                raise InputError(f"{path}: line {line} is longer than {LINE_LIMIT >> 20} MiB: expected one JSON object a line")
+                raise InputError(
+                    f"{path}: line {line} is longer than {LINE_LIMIT >> 20} MiB: expected one JSON object a line"
+                )
             start = newline + 1
 
 
@@ -280,9 +294,7 @@ def _read_lines(path: Path, options: ReadOptions) -> Table:
     return _gather(_records(path), str(path), "line", options)
 
 
-def _gather(
-    records: Iterable[tuple[int, dict[str, Any]]], source: str, unit: str, options: ReadOptions
-) -> Table:
+def _gather(records: Iterable[tuple[int, dict[str, Any]]], source: str, unit: str, options: ReadOptions) -> Table:
     found = _Columns()
     fields: dict[str, str] = {}
     tags: dict[str, None] = {}
@@ -387,7 +399,8 @@ def _group(record: dict[str, Any], where: str) -> tuple[str, list[dict[str, Any]
     fields = {GROUP_LISTS[name]: name for name in lists}
     count = next(iter(sizes.values()))
     rows = [
-        _roles({name: values[i] for name, values in lists.items()}, fields, f"{where}: candidate {i}") for i in range(count)
+        _roles({name: values[i] for name, values in lists.items()}, fields, f"{where}: candidate {i}")
+        for i in range(count)
     ]
     return "groups", rows, fields
 
@@ -440,7 +453,8 @@ def _case(
     if case.get("id") is None:
         if form != "groups":
             raise InputError(
-                f"{where}: no id: expected one of {', '.join(CASE_ROLES['id'])} (or --field id=NAME), found {', '.join(record)}"
+                f"{where}: no id: expected one of {', '.join(CASE_ROLES['id'])} (or --field id=NAME), "
+                f"found {', '.join(record)}"
             )
         case["id"] = where.rpartition(" ")[2]
     for name, value in record.items():

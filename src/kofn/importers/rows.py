@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from kofn.errors import InputError
 from kofn.fields import CANDIDATE_ROLES, CASE_ROLES, SELECTORS, long_fields
 from kofn.importers import scalars
-from kofn.table import Table, from_rows
+from kofn.table import from_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kofn.table import Table
 
 Where = Callable[[int], str]
 
@@ -141,9 +146,7 @@ def _json_list(value: str | None) -> list[str] | None:
         raise scalars.Unreadable(f"expected a JSON list, found {value!r:.40}") from None
 
 
-def _each(
-    column: pl.Series, convert: Callable[[Any], Any], dtype: Any, source: str, where: Where
-) -> pl.Series:
+def _each(column: pl.Series, convert: Callable[[Any], Any], dtype: Any, source: str, where: Where) -> pl.Series:
     out: list[Any] = []
     for row, value in enumerate(column.to_list()):
         try:

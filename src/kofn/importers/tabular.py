@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from kofn.errors import InputError
 from kofn.fields import SELECTORS, long_fields
-from kofn.importers.rows import ReadOptions, check_given, long_table
-from kofn.table import Table
+from kofn.importers.rows import check_given, long_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kofn.importers.rows import ReadOptions
+    from kofn.table import Table
 
 
 def read_csv(path: Path, options: ReadOptions, separator: str = ",") -> Table:

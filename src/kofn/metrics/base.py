@@ -95,9 +95,7 @@ def references_of(reference: object) -> list[Any]:
     return [item for item in reference if item is not None]
 
 
-def best_match(
-    score: Callable[[str, str], float | None], prediction: object, reference: object
-) -> float | None:
+def best_match(score: Callable[[str, str], float | None], prediction: object, reference: object) -> float | None:
     """Return the highest score of `prediction` over its references.
 
     No answer scores 0; no reference is nothing to compare with, so the value is None (not graded).

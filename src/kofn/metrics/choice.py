@@ -36,9 +36,7 @@ class Choice(Metric):
     """
 
     def __call__(self, prediction: object, reference: object, *, choices: Sequence[str] = ()) -> float | None:
-        options = {
-            _folded(text): letter for letter, text in zip(string.ascii_uppercase, choices, strict=False)
-        }
+        options = {_folded(text): letter for letter, text in zip(string.ascii_uppercase, choices, strict=False)}
 
         def same(left: str, right: str) -> float:
             return float(_same_option(left, right, options))

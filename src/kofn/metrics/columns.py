@@ -109,9 +109,7 @@ def _settle_choice(answers: pl.Series, references: pl.Series) -> pl.Series:
 
     answer, reference = (_label(pl.col(name)) for name in ("answer", "reference"))
     no_answer = pl.col("answer").is_null()
-    return _select(
-        answers, references, _graded(pl.when(no_answer).then(False).otherwise(answer == reference))
-    )
+    return _select(answers, references, _graded(pl.when(no_answer).then(False).otherwise(answer == reference)))
 
 
 def _label(column: pl.Expr) -> pl.Expr:

@@ -290,9 +290,7 @@ def process_metrics(
     return result
 
 
-def dataset_aggregate(
-    results: Sequence[Mapping[str, Any]], configs: Iterable[MetricConfig]
-) -> dict[str, float | None]:
+def dataset_aggregate(results: Sequence[Mapping[str, Any]], configs: Iterable[MetricConfig]) -> dict[str, float | None]:
     """Return one number a metric over the results of all cases; the lists of repeats are never included.
 
     >>> dataset_aggregate([{"a": 1.0, "a_repeats": [1.0, 0.0]}, {"a": 0.0}], [MetricConfig("a")])

@@ -250,9 +250,7 @@ def _required_number(value: object, name: str, key: object = None) -> float:
             f"metric {name} returned {shown}{where}: it must return a number, a bool or a mapping to numbers"
         )
     if not math.isfinite(number):
-        raise InputError(
-            f"metric {name} returned {number}{where}: a score must be finite (None is not graded)"
-        )
+        raise InputError(f"metric {name} returned {number}{where}: a score must be finite (None is not graded)")
     return number
 
 

@@ -149,9 +149,7 @@ def _valid(prediction: str, schema: str) -> float:
     try:
         return float(validator.is_valid(data))
     except unresolvable as error:
-        raise InputError(
-            f"schema: cannot resolve $ref {getattr(error, 'ref', error)!r}: put it in $defs"
-        ) from None
+        raise InputError(f"schema: cannot resolve $ref {getattr(error, 'ref', error)!r}: put it in $defs") from None
 
 
 @lru_cache(maxsize=64)

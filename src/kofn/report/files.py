@@ -1,16 +1,17 @@
-"""A run on disk. Every file is written whole under another name and then renamed: a killed writer leaves the old one."""
+"""A run on disk. Files are written whole under another name and then renamed: a killed writer leaves the old one."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError, WorldError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
     import polars as pl
 
     from kofn.evaluate import Result
@@ -102,7 +103,8 @@ def _git_commit() -> str | None:
     import subprocess
 
     try:
-        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)  # noqa: S607 - git by name is how people have it
+        command = ["git", "rev-parse", "HEAD"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)  # noqa: S603 - fixed words
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None

@@ -156,7 +156,8 @@ def calibrated(
     A plain rate with fewer than `RARE` cases on its rarer side: Wilson, as where there is none at all. Fewer than
     `FEW` cases (or clusters) otherwise: BCa, which corrects for skewness. docs/coverage.md has the figures.
 
-    >>> calibrated(np.array([1.0] * 40 + [0.0] * 5)), calibrated(np.array([0.25, 0.5, 1.0])), calibrated(np.arange(200) / 200)
+    >>> rare, few, many = np.repeat([1.0, 0.0], [40, 5]), np.array([0.25, 0.5, 1.0]), np.arange(200) / 200
+    >>> calibrated(rare), calibrated(few), calibrated(many)
     ('wilson', 'bca', 'bootstrap')
     """
     if is_rate(values) and weights is None and clusters is None:

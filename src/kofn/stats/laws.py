@@ -117,10 +117,7 @@ def cornish_fisher(z: float, skewness: float, kurtosis: float) -> float:
     1.96
     """
     return (
-        z
-        + skewness * (z * z - 1) / 6
-        + kurtosis * (z**3 - 3 * z) / 24
-        - skewness * skewness * (2 * z**3 - 5 * z) / 36
+        z + skewness * (z * z - 1) / 6 + kurtosis * (z**3 - 3 * z) / 24 - skewness * skewness * (2 * z**3 - 5 * z) / 36
     )
 
 
@@ -214,9 +211,7 @@ def lattice_counts(
     return np.bincount(codes.astype(np.intp), minlength=steps + 1)
 
 
-def convolve(
-    pmf: NDArray[np.float64], n: int, window: float = WINDOW
-) -> tuple[int, NDArray[np.float64]] | None:
+def convolve(pmf: NDArray[np.float64], n: int, window: float = WINDOW) -> tuple[int, NDArray[np.float64]] | None:
     """Law of the sum of n draws from 0..m: the first sum and the probabilities from there on.
 
     The transform of one draw, raised to n. Only a window of so many standard deviations is
