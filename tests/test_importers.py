@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kofn
-from kofn.importers import jsonl, read
+from kofn.importers import read
+from kofn.importers.careful import read_lines
 from kofn.importers.rows import ReadOptions
 
 CASES = [("a", "4", ["4", "5", "4"], [1, 0, 1]), ("b", "7", ["8", "9", None], [0, 0, None])]
@@ -165,7 +166,7 @@ def test_the_quick_and_the_careful_reader_agree(tmp_path_factory, rows):
     path = write(tmp_path_factory.mktemp("agree") / "f.jsonl", rows)
     options = ReadOptions(everything=True)
     try:
-        careful = jsonl._read_lines(path, options)
+        careful = read_lines(path, options)
     except kofn.InputError:
         with pytest.raises(kofn.InputError):
             read([path], options)

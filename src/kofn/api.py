@@ -82,9 +82,9 @@ def load(data: Any, options: ReadOptions) -> Table:
     rows = list(data)
     if rows and all(isinstance(row, (str, Path)) for row in rows):
         return importers.read(rows, options)
-    from kofn.importers import jsonl
+    from kofn.importers.careful import read_records
 
-    return jsonl.read_records(rows, options)
+    return read_records(rows, options)
 
 
 def aggregate(

@@ -60,6 +60,8 @@ WIDE = ("outputs", "candidates", "responses", "samples", "completions", "generat
 
 GROUP_LISTS = {"scores": "score", "passes": "passed", "texts": "text", "answers": "answer"}
 
+NUMERIC = frozenset({"score", "cost", "seconds", "tokens", "weight", "candidate_weight"})
+
 ROLES = (*CASE_ROLES, *CANDIDATE_ROLES)
 
 

@@ -219,9 +219,10 @@ def _canonical(answers: pl.Series) -> pl.Series:
     """Given answers, so that votes see one answer: numbers by value, other text trimmed; empty is no answer."""
     from kofn.values import canonical_number
 
-    distinct = answers.drop_nulls().unique()
-    texts = [canonical_number(a) or a.strip() or None for a in distinct.to_list()]
-    return answers.replace_strict(distinct, pl.Series(texts, dtype=pl.String), default=None, return_dtype=pl.String)
+    plain = answers.str.contains(r"^-?(?:0|[1-9][0-9]{0,17})$") & (answers != "-0")
+    others = answers.filter(~plain).unique()
+    texts = pl.Series([canonical_number(a) or a.strip() or None for a in others.to_list()], dtype=pl.String)
+    return answers.replace(others, texts) if len(others) else answers
 
 
 def _kind_of(answers: pl.Series) -> str:

@@ -79,6 +79,7 @@ def _has_content(path: Path) -> bool:
 
 def _together(tables: list[Table]) -> Table:
     """One table of several: rows appended file after file."""
+    import numpy as np
     import polars as pl
 
     from kofn.table import CASE_COLUMNS, from_rows
@@ -86,9 +87,7 @@ def _together(tables: list[Table]) -> Table:
     frames, tags = [], dict[str, None]()
     for table in tables:
         rows = table.candidates.drop("repeat", strict=False)
-        owner = pl.Series(
-            [i for i, n in enumerate((table.offsets[1:] - table.offsets[:-1]).tolist()) for _ in range(n)]
-        )
+        owner = np.repeat(np.arange(table.n_cases), np.diff(table.offsets))
         own = [c for c in CASE_COLUMNS if c in table.cases.columns and c != "reference"]
         cases = pl.concat([table.cases.select(pl.col("case_id").alias("id"), *own), table.tags], how="horizontal")
         frames.append(pl.concat([cases[owner], rows], how="horizontal"))

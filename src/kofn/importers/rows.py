@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from kofn.errors import InputError
-from kofn.fields import CANDIDATE_ROLES, CASE_ROLES, SELECTORS, long_fields
+from kofn.fields import CANDIDATE_ROLES, CASE_ROLES, NUMERIC, SELECTORS, long_fields
 from kofn.importers import scalars
 from kofn.table import from_rows
 
@@ -90,7 +90,7 @@ def role_columns(raw: pl.DataFrame, fields: Mapping[str, str], source: str, wher
 def _typed(role: str, column: pl.Series, source: str, where: Where) -> pl.Series:
     if role == "passed":
         return _passes(column, source, where)
-    if role in ("score", "cost", "seconds", "tokens", "weight", "candidate_weight"):
+    if role in NUMERIC:
         return _numbers(column, source, where)
     if role == "repeat":
         return _each(column, scalars.as_whole, pl.Int64, source, where) if not column.dtype.is_integer() else column

@@ -1,0 +1,262 @@
+"""The careful reader of JSON records: one at a time, any form, and an error names the line that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+import polars as pl
+
+from kofn.errors import InputError
+from kofn.fields import CANDIDATE_ROLES, CASE_ROLES, GROUP_LISTS, NUMERIC, SELECTORS, WIDE, long_fields, recognise
+from kofn.importers import scalars
+from kofn.importers.rows import check_given, check_something
+from kofn.table import from_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from kofn.importers.rows import ReadOptions
+    from kofn.table import Table
+
+
+class _Columns:
+    """Rows as they are found: a list a column, and the line each row came from."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, list[Any]] = {}
+        self.lines: list[int] = []
+
+    def add(self, line: int, record: dict[str, Any]) -> None:
+        for name, value in record.items():
+            if name not in self.columns:
+                self.columns[name] = [None] * len(self.lines)
+            self.columns[name].append(value)
+        self.lines.append(line)
+        for values in self.columns.values():
+            if len(values) < len(self.lines):
+                values.append(None)
+
+
+def read_records(rows: Iterable[Any], options: ReadOptions) -> Table:
+    """Read mappings already in memory, in any of the three forms."""
+    places = ((i, _mapping(row, i)) for i, row in enumerate(rows, 1))
+    return _gather(places, "rows", "row", options)
+
+
+def _mapping(row: Any, number: int) -> dict[str, Any]:
+    if isinstance(row, Mapping):
+        return dict(row)
+    raise InputError(f"rows: row {number}: expected a mapping, found {type(row).__name__}")
+
+
+def read_lines(path: Path, options: ReadOptions) -> Table:
+    return _gather(_records(path), str(path), "line", options)
+
+
+def _gather(records: Iterable[tuple[int, dict[str, Any]]], source: str, unit: str, options: ReadOptions) -> Table:
+    found = _Columns()
+    fields: dict[str, str] = {}
+    tags: dict[str, None] = {}
+    forms: dict[str, None] = {}
+    empty: list[str] = []
+    for line, record in records:
+        where = f"{source}: {unit} {line}"
+        form, rows, seen = _candidates(record, where, options)
+        forms[form] = None
+        fields = {**seen, **fields}
+        case = _case(record, where, options, form, tags, fields)
+        if not rows:
+            empty.append(case["id"])
+        for row in rows:
+            found.add(line, {**case, **row})
+    check_given([*fields.values(), *tags], source, options)
+    if not found.lines:
+        raise InputError(f"{source}: no candidates: every set is empty" if empty else f"{source}: no rows")
+    frame = pl.DataFrame([_series(name, values) for name, values in found.columns.items()])
+    dropped = [c for c in frame.columns if c != "id" and frame[c].null_count() == frame.height]
+    check_something(set(frame.columns) - set(dropped), f"{source}: {unit} {found.lines[0]}", [*fields.values(), *tags])
+    table = from_rows(
+        frame.drop(dropped),
+        {role: name for role, name in fields.items() if role not in dropped},
+        [t for t in tags if t not in dropped],
+        lambda row: f"{unit} {found.lines[row]}",
+        form=" and ".join(forms),
+        sources=(source,),
+    )
+    return _with_empty(table, empty) if empty else table
+
+
+def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    with path.open("rb") as file:
+        start = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
+        file.seek(0)
+        if start.startswith(b"["):
+            yield from _array(path, file.read())
+            return
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                yield number, _object(line.removeprefix(b"\xef\xbb\xbf"), f"{path}: line {number}")
+
+
+def _array(path: Path, data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        items = orjson.loads(data.removeprefix(b"\xef\xbb\xbf"))
+    except orjson.JSONDecodeError as problem:
+        raise InputError(f"{path}: line {problem.lineno}: not JSON ({problem.msg})") from None
+    for number, item in enumerate(items, 1):
+        if not isinstance(item, dict):
+            raise InputError(f"{path}: item {number}: expected an object, found {type(item).__name__}")
+        yield number, item
+
+
+def _object(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        record = orjson.loads(line)
+    except orjson.JSONDecodeError as problem:
+        raise InputError(f"{where}: {_why(line, problem)}") from None
+    if not isinstance(record, dict):
+        raise InputError(f"{where}: expected a JSON object, found {type(record).__name__}")
+    return record
+
+
+def _why(line: bytes, problem: orjson.JSONDecodeError) -> str:
+    import re
+
+    try:
+        line.decode()
+    except UnicodeDecodeError as bad:
+        return f"not UTF-8 (byte {bad.start + 1}): save the file as UTF-8"
+    if re.search(rb"[:\[,]\s*-?(NaN|Infinity)\b", line):
+        return "NaN and Infinity are not JSON: write null where there is no number"
+    return f"not JSON ({problem.msg}, column {problem.colno}): expected one object a line"
+
+
+def _candidates(
+    record: dict[str, Any], where: str, options: ReadOptions
+) -> tuple[str, list[dict[str, Any]], dict[str, str]]:
+    """(form, one dict a candidate with roles as keys, role -> field name)."""
+    if any(isinstance(record.get(name), list) for name in GROUP_LISTS):
+        return _group(record, where)
+    wide = next((name for name in WIDE if isinstance(record.get(name), list)), None)
+    if wide is None:
+        fields = {r: n for r, n in long_fields(record, options.fields).items() if r in CANDIDATE_ROLES}
+        return "long", [_roles(record, fields, where)], fields
+    rows, seen = [], {}
+    for i, item in enumerate(record[wide]):
+        one = item if isinstance(item, dict) else {"text": item}
+        fields = recognise(one, CANDIDATE_ROLES, options.fields)
+        seen.update(fields if isinstance(item, dict) else {"text": wide})
+        rows.append(_roles(one, fields, f"{where}: {wide}[{i}]"))
+    return "wide", rows, seen
+
+
+def _group(record: dict[str, Any], where: str) -> tuple[str, list[dict[str, Any]], dict[str, str]]:
+    lists = {name: record[name] for name in GROUP_LISTS if isinstance(record.get(name), list)}
+    sizes = {name: len(values) for name, values in lists.items()}
+    if len(set(sizes.values())) > 1:
+        raise InputError(f"{where}: lists of unequal length: {', '.join(f'{n} has {s}' for n, s in sizes.items())}")
+    fields = {GROUP_LISTS[name]: name for name in lists}
+    count = next(iter(sizes.values()))
+    rows = [
+        _roles({name: values[i] for name, values in lists.items()}, fields, f"{where}: candidate {i}")
+        for i in range(count)
+    ]
+    return "groups", rows, fields
+
+
+_CONVERT = {
+    "passed": scalars.as_pass,
+    "repeat": scalars.as_whole,
+    "facets": scalars.as_texts,
+    "choices": scalars.as_texts,
+    "required": scalars.as_texts,
+    "reference": scalars.as_texts,
+    "ideal": scalars.as_numbers,
+    **dict.fromkeys(NUMERIC, scalars.as_number),
+}
+
+
+def _roles(record: dict[str, Any], fields: dict[str, str], where: str) -> dict[str, Any]:
+    """The record's fields by role, each with its one type."""
+    out: dict[str, Any] = {}
+    for role, name in fields.items():
+        try:
+            out[role] = _CONVERT.get(role, scalars.as_text)(record[name])
+        except scalars.Unreadable as problem:
+            raise InputError(f"{where}: field {name!r}: {problem}") from None
+    for name in SELECTORS:
+        if isinstance(record.get(name), (int, float)) and name not in fields.values():
+            out[f"selector.{name}"] = float(record[name])
+    return out
+
+
+def _case(
+    record: dict[str, Any],
+    where: str,
+    options: ReadOptions,
+    form: str,
+    tags: dict[str, None],
+    fields: dict[str, str],
+) -> dict[str, Any]:
+    """The case's own columns, and every other single value as a tag."""
+    if form == "long":
+        seen = long_fields(record, options.fields)
+        roles = {role: name for role, name in seen.items() if role in CASE_ROLES}
+        taken = set(seen.values())
+    else:
+        lists = WIDE if form == "wide" else tuple(GROUP_LISTS)
+        roles = recognise([n for n in record if n not in lists], CASE_ROLES, options.fields)
+        taken = {*roles.values(), *lists}
+    fields.update(roles)
+    case = _roles({n: record[n] for n in roles.values()}, roles, where)
+    if case.get("id") is None:
+        if form != "groups":
+            raise InputError(
+                f"{where}: no id: expected one of {', '.join(CASE_ROLES['id'])} (or --field id=NAME), "
+                f"found {', '.join(record)}"
+            )
+        case["id"] = where.rpartition(" ")[2]
+    for name, value in record.items():
+        if name not in taken and name not in SELECTORS and isinstance(value, (str, int, float, bool)):
+            tags[name] = None
+            case[name] = value
+    return case
+
+
+def _series(name: str, values: list[Any]) -> pl.Series:
+    if name == "reference":
+        single = all(v is None or len(v) == 1 for v in values)
+        if single:
+            return pl.Series(name, [None if v is None else v[0] for v in values], dtype=pl.String)
+        return pl.Series(name, values, dtype=pl.List(pl.String))
+    if name in ("choices", "required", "facets"):
+        return pl.Series(name, values, dtype=pl.List(pl.String))
+    if name == "ideal":
+        return pl.Series(name, values, dtype=pl.List(pl.Float64))
+    if name == "passed":
+        return pl.Series(name, values, dtype=pl.Int8)
+    if name in NUMERIC or name.startswith("selector."):
+        return pl.Series(name, values, dtype=pl.Float64)
+    if name == "repeat":
+        return pl.Series(name, values, dtype=pl.Int64)
+    kinds = {type(v) for v in values if v is not None}
+    if len(kinds) > 1 and not kinds <= {int, float}:
+        return pl.Series(name, [scalars.as_text(v) for v in values], dtype=pl.String)
+    return pl.Series(name, values, strict=False)
+
+
+def _with_empty(table: Table, ids: list[str]) -> Table:
+    """Cases with no candidates keep their place: they are undefined, and counted."""
+    from dataclasses import replace
+
+    extra = pl.DataFrame({"case_id": ids})
+    return replace(
+        table,
+        cases=pl.concat([table.cases, extra], how="diagonal"),
+        tags=pl.concat([table.tags, table.tags.clear(len(ids))]),
+        offsets=np.concatenate([table.offsets, np.full(len(ids), table.offsets[-1])]),
+    )

@@ -1,0 +1,214 @@
+"""The quick reader of JSON lines: polars with a strict schema, for files whose sampled lines agree.
+
+A value of another type later in the file is an error there, never a silent null; the careful reader then sees to it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import orjson
+import polars as pl
+
+from kofn.fields import (
+    CANDIDATE_ROLES,
+    CASE_ROLES,
+    GROUP_LISTS,
+    NUMERIC,
+    ROLES,
+    SELECTORS,
+    WIDE,
+    long_fields,
+    recognise,
+)
+from kofn.importers.rows import ReadOptions, check_given, long_table, role_columns
+from kofn.sets import offsets_of
+from kofn.table import CASE_COLUMNS, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_SAMPLE_HEAD = 200
+_SAMPLE_PLACES = 64
+_DTYPES = {"bool": pl.Boolean(), "int": pl.Float64(), "float": pl.Float64(), "str": pl.String()}
+
+
+class TooMixed(Exception):
+    """This file cannot be read faithfully this way."""
+
+
+class _Sample(NamedTuple):
+    """JSON types seen for each field, of rows and of the objects inside the wide list."""
+
+    rows: dict[str, set[str]]
+    inner: dict[str, set[str]]
+    items: set[str]
+    wide: str | None
+
+
+def read_quick(path: Path, options: ReadOptions) -> Table:
+    sample = _take_sample(path)
+    if any(name in sample.rows and "list" in sample.rows[name] for name in GROUP_LISTS):
+        raise TooMixed
+    if sample.wide is not None:
+        return _quick_wide(path, sample, options)
+    check_given(list(sample.rows), str(path), options)
+    fields = long_fields(sample.rows, options.fields)
+    if not any(role in CANDIDATE_ROLES for role in fields) and not any(name in SELECTORS for name in sample.rows):
+        raise TooMixed  # nothing to score: the careful reader says what it saw
+    frame = pl.read_ndjson(path, schema=_schema(sample.rows, fields, options))
+    return long_table(frame, str(path), _LineFinder(path), options, "long")
+
+
+def _take_sample(path: Path) -> _Sample:
+    """Types of the first lines and of lines spread over the whole file."""
+    rows: dict[str, set[str]] = {}
+    inner: dict[str, set[str]] = {}
+    items: set[str] = set()
+    for line in _sample_lines(path):
+        record = _loads(line)
+        if not isinstance(record, dict):
+            raise TooMixed
+        _note(record, rows)
+        for name in WIDE:
+            for item in record[name] if isinstance(record.get(name), list) else ():
+                items.add(type(item).__name__)
+                if isinstance(item, dict):
+                    _note(item, inner)
+    wide = next((name for name in WIDE if "list" in rows.get(name, ())), None)
+    return _Sample(rows, inner, items, wide)
+
+
+def _loads(line: bytes) -> Any:
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        raise TooMixed from None
+
+
+def _note(record: dict[str, Any], seen: dict[str, set[str]]) -> None:
+    for name, value in record.items():
+        seen.setdefault(name, set())
+        if value is not None:
+            seen[name].add(type(value).__name__)
+
+
+def _sample_lines(path: Path) -> Iterator[bytes]:
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        for _ in range(_SAMPLE_HEAD):
+            line = file.readline()
+            if line.strip():
+                yield line
+        if file.tell() >= size:
+            return
+        for place in np.linspace(file.tell(), size, _SAMPLE_PLACES, endpoint=False).astype(int).tolist():
+            file.seek(place)
+            file.readline()  # the rest of a line we are in the middle of
+            line = file.readline()
+            if line.strip():
+                yield line
+
+
+def _schema(seen: dict[str, set[str]], fields: dict[str, str], options: ReadOptions) -> dict[str, Any]:
+    """A strict schema: a value of another type later in the file is an error there, never a silent null."""
+    roles = {name: role for role, name in fields.items()}
+    out: dict[str, Any] = {}
+    for name, types in seen.items():
+        role = roles.get(name)
+        wanted = role is not None or name in options.keep or name in SELECTORS or options.everything
+        if role == "input" and not options.everything and name not in options.keep:
+            wanted = False
+        if not wanted or not (types or role == "id"):
+            continue
+        dtype = _dtype(role, types)
+        if dtype is not None:
+            out[name] = dtype
+        elif role is not None or name in options.keep:
+            raise TooMixed
+    return out
+
+
+def _dtype(role: str | None, types: set[str]) -> Any:
+    """The polars type of a field, None when there is none that fits every value seen."""
+    if role == "repeat" and types == {"int"}:
+        return pl.Int64
+    if role in ROLES and role not in NUMERIC | {"passed", "repeat"} and types <= {"str", "int", "float"}:
+        return pl.String  # an id 7 and an id "7" are one id; numbers keep their text
+    if types == {"list"} and role in ("choices", "required", "facets", "reference"):
+        return pl.List(pl.String)
+    if types == {"list"} and role == "ideal":
+        return pl.List(pl.Float64)
+    if types <= {"int", "float"}:
+        return pl.Float64
+    return _DTYPES[next(iter(types))] if len(types) == 1 and next(iter(types)) in _DTYPES else None
+
+
+def _quick_wide(path: Path, sample: _Sample, options: ReadOptions) -> Table:
+    assert sample.wide is not None
+    case_fields = recognise([c for c in sample.rows if c != sample.wide], CASE_ROLES, options.fields)
+    inner_fields = recognise(sample.inner, CANDIDATE_ROLES, options.fields)
+    if "id" not in case_fields:
+        raise TooMixed
+    schema = _schema({k: v for k, v in sample.rows.items() if k != sample.wide}, case_fields, options)
+    if sample.items == {"str"}:
+        schema[sample.wide] = pl.List(pl.String)
+        inner_fields = {"text": sample.wide}
+    elif sample.items == {"dict"}:
+        inner = _schema(sample.inner, inner_fields, ReadOptions(keep=options.keep))
+        schema[sample.wide] = pl.List(pl.Struct(inner))
+    else:
+        raise TooMixed
+    frame = pl.read_ndjson(path, schema=schema)
+    if not frame.height or frame[sample.wide].null_count() or frame[case_fields["id"]].null_count():
+        raise TooMixed
+    return _explode(frame, sample.wide, case_fields, inner_fields, path, options)
+
+
+def _explode(
+    frame: pl.DataFrame,
+    wide: str,
+    case_fields: dict[str, str],
+    inner_fields: dict[str, str],
+    path: Path,
+    options: ReadOptions,
+) -> Table:
+    lists = frame[wide]
+    sizes = lists.list.len().to_numpy().astype(np.int64)
+    items = lists.list.explode(empty_as_null=False)
+    where = _LineFinder(path)
+    line_of_item = np.repeat(np.arange(len(sizes)), sizes)
+    inner = items.struct.unnest() if isinstance(items.dtype, pl.Struct) else items.alias(wide).to_frame()
+    candidates = role_columns(inner, inner_fields, str(path), lambda row: where(int(line_of_item[row])))
+    cases = role_columns(frame.drop(wide), case_fields, str(path), where)
+    if cases["id"].n_unique() != cases.height or "repeat" in candidates.columns:
+        raise TooMixed  # ids on several lines, or an order to respect: the careful reader sees to it
+    check_given([*frame.columns, *inner.columns], str(path), options)
+    tag_names = [c for c in cases.columns if c not in (*CASE_COLUMNS, "id")]
+    if "reference" in cases.columns:
+        candidates = candidates.with_columns(cases["reference"].gather(line_of_item).alias("reference"))
+    fields = {**case_fields, **inner_fields}
+    kept = {role: name for role, name in fields.items() if role in cases.columns or role in candidates.columns}
+    return Table(
+        candidates=candidates,
+        cases=cases.select(pl.col("id").alias("case_id"), *[c for c in CASE_COLUMNS if c in cases.columns]),
+        tags=cases.select(tag_names),
+        offsets=offsets_of(sizes),
+        fields=kept,
+        form="wide",
+        sources=(str(path),),
+    )
+
+
+class _LineFinder:
+    """Names the line of a row: blank lines are not rows, so it counts, but only when there is something to say."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self, row: int) -> str:
+        with self.path.open("rb") as file:
+            full = (number for number, line in enumerate(file, 1) if line.strip())
+            return f"line {next((number for i, number in enumerate(full) if i == row), row + 1)}"
