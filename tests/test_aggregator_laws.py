@@ -11,7 +11,7 @@ from tests.reference import REFERENCE
 from kofn.aggregators.scores import First
 from kofn.registry import AGGREGATORS, aggregator
 from kofn.sets import CandidateSets, passes_of
-from kofn.testing import check_aggregator, random_sets, same
+from kofn.testing import assert_same, check_aggregator, random_sets
 
 ALL = [
     *REFERENCE,
@@ -45,7 +45,7 @@ def test_aggregator_obeys_the_shipped_laws(name):
 def test_equals_the_plain_version_on_unequal_sets(name, seed, binary, missing):
     sets = random_sets(np.random.default_rng(seed), 12, binary=binary, missing=missing)
     wanted = [REFERENCE[name](one) for one in sets]
-    same(aggregator(name)(sets), [np.nan if w is None else w for w in wanted], name)
+    assert_same(aggregator(name)(sets), [np.nan if w is None else w for w in wanted], name)
 
 
 ANY_SIZE = [n for n in REFERENCE if "@" not in n and "^" not in n and "pass_at" not in n and "maj_at" not in n]
@@ -57,7 +57,7 @@ ANY_SIZE = [n for n in REFERENCE if "@" not in n and "^" not in n and "pass_at" 
 def test_equals_the_plain_version_on_sets_too_large_to_compare_all_pairs(name, seed):
     sets = random_sets(np.random.default_rng(seed), 4, most=60)
     wanted = [REFERENCE[name](one) for one in sets]
-    same(aggregator(name)(sets), [np.nan if w is None else w for w in wanted], name)
+    assert_same(aggregator(name)(sets), [np.nan if w is None else w for w in wanted], name)
 
 
 @pytest.mark.parametrize("name", BOUNDED)
@@ -102,23 +102,23 @@ SINGLETON = {
 @pytest.mark.parametrize(("name", "wanted"), SINGLETON.items())
 def test_a_set_of_one_goes_through_the_same_rule(name, wanted):
     one = CandidateSets.from_lists([[1.0]], answers=[["a"]], texts=[["word"]], selectors={"judge": [[0.5]]})
-    same(aggregator(name)(one), [np.nan if wanted is None else wanted], name)
+    assert_same(aggregator(name)(one), [np.nan if wanted is None else wanted], name)
 
 
 @given(seed=seeds, k=st.integers(1, 6))
 def test_pass_at_n_is_any_pass_and_pass_hat_n_is_all_pass(seed, k):
     sets = random_sets(np.random.default_rng(seed))
     sets = sets.take(np.flatnonzero(sets.sizes == k))
-    same(aggregator(f"pass@{k}")(sets), aggregator("any_pass")(sets), "pass@n")
-    same(aggregator(f"pass^{k}")(sets), aggregator("all_pass")(sets), "pass^n")
+    assert_same(aggregator(f"pass@{k}")(sets), aggregator("any_pass")(sets), "pass@n")
+    assert_same(aggregator(f"pass^{k}")(sets), aggregator("all_pass")(sets), "pass^n")
 
 
 @given(seed=seeds)
 def test_pass_at_1_is_pass_hat_1_is_the_mean_of_passes(seed):
     sets = random_sets(np.random.default_rng(seed))
     mean = aggregator("mean")(sets)
-    same(aggregator("pass@1")(sets), mean, "pass@1")
-    same(aggregator("pass^1")(sets), mean, "pass^1")
+    assert_same(aggregator("pass@1")(sets), mean, "pass@1")
+    assert_same(aggregator("pass^1")(sets), mean, "pass^1")
 
 
 @given(seed=seeds)
@@ -126,7 +126,7 @@ def test_maj_at_n_is_the_majority_with_ties_shared_and_maj_at_1_the_mean_of_answ
     sets = random_sets(np.random.default_rng(seed))
     for n in range(1, 7):
         of_size = sets.take(np.flatnonzero(sets.sizes == n))
-        same(aggregator(f"maj@{n}")(of_size), aggregator("majority(ties='shared')")(of_size), "maj@n")
+        assert_same(aggregator(f"maj@{n}")(of_size), aggregator("majority(ties='shared')")(of_size), "maj@n")
 
 
 def test_pass_at_k_is_undefined_when_k_exceeds_n():
@@ -168,7 +168,7 @@ def test_lower_is_better_looks_the_right_way():
 def test_a_function_of_one_set_is_an_aggregator():
     rule = aggregator(lambda one: None if len(one) < 2 else len(one.texts[0]))
     sets = CandidateSets.from_lists([[1, 0], [1]], texts=[["four", "x"], ["y"]])
-    same(rule(sets), [4.0, np.nan], "per set")
+    assert_same(rule(sets), [4.0, np.nan], "per set")
 
 
 def test_the_shipped_laws_catch_a_broken_aggregator():

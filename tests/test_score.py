@@ -65,7 +65,7 @@ def test_the_table_says_what_was_understood_and_shows_every_estimate(outputs):
     assert text.startswith("40 cases x 4 candidates, metric numeric, 0 missing\n")
     for part in ("any_pass", "pass@2", "95 % interval", "extracted by number", "diversity", "votes"):
         assert part in text
-    assert all(len(line) <= 160 for line in text.splitlines())
+    assert all(len(line) <= 120 for line in text.splitlines())
 
 
 def test_labels_without_texts_and_unequal_sets(tmp_path):

@@ -227,7 +227,7 @@ def _segment_warnings(estimates: Sequence[Estimate]) -> list[str]:
     if not small:
         return []
     shown = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
-    return [f"segments of fewer than {SMALL_SEGMENT} cases: {shown}"]
+    return [f"* segments of fewer than {SMALL_SEGMENT} cases: {shown}"]
 
 
 def _mean(values: Any) -> float | None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 from html import escape
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
+
+from kofn.stats.estimate import SMALL_SEGMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from kofn.types import Estimate
 
 _BAR = 25
+_WIDTH = 110
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +63,19 @@ def as_text(result: Result, style: Callable[[str, str], str] = lambda text, _: t
         lines += ["", *_grid_lines(grid, style)]
     if doc.notes:
         width = max(len(label) for label, _ in doc.notes)
-        lines += ["", *(f"{style(label.ljust(width), 'dim')}  {safe(text)}" for label, text in doc.notes)]
+        lines += [
+            "",
+            *(f"{style(label.ljust(width), 'dim')}  {_wrapped(text, width + 2)}" for label, text in doc.notes),
+        ]
     if doc.warnings:
-        lines += ["", *(f"{style('!', 'warn')} {safe(w)}" for w in doc.warnings)]
+        lines += ["", *(f"{style('!', 'warn')} {_wrapped(w, 2)}" for w in doc.warnings)]
     return "\n".join(lines)
+
+
+def _wrapped(text: str, indent: int) -> str:
+    """Text broken at white space, its further lines set in by `indent`."""
+    lines = wrap(safe(text), _WIDTH - indent, break_long_words=False, break_on_hyphens=False)
+    return f"\n{' ' * indent}".join(lines)
 
 
 def as_html(result: Result) -> str:
@@ -157,7 +170,8 @@ def _estimates_grid(estimates: Sequence[Estimate], title: str) -> Grid:
     for e in estimates:
         between = f"[{e.low:.3f}, {e.high:.3f}]" if e.low is not None and e.high is not None else "-"
         point = "undefined" if e.point is None else f"{e.point:.3f}"
-        segment = [(e.segment or "").partition("=")[2]] if sliced else []
+        few = "*" if e.n + e.n_missing < SMALL_SEGMENT else ""
+        segment = [(e.segment or "").partition("=")[2] + few] if sliced else []
         counts = (f"{e.n:,}", f"{e.n_missing:,}")
         rows.append((e.aggregator, *segment, point, between, interval_bar(e, low, high), *counts, e.method))
     return Grid(title, header, tuple(rows), tuple(h in ("value", "cases", "missing") for h in header))

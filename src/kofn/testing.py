@@ -67,13 +67,13 @@ def check_aggregator(spec: str | Callable[..., Any], *, examples: int = 10, seed
         before = (sets.values.copy(), sets.passes.copy())
         result = rule(sets)
         _shape(rule, sets, result)
-        same(result, rule(sets), f"{rule.name} gives another result the second time")
+        assert_same(result, rule(sets), f"{rule.name} gives another result the second time")
         assert np.array_equal(sets.values, before[0], equal_nan=True), f"{rule.name} changes the values it is given"
         assert np.array_equal(sets.passes, before[1]), f"{rule.name} changes the passes it is given"
         order = rng.permutation(len(sets))
-        same(rule(sets.take(order)), result[order], f"{rule.name}: a set's value depends on the other sets")
+        assert_same(rule(sets.take(order)), result[order], f"{rule.name}: a set's value depends on the other sets")
         if not rule.ordered:
-            same(
+            assert_same(
                 rule(shuffled(sets, rng)),
                 result,
                 f"{rule.name} depends on the order of candidates: set ordered = True",
@@ -86,7 +86,7 @@ def shuffled(sets: CandidateSets, rng: np.random.Generator) -> CandidateSets:
     return sets.reorder(np.lexsort((rng.random(len(owner)), owner)))
 
 
-def same(found: Any, wanted: Any, message: str) -> None:
+def assert_same(found: Any, wanted: Any, message: str) -> None:
     """Equal to 1e-9, undefined where the other is."""
     assert np.allclose(found, wanted, rtol=0, atol=1e-9, equal_nan=True), f"{message}: {found} and {wanted}"
 
