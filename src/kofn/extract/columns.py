@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kofn.errors import InputError
 from kofn.extract.boxed import boxed
 from kofn.extract.compatible import letter_first, letter_word_boundary
-from kofn.extract.labels import RUN_ON_LINE
+from kofn.extract.labels import RUN_ON_LINE, WORDS
 from kofn.extract.letter import letter, options_of
 from kofn.extract.mathematical import math
 from kofn.extract.number import number
@@ -40,6 +40,15 @@ _NUMBER_TAILS = (
 )
 # signs of a reasoning block or of a new question; each pattern begins with one literal, which makes it quick
 _GUARDS = (rf"(?i-u:{RUN_ON_LINE})", r"<[|/A-Za-z]", r"(?i-u:\[/?inst\])", "\r")
+# anything that could label a number or hide it; ASCII words alone, for other texts go to the extractor
+_LABEL_GUARDS = (
+    rf"(?:^|[^A-Za-z0-9])(?i-u:{'|'.join(word for word in WORDS if word.isascii())})",
+    r"####|A:|[\\<\r]",
+)
+_UNSIGNED = _VALUE.replace("-?", "", 1)
+_WHOLE = rf"^\$?{_UNSIGNED}\.?$"
+_LAST = rf"[^-+/^*xX. \n$][ \n]=?\$?{_UNSIGNED}(?: [a-z]{{1,20}}){{0,4}}[.!]?{_END}"
+_POINTS = r"[0-9]\.[0-9]+\.[0-9]"
 _UNUSUAL = r"[^\x00-\x7f‘’“”—–…×÷°]"
 
 
@@ -118,7 +127,7 @@ def _called(extractor: Extractor, text: str, choices: Sequence[str] | None) -> s
 def _shape(extractor: Extractor, choices: Sequence[str] | None) -> Shape | None:
     """The columnar form of an extractor: its answer where the form is sure, null where it is not."""
     if extractor is number:
-        return lambda texts: _canonical(_tail_answers(texts, _NUMBER_TAILS))
+        return _number_shape
     if extractor in (boxed, math):
         return lambda texts: _canonical(_tail_answers(texts, _NUMBER_TAILS[-1:]))
     if extractor is letter:
@@ -127,6 +136,27 @@ def _shape(extractor: Extractor, choices: Sequence[str] | None) -> Shape | None:
         edge = r"\b" if extractor is letter_word_boundary else ""
         return lambda texts: _ascii_only(texts).str.extract(rf"{edge}([A-Ea-e]){edge}", 1).str.to_uppercase()
     return None
+
+
+def _number_shape(texts: pl.Series) -> pl.Series:
+    """The labelled number of the tail; where no label can stand in the text, the number it ends with."""
+    answers = _tail_answers(texts, _NUMBER_TAILS)
+    left = (answers.is_null() & texts.is_not_null()).arg_true()
+    if len(left):
+        answers = answers.scatter(left, _last_numbers(texts.gather(left)))
+    return _canonical(answers)
+
+
+def _last_numbers(texts: pl.Series) -> pl.Series:
+    """The number that ends a text in which nothing can label another, null where that is not certain."""
+    import polars as pl
+
+    text = pl.col("text")
+    plain = ~pl.any_horizontal(text.str.contains(guard) for guard in _LABEL_GUARDS)
+    frame = _ascii_only(texts).alias("text").to_frame().select(pl.when(plain).then(text).alias("text"))
+    known = frame.to_series()
+    found = pl.DataFrame({"whole": known.str.extract(_WHOLE, 1), "last": _tails(known).str.extract(_LAST, 1)})
+    return found.select(pl.coalesce("whole", "last")).to_series()
 
 
 def _letter_shape(choices: Sequence[str] | None) -> Shape | None:
@@ -142,13 +172,22 @@ def _letter_shape(choices: Sequence[str] | None) -> Shape | None:
 
 def _tail_answers(texts: pl.Series, patterns: Sequence[str]) -> pl.Series:
     """What the first pattern to match finds in the tails of the rows that nothing speaks against."""
-    answers = _unguarded(texts).str.tail(_TAIL_CHARACTERS)
-    tails, answers = answers, answers.str.extract(patterns[0], 1)
+    tails = _tails(_unguarded(texts))
+    answers = tails.str.extract(patterns[0], 1)
     for pattern in patterns[1:]:
         left = (answers.is_null() & tails.is_not_null()).arg_true()
         if len(left):
             answers = answers.scatter(left, tails.gather(left).str.extract(pattern, 1))
     return answers
+
+
+def _tails(texts: pl.Series) -> pl.Series:
+    """The ends of the texts, null where a number of several points (1.2.0) could be taken for another."""
+    import polars as pl
+
+    tail = pl.col("text").str.tail(_TAIL_CHARACTERS)
+    frame = texts.alias("text").to_frame().select(tail)
+    return frame.select(pl.when(~pl.col("text").str.contains(_POINTS)).then(pl.col("text"))).to_series()
 
 
 def _unguarded(texts: pl.Series) -> pl.Series:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 # each is looked up with str.find, which is far faster than a pattern of them all
-_WORDS = (
+WORDS = (
     "ans",
     "respuesta",
     "réponse",
@@ -112,7 +112,7 @@ def answer_labels(text: str) -> list[tuple[int, int]]:
 def _words(text: str, low: str) -> list[tuple[int, int]]:
     places: list[tuple[int, int]] = []
     unspaced = () if text.isascii() else _UNSPACED
-    for word in (*_WORDS, *_PHRASES, *unspaced):
+    for word in (*WORDS, *_PHRASES, *unspaced):
         start = low.find(word)
         while start >= 0:
             end = start + len(word)
