@@ -154,9 +154,10 @@ def _last_numbers(texts: pl.Series) -> pl.Series:
     text = pl.col("text")
     plain = ~pl.any_horizontal(text.str.contains(guard) for guard in _LABEL_GUARDS)
     frame = _ascii_only(texts).alias("text").to_frame().select(pl.when(plain).then(text).alias("text"))
-    known = frame.to_series()
-    found = pl.DataFrame({"whole": known.str.extract(_WHOLE, 1), "last": _tails(known).str.extract(_LAST, 1)})
-    return found.select(pl.coalesce("whole", "last")).to_series()
+    tail, short = pl.col("tail"), text.str.len_bytes() <= _TAIL_CHARACTERS  # then the tail is the text
+    whole = pl.when(short).then(tail.str.extract(_WHOLE, 1))
+    found = frame.with_columns(_tails(frame.to_series()).alias("tail"))
+    return found.select(pl.coalesce(whole, tail.str.extract(_LAST, 1))).to_series()
 
 
 def _letter_shape(choices: Sequence[str] | None) -> Shape | None:
