@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.reference import REFERENCE
+from tests.reference import REFERENCE, vote
 
 from kofn.aggregators.scores import First
 from kofn.registry import AGGREGATORS, aggregator
@@ -163,6 +165,31 @@ def test_lower_is_better_looks_the_right_way():
     assert aggregator("min")(sets).tolist() == [3.0]
     assert aggregator("any_pass")(sets).tolist() == [1.0]
     assert sets.passes.tolist() == [0, 0, 1]
+
+
+@given(seed=seeds, k=st.integers(1, 4))
+def test_maj_at_k_of_a_lower_is_better_metric_counts_silence_as_the_worst(seed, k):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(k, 6))
+    codes = rng.integers(-1, 2, n).tolist()
+    worth = rng.random(3).tolist()
+    values = [worth[c] for c in codes]
+    answers = [None if c < 0 else str(c) for c in codes]
+    sets = CandidateSets.from_lists([values], answers=[answers], higher_is_better=False)
+    drawn = []
+    for pick in combinations(range(n), k):
+        voters = [(answers[i], values[i]) for i in pick]
+        drawn.append(vote(voters, "shared") if any(a for a, _ in voters) else max(values))
+    assert_same(aggregator(f"maj@{k}")(sets), [np.mean(drawn)], "maj@k")
+
+
+def test_recall_never_exceeds_one_and_weighted_votes_do_not_turn_on_rounding():
+    sets = CandidateSets.from_lists([[1, 1, 1]], required=[["a"]])
+    assert aggregator("recall")(sets).tolist() == [1.0]
+    tied = CandidateSets.from_lists(
+        [[0, 1, 0, 0]], answers=[["c", "b", "c", "c"]], selectors={"judge": [[0.2, 0.9, 0.5, 0.2]]}
+    )
+    assert aggregator("weighted_vote")(tied).tolist() == [0.0]
 
 
 def test_a_function_of_one_set_is_an_aggregator():

@@ -58,6 +58,9 @@ FILES = {
     "a pass that is neither": (GOOD + b'{"id": "b", "pass": 0.5}\n', ["line 2", "'pass'", "0.5"]),
     "a score that is text": (b'{"id": "b", "score": "good"}\n', ["line 1", "'score'", "good"]),
     "nothing to score": (b'{"id": "b", "colour": "red"}\n', ["line 1", "nothing to score", "colour"]),
+    "an id that is null": (b'{"id": null, "outputs": ["a"]}\n', ["line 1", "'id' is null"]),
+    "outputs that are no list": (b'{"id": 1, "outputs": "a"}\n', ["line 1", "'outputs'", "expected a list"]),
+    "CSV in another encoding": (b"id,output,pass\na,caf\xe9,1\n", ["line 2", "UTF-8"]),
     "every set empty": (b'{"id": "b", "outputs": []}\n', ["no candidates"]),
     "an array with a number in it": (b'[{"id": "a", "pass": 1}, 3]', ["item 2", "object"]),
     "CSV without an id": (b"output,pass\nx,1\n", ["id", "output"]),
@@ -110,6 +113,9 @@ OPTIONS = {
     "a broken pattern": (["--extract", "pattern('(')"], ["pattern"]),
     "a role that is not one": (["--field", "colour=x"], ["role=name"]),
     "wilson on a mean of repeats": (["-a", "mean", "--interval", "wilson"], ["wilson", "bootstrap"]),
+    "a field of lists": (["--by", "meta"], ["meta", "one value a case"]),
+    "a field of candidates": (["--by", "pass"], ["pass", "one value a case"]),
+    "an option's value": (["--level", "0.95%"], ["--level", "--help"]),
     "a module that is not there": (["-a", "nowhere.rules:mine"], ["nowhere"]),
 }
 
@@ -118,7 +124,7 @@ OPTIONS = {
 def test_bad_option_is_refused_in_one_line(name, tmp_path):
     args, said = OPTIONS[name]
     path = tmp_path / "outputs.jsonl"
-    row = '{{"id": "{}", "output": "{}", "reference": "4", "pass": {}, "country": "BR"}}\n'
+    row = '{{"id": "{}", "output": "{}", "reference": "4", "pass": {}, "country": "BR", "meta": []}}\n'
     path.write_text("".join(row.format(*v) for v in [("a", 4, 1), ("a", 5, 0), ("b", 4, 1), ("b", 4, 1)]))
     line = refused("score", path, *args)
     for part in said:
@@ -140,6 +146,33 @@ def test_unknown_verbs_and_flags_are_one_line_too(tmp_path):
     done = kofn("score", "x", "--jsn")
     assert done.returncode == 2
     assert "--json" in done.stderr
+
+
+def test_failures_of_a_users_own_function_name_it_and_the_case(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "def rule(one): return len(one.texts[0])\n"
+        "def metric(p, r): return 1 / 0\n"
+        "def reader(text, choices=None): return 5\n"
+    )
+    path = tmp_path / "outputs.jsonl"
+    path.write_text('{"id": "q7", "reference": "4", "outputs": [null, "4"]}\n')
+    assert "mine:rule failed on case 'q7': TypeError" in refused("score", path, "-a", "mine:rule", cwd=tmp_path)
+    assert "metric metric failed on '4' against '4': ZeroDivisionError" in refused(
+        "score", path, "--metric", "mine:metric", "--extract", "text", cwd=tmp_path
+    )
+    assert "extractor reader returned int" in refused("score", path, "--extract", "mine:reader", cwd=tmp_path)
+
+
+def test_a_full_disk_and_a_closed_pipe_end_in_one_line_or_none(tmp_path):
+    path = tmp_path / "outputs.jsonl"
+    path.write_bytes(GOOD)
+    shell = f"{sys.executable} -m kofn score {path}"
+    done = subprocess.run(f"{shell} > /dev/full", shell=True, capture_output=True, text=True, check=False)  # noqa: S602
+    assert done.returncode == 3
+    assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+    done = subprocess.run(f"{shell} | true", shell=True, capture_output=True, text=True, check=False)  # noqa: S602
+    assert done.stderr == ""
 
 
 def test_control_characters_of_a_file_never_reach_the_terminal(tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import polars as pl
 import pytest
@@ -110,7 +112,7 @@ def test_a_case_without_candidates_keeps_its_place_and_is_undefined(tmp_path):
     result = kofn.score(write(tmp_path / "f.jsonl", rows), aggregate="any_pass")
     assert result.n_cases == 2
     assert (result.get("any_pass").n, result.get("any_pass").n_missing) == (1, 1)
-    assert any("no candidates" in w for w in result.warnings)
+    assert "1 case without candidates: undefined, counted as missing" in result.warnings
 
 
 def test_several_references_are_alternatives():
@@ -145,6 +147,96 @@ def test_files_are_one_data_set_and_sets_grow_across_them(tmp_path):
     result = kofn.score([one, two], aggregate="mean")
     assert (result.n_cases, result.n_candidates) == (3, 4)
     assert result.get("mean").point == pytest.approx((0.5 + 0 + 1) / 3)
+
+
+def test_a_field_that_varies_within_a_case_cannot_be_sliced_by(tmp_path):
+    rows = [{"id": i % 3, "model": m, "pass": 1} for m in ("one", "two") for i in range(3)]
+    assert kofn.score(write(tmp_path / "f.jsonl", rows)).n_cases == 3
+    with pytest.raises(kofn.InputError, match=r"line 4: case '0' has model 'two' here and 'one' before"):
+        kofn.score(tmp_path / "f.jsonl", by="model")
+    with pytest.raises(kofn.InputError, match="row 4: case '0' has model"):
+        kofn.score(rows, by="model")
+
+
+def test_two_references_under_one_id_are_two_cases_by_mistake(tmp_path):
+    one = write(tmp_path / "1.jsonl", [{"id": 0, "output": "4", "reference": "4"}])
+    two = write(tmp_path / "2.jsonl", [{"id": 0, "output": "9", "reference": "9"}])
+    with pytest.raises(kofn.InputError, match=r"2\.jsonl: case '0' has reference '9' here and '4' before"):
+        kofn.score([one, two])
+    with pytest.raises(kofn.InputError, match="given twice"):
+        kofn.score([one, one])
+
+
+@pytest.mark.parametrize(
+    ("choices", "references", "outputs"),
+    [
+        (["London", "Paris"], ["B", "A"], ["The answer is B.", "The answer is A."]),
+        (["London", "Paris"], ["Paris", "London"], ["The answer is B.", "London"]),
+        (["London", "Paris"], [1, 0], ["The answer is B.", "The answer is (A)"]),
+        (["London", "Paris"], [2, 1], ["The answer is B.", "The answer is (A)"]),
+        (["1", "2"], ["B", "A"], ["The answer is B.", "The answer is (A)"]),
+        (["1", "2"], ["2", "1"], ["The answer is 2.", "The answer is (1)"]),
+        (["A) London", "B) Paris"], ["B", "A"], ["The answer is B.", "The answer is (A)"]),
+    ],
+)
+def test_multiple_choice_references_may_be_letters_texts_or_places(choices, references, outputs):
+    rows = [
+        {"id": i, "choices": choices, "answer": reference, "output": output}
+        for i, (reference, output) in enumerate(zip(references, outputs, strict=True))
+    ]
+    assert kofn.score(rows, aggregate="mean").get("mean").point == 1.0
+
+
+def test_a_reference_that_names_no_option_is_remarked():
+    rows = [{"id": 1, "choices": ["London", "Paris"], "answer": "Rome", "output": "The answer is B."}]
+    assert any("1 reference name none of the case's options" in w for w in kofn.score(rows).warnings)
+
+
+def test_lists_beside_the_outputs_are_theirs_and_answers_are_references():
+    rows = [{"id": 1, "outputs": ["4", "5"], "passes": [1, 0], "scores": [0.9, 0.1]}]
+    result = kofn.score(rows, aggregate=["mean", "majority", "selected"])
+    assert result.get("selected", metric="pass").point == 1.0
+    assert result.get("majority", metric="pass").point == 1.0
+    rows = [{"id": 1, "answers": ["Paris", "Lutetia"], "outputs": ["Lutetia", "Rome"]}]
+    result = kofn.score(rows, aggregate="mean")
+    assert (result.n_candidates, result.get("mean").point) == (2, 0.5)
+
+
+def test_a_list_of_outputs_under_another_name_can_be_named(tmp_path):
+    rows = [{"id": 1, "retrieved": ["d1", "d7"], "required": ["d1", "d2"]}]
+    for data in (rows, write(tmp_path / "f.jsonl", rows)):
+        result = kofn.score(data, fields={"outputs": "retrieved"})
+        assert result.get("coverage").point == 0.5
+
+
+def test_a_rare_error_is_not_missed(tmp_path):
+    rows = [{"id": i, "output": "4", "reference": "4"} for i in range(20_000)]
+    rows[10_501] |= {"output": "", "error": "timeout"}
+    assert kofn.score(write(tmp_path / "f.jsonl", rows), aggregate="mean").n_missing == 1
+
+
+def test_frames_and_parquet_may_hold_lists_of_outputs(tmp_path):
+    frame = pl.DataFrame({"id": [1, 2], "reference": ["4", "5"], "outputs": [["4", "5"], ["5", "5"]]})
+    frame.write_parquet(tmp_path / "f.parquet")
+    for data in (frame, tmp_path / "f.parquet"):
+        assert kofn.score(data, aggregate="mean").get("mean").point == 0.75
+
+
+def test_spreadsheets_with_semicolons_and_capitals(tmp_path):
+    path = tmp_path / "f.csv"
+    path.write_text('\ufeffID;Output;Pass\n1;"a;\nb";1\n1;c;0\n')
+    assert kofn.score(path, aggregate="mean").get("mean").point == 0.5
+
+
+def test_standard_input_and_pipes_are_read(tmp_path):
+    rows = "".join(json.dumps(r) + "\n" for r in wide_rows())
+    command = [sys.executable, "-m", "kofn", "score", "--json"]
+    for name in ("-", "/dev/stdin"):
+        done = subprocess.run([*command, name], input=rows, capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout)["n_cases"] == 2
+    done = subprocess.run([*command, "-"], input="hello", capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("kofn: standard input: line 1")
 
 
 json_scalars = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-2, 2) | st.text(max_size=5)

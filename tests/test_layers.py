@@ -13,7 +13,16 @@ LAYERS = [
     {"types", "errors"},  # nouns
     {"sets", "values", "fields", "table"},  # columns and plain values
     {"extract", "metrics", "aggregators", "stats"},  # the pure catalogue
-    {"registry", "scoring", "diagnose", "evaluate", "groupwise", "present", "testing"},  # composition, no I/O
+    {
+        "registry",
+        "multiple_choice",
+        "scoring",
+        "diagnose",
+        "evaluate",
+        "groupwise",
+        "present",
+        "testing",
+    },  # composition, no I/O
     {"importers", "report", "api"},  # edges
     {"cli", "__main__"},  # application
 ]

@@ -171,6 +171,46 @@ def test_lower_is_better_metrics_look_the_right_way():
     assert [e.point for e in result.estimates] == [0.5, 0.0, 1.0]
 
 
+def test_the_audit_agrees_with_the_table_whatever_the_references_look_like():
+    rows = [{"id": i, "reference": f"steps\n#### {i}", "outputs": [f"The answer is {i}."]} for i in range(20)]
+    result = kofn.score(rows, aggregate="mean")
+    assert result.get("mean").point == result.extraction["audit"]["score"]["number"] == 1.0
+
+
+def test_values_that_are_no_shares_get_no_interval_for_shares():
+    rows = [{"id": i, "scores": [1.0, 1.0]} for i in range(20)]
+    best = kofn.score([{**r, "scores": [1.0, 3.0]} for r in rows], aggregate=["first", "std"])
+    assert (best.get("first").low, best.get("first").method) == (None, "degenerate")
+    assert kofn.score(rows, aggregate="any_pass").get("any_pass").method == "wilson"
+
+
+def test_failed_calls_are_left_out_of_agreement_too():
+    rows = [{"id": 1, "outputs": ["4", "4", "5", None]}]
+    result = kofn.score(rows, aggregate=["agreement", "answered", "unique_texts"], extract="number")
+    assert [e.point for e in result.estimates] == pytest.approx([2 / 3, 1.0, 2 / 3])
+    assert result.extraction["n"] == 3
+
+
+def test_scores_below_zero_are_remarked_in_a_weighted_vote():
+    one = {"id": 1, "reference": "A", "outputs": [
+        {"text": t, "logprob": p} for t, p in (("A", -1.0), ("A", -1.0), ("A", -1.0), ("B", -2.0))]}  # fmt: skip
+    summed = kofn.score([one], aggregate="weighted_vote")
+    assert summed.get("weighted_vote").point == 0.0
+    assert any("scale='exp'" in w for w in summed.warnings)
+    assert kofn.score([one], aggregate="weighted_vote(scale='exp')").estimates[0].point == 1.0
+
+
+def test_a_metric_may_be_the_files_own(outputs):
+    rows = [{"id": 1, "outputs": [{"text": "a", "pass": 1, "score": 0.3}, {"text": "b", "pass": 0, "score": 0.5}]}]
+    assert [e.metric for e in kofn.score(rows, metric="score", aggregate="mean").estimates] == ["score"]
+
+
+def test_drawn_majorities_say_so_with_their_error():
+    rows = [{"id": 1, "passes": [1, 0] * 150, "answers": ["a", "b"] * 150}]
+    result = kofn.score(rows, aggregate="maj@5")
+    assert any(w.startswith("maj@5 is drawn for 1 set") for w in result.warnings)
+
+
 def test_run_directory(outputs, tmp_path):
     out = tmp_path / "runs" / "first"
     run("score", outputs, "--out", out, "--by", "country")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import polars as pl
 
@@ -79,6 +79,8 @@ def load(data: Any, options: ReadOptions) -> Table:
         return importers.read([data], options)
     if type(data).__module__.partition(".")[0] == "polars":
         return _from_frame(data, options)
+    if not isinstance(data, Iterable) or isinstance(data, Mapping):
+        raise InputError(f"score takes a path, rows or a frame, not {type(data).__name__}")
     rows = list(data)
     if rows and all(isinstance(row, (str, Path)) for row in rows):
         return importers.read(rows, options)
@@ -145,10 +147,7 @@ def _several(given: Any) -> tuple[Any, ...]:
 
 
 def _from_frame(data: Any, options: ReadOptions) -> Table:
-    from kofn.importers.rows import check_given, long_table
+    from kofn.importers.tabular import frame_table
 
     frame: pl.DataFrame = data.collect() if hasattr(data, "collect") else data
-    if not frame.height:
-        raise InputError("frame: no rows")
-    check_given(frame.columns, "frame", options)
-    return long_table(frame, "frame", lambda row: f"row {row + 1}", options, "frame")
+    return frame_table(frame, "frame", options, "frame")

@@ -31,39 +31,48 @@ def extraction(table: Table, answers: Answers, scored: Sequence[Scored], options
     out: dict[str, Any] = {"extractor": answers.extractor, "reason": answers.reason}
     if answers.column is None:
         return out
-    n = len(answers.column)
+    n = answers.n
     out |= {"n": n, "n_failed": answers.n_failed, "failure_rate": answers.n_failed / n if n else None}
     if answers.extractor is None:
         return out
     family = _FAMILIES.get(answers.extractor.partition("(")[0])
     if family is not None:
-        out["audit"] = _audit(table, family, options.seed)
+        out["audit"] = _audit(table, answers, family, options.seed)
     labelled = _label_disagreements(table, answers, scored)
     if labelled is not None:
         out["labels"] = labelled
     return out
 
 
-def _audit(table: Table, family: tuple[str, ...], seed: int) -> dict[str, Any]:
-    """Agreement of an extractor with its relatives on up to 500 candidates."""
+def _audit(table: Table, answers: Answers, family: tuple[str, ...], seed: int) -> dict[str, Any]:
+    """Agreement of an extractor with its relatives on up to 500 candidates, and the score each would give.
+
+    Scores are shown where the metric that suits the extractor compares plain values; mathematics takes too long here.
+    """
     import polars as pl
 
     from kofn.extract import audit
-    from kofn.registry import extractor
+    from kofn.metrics import default_metric
+    from kofn.registry import extractor, metric
+    from kofn.scoring import choices_of, reference_answers
 
-    rows = table.candidates.filter(pl.col("text").is_not_null())
-    n = rows.height
-    index = (
-        np.arange(n) if n <= _AUDIT_ROWS else np.sort(np.random.default_rng(seed).choice(n, _AUDIT_ROWS, replace=False))
-    )
-    texts = rows["text"].gather(index).to_list()
-    references = rows["reference"].gather(index) if "reference" in rows.columns else None
-    if references is not None and isinstance(references.dtype, pl.List):
-        references = None
+    rows = table.candidates
+    known = rows["text"].is_not_null().arg_true().to_numpy() if "text" in rows.columns else np.arange(0)
+    if len(known) > _AUDIT_ROWS:
+        known = np.sort(np.random.default_rng(seed).choice(known, _AUDIT_ROWS, replace=False))
+    choices = choices_of(table)
+    references = rows["reference"] if "reference" in rows.columns else None
+    compare = metric(default_metric(family[0])) if family[0] in ("number", "letter") else None
+    if references is None or references.dtype != pl.String or compare is None:
+        wanted = None
+    else:
+        wanted = reference_answers(references.gather(known), answers.extractor).to_list()
     found = audit(
-        texts,
+        rows["text"].gather(known).to_list(),
         {name: extractor(name) for name in family},
-        None if references is None else references.to_list(),
+        wanted,
+        equal=None if compare is None else lambda answer, reference: compare(answer, reference) == 1,
+        choices=choices.gather(known).to_list() if isinstance(choices, pl.Series) else choices,
     )
     return {**found.to_dict(), "disagreements": len(found.disagreements)}
 
@@ -116,17 +125,17 @@ def _sizes(sets: CandidateSets) -> dict[str, Any]:
 
 
 def _votes(sets: CandidateSets) -> dict[str, Any]:
-    from kofn.aggregators.votes import tally
+    from kofn.aggregators.votes import outputs, tally
 
     votes = tally(sets)
-    size = np.where(sets.sizes > 0, sets.sizes, np.nan)
+    size = outputs(sets)
     several = sets.sizes > 1
     return {
         "agreement": _mean(votes.first / size),
         "margin": _mean((votes.first - votes.second) / size),
         "unique_answers": _mean(votes.different + 0 * size),
         "ties": int(((votes.first == votes.second) & (votes.different > 1)).sum()),
-        "unanimous": int(((votes.first == sets.sizes) & several).sum()),
+        "unanimous": int(((votes.first == size) & several).sum()),
         "nobody_answered": int(((votes.different == 0) & (sets.sizes > 0)).sum()),
     }
 
@@ -158,35 +167,81 @@ def warnings(
     estimates: Sequence[Estimate],
     extracted: dict[str, Any],
     found: dict[str, Any],
+    options: Options,
 ) -> list[str]:
     """One line each for what a careful reader would want to be told."""
     return [
-        *_score_warnings(scored),
-        *_set_warnings(found, table, graded=bool(scored[0].metric)),
+        *_score_warnings(scored, options),
+        *_set_warnings(found, table, voted=any(e.aggregator == "majority" for e in estimates)),
         *_extraction_warnings(extracted),
-        *_segment_warnings(estimates),
+        *_choice_warnings(table, scored),
+        *_selector_warnings(scored[0].sets, estimates),
+        *_drawn_warnings(scored, estimates),
+        *_segment_warnings(table, estimates),
     ]
 
 
-def _score_warnings(scored: Sequence[Scored]) -> list[str]:
+def _score_warnings(scored: Sequence[Scored], options: Options) -> list[str]:
     out = []
     for one in scored:
+        values = one.sets.values[one.sets.graded]
         if not one.metric:
             out.append("no labels, scores or references: nothing is graded, only agreement and diversity are shown")
             continue
-        missing = int((~one.sets.graded).sum())
+        missing = len(one.sets.values) - len(values)
         if missing:
-            out.append(f"{missing:,} candidates are not graded under {one.metric}: left out and counted as missing")
-        values = one.sets.values[one.sets.graded]
-        if not one.beside_labels and len(values) and (values.min() < 0 or values.max() > 1):
-            low, high = float(values.min()), float(values.max())
             out.append(
-                f"{one.metric} goes from {low:g} to {high:g}: a pass is at least 1.0 unless --threshold says otherwise"
+                f"{counted(missing, 'candidate')} not graded under {one.metric}: left out and counted as missing"
             )
+        if one.metric == "score" and not one.beside_labels and options.threshold is None and len(values):
+            out += _threshold_warning(values)
+        if one.metric not in ("pass", "score") and len(values) and not values.any() and one.sets.higher_is_better:
+            other = "token_f1, contains or exact_match(ignore_case=True)" if "exact" in one.metric else "another metric"
+            out.append(f"no output matches its reference under {one.metric}: try --extract, or --metric {other}")
     return out
 
 
-def _set_warnings(found: dict[str, Any], table: Table, *, graded: bool) -> list[str]:
+def _threshold_warning(values: Any) -> list[str]:
+    """Scores that are no pass or fail by themselves, and a threshold nobody chose."""
+    low, high = float(values.min()), float(values.max())
+    if bool(np.isin(values, (0.0, 1.0)).all()):
+        return []
+    return [f"score goes from {low:g} to {high:g}: a pass is at least 1.0; --threshold sets what passes"]
+
+
+def _choice_warnings(table: Table, scored: Sequence[Scored]) -> list[str]:
+    from kofn.multiple_choice import unclear
+
+    missed = unclear(table) if scored[0].metric == "choice" else 0
+    return [f"{counted(missed, 'reference')} name none of the case's options: they cannot match"] if missed else []
+
+
+def _drawn_warnings(scored: Sequence[Scored], estimates: Sequence[Estimate]) -> list[str]:
+    """maj@k of large sets is drawn: say so, and how far that may be off."""
+    from kofn.aggregators.votes import MajAt
+    from kofn.registry import aggregator
+
+    out = []
+    for e in estimates:
+        rule = aggregator(e.aggregator) if e.aggregator.startswith("maj") and e.segment is None else None
+        sets = next(s.sets for s in scored if s.metric == e.metric)
+        if isinstance(rule, MajAt) and rule.draws_any(sets) and (errors := rule.error(sets)).any():
+            many = counted(int((errors > 0).sum()), "set")
+            off = float(np.sqrt((errors**2).sum()) / len(errors))
+            out.append(f"{e.aggregator} is drawn for {many}: its standard error from that alone is {off:.2g}")
+    return out
+
+
+def _selector_warnings(sets: CandidateSets, estimates: Sequence[Estimate]) -> list[str]:
+    if not any(e.aggregator.startswith("weighted_vote") and "exp" not in e.aggregator for e in estimates):
+        return []
+    below = [name for name, scores in sets.selectors.items() if bool((scores < 0).any())]
+    if not below:
+        return []
+    return [f"selector {below[0]} goes below 0, and votes add scores up: weighted_vote(scale='exp') adds exp(score)"]
+
+
+def _set_warnings(found: dict[str, Any], table: Table, *, voted: bool) -> list[str]:
     out = []
     diversity = found.get("diversity")
     if diversity and diversity["identical_sets"] and 2 * diversity["identical_sets"] >= diversity["n_sets_of_several"]:
@@ -194,10 +249,12 @@ def _set_warnings(found: dict[str, Any], table: Table, *, graded: bool) -> list[
         out.append(f"{same:,} of {of:,} sets have identical candidates: a cache, or temperature 0?")
     empty = int((np.diff(table.offsets) == 0).sum())
     if empty:
-        out.append(f"{empty:,} cases have no candidates: undefined, counted as missing")
+        out.append(f"{counted(empty, 'case')} without candidates: undefined, counted as missing")
     votes = found.get("votes")
-    if graded and votes and votes["ties"]:
-        out.append(f"{votes['ties']:,} votes are tied: the answer seen first wins (majority(ties='shared') averages)")
+    if voted and votes and votes["ties"]:
+        out.append(
+            f"{counted(votes['ties'], 'tied vote')}: the answer seen first wins (majority(ties='shared') averages)"
+        )
     return out
 
 
@@ -220,14 +277,25 @@ def _extraction_warnings(extracted: dict[str, Any]) -> list[str]:
     return out
 
 
-def _segment_warnings(estimates: Sequence[Estimate]) -> list[str]:
+def _segment_warnings(table: Table, estimates: Sequence[Estimate]) -> list[str]:
     from kofn.stats.estimate import SMALL_SEGMENT
 
+    if table.n_cases < SMALL_SEGMENT:
+        return [f"only {counted(table.n_cases, 'case')}: intervals over so few are rough"]
     small = sorted({e.segment for e in estimates if e.segment is not None and e.n + e.n_missing < SMALL_SEGMENT})
     if not small:
         return []
     shown = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
     return [f"* segments of fewer than {SMALL_SEGMENT} cases: {shown}"]
+
+
+def counted(n: int, noun: str) -> str:
+    """A number and its noun.
+
+    >>> counted(1, "case"), counted(1234, "case")
+    ('1 case', '1,234 cases')
+    """
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def _mean(values: Any) -> float | None:

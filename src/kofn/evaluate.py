@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from kofn.aggregators.passes import CountAggregator
 from kofn.errors import InputError
+from kofn.multiple_choice import lettered
 from kofn.scoring import Scored, find_answers, score_table, unlabelled_sets
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from kofn.aggregators.base import Aggregator
     from kofn.scoring import Answers
-    from kofn.sets import Floats
+    from kofn.sets import CandidateSets, Floats
     from kofn.table import Table
     from kofn.types import Estimate
 
@@ -115,15 +116,18 @@ def evaluate(table: Table, options: Options | None = None) -> Result:
     """Evaluate every candidate of a table."""
     options = options or Options()
     _check(table, options)
+    if options.top_k is not None:
+        table = table.truncate(options.top_k)
+    if options.extract is None or str(options.extract).startswith("letter"):
+        table = lettered(table)
     answers = find_answers(table, options.extract)
     scored = score_table(table, answers, options.metrics, options.threshold)
     if not scored:
         sets = unlabelled_sets(table, answers)
         scored = [Scored(metric="", sets=sets, source="")]
-    if options.top_k is not None:
-        scored = [_truncated(s, options.top_k) for s in scored]
-    values = _case_values(scored, options)
-    estimates = _estimates(table, values, answers, options)
+    found_values = _case_values(scored, options)
+    values = {key: column.values for key, column in found_values.items()}
+    estimates = _estimates(table, found_values, answers, options)
     n_missing = int((~scored[0].sets.graded).sum()) if scored[0].metric else 0
     from kofn import diagnose
 
@@ -137,7 +141,7 @@ def evaluate(table: Table, options: Options | None = None) -> Result:
         estimates=tuple(estimates),
         extraction=extraction,
         diagnostics=found,
-        warnings=tuple(diagnose.warnings(table, scored, estimates, extraction, found)),
+        warnings=tuple(diagnose.warnings(table, scored, estimates, extraction, found, options)),
         scored=tuple(scored),
         case_values=values,
         table=table,
@@ -150,7 +154,7 @@ def default_aggregators(scored: Scored) -> list[Spec]:
     A metric that stands beside labels shows its values only: its passes are the labels'.
     """
     if not scored.metric:
-        return [a for a in WITHOUT_LABELS if scored.sets.answers is not None]
+        return [*(WITHOUT_LABELS if scored.sets.answers is not None else ()), *_covering(scored.sets)]
     if scored.beside_labels:
         return list(VALUES_ONLY)
     sizes = np.sort(scored.sets.counts[0])
@@ -159,16 +163,27 @@ def default_aggregators(scored: Scored) -> list[Spec]:
     names: list[Spec] = list(DEFAULTS if scored.sets.answers is not None else [d for d in DEFAULTS if d != "majority"])
     if not binary:
         names.insert(2, "best_score")
-    return names + [f"pass@{k}" for k in _LADDER if k <= reach]
+    return names + [f"pass@{k}" for k in _LADDER if k <= reach] + _covering(scored.sets)
 
 
-def _truncated(scored: Scored, k: int) -> Scored:
-    from dataclasses import replace
+def _covering(sets: CandidateSets) -> list[Spec]:
+    """Coverage, where cases say what they require."""
+    if sets.required is None:
+        return []
+    return [
+        *(["coverage"] if sets.answers is not None else []),
+        *(["facet_coverage"] if sets.facets is not None else []),
+    ]
 
-    return replace(scored, sets=scored.sets.truncate(k))
+
+class Column(NamedTuple):
+    """One value a case, and whether they are shares: only of those is all 1 the same as 100 %."""
+
+    values: Floats
+    rate: bool
 
 
-def _case_values(scored: Sequence[Scored], options: Options) -> dict[tuple[str, str], Floats]:
+def _case_values(scored: Sequence[Scored], options: Options) -> dict[tuple[str, str], Column]:
     """(metric, aggregator) -> one value a case."""
     from kofn.registry import aggregator
 
@@ -177,12 +192,14 @@ def _case_values(scored: Sequence[Scored], options: Options) -> dict[tuple[str, 
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"aggregator {name} is there twice")
-    out: dict[tuple[str, str], Floats] = {}
+    out: dict[tuple[str, str], Column] = {}
     for one in scored:
+        shares = bool(np.isin(one.sets.values[one.sets.graded], (0.0, 1.0)).all())
         for rule in asked or [aggregator(a) for a in default_aggregators(one)]:
             if asked and one.beside_labels and isinstance(rule, CountAggregator):
                 continue  # the same numbers as under the labels
-            out[one.metric, rule.name] = _apply(rule, one)
+            rate = rule.bounded and (shares or not rule.of_values)
+            out[one.metric, rule.name] = Column(_apply(rule, one), rate)
     return out
 
 
@@ -197,7 +214,7 @@ def _apply(rule: Aggregator, scored: Scored) -> Floats:
 
 def _estimates(
     table: Table,
-    values: Mapping[tuple[str, str], Floats],
+    values: Mapping[tuple[str, str], Column],
     answers: Answers,
     options: Options,
 ) -> list[Estimate]:
@@ -227,11 +244,14 @@ def _estimates(
             "metric": metric,
             "aggregator": name,
             "recipe": {**recipe, "metric": metric, "aggregator": name},
+            "rate": column.rate,
         }
-        out.append(estimate(column, **named, **common))
-        for by, of_case in segments.items():
-            renamed = segment_estimates(column, [f"{by}={s}" for s in of_case], **named, **common)
-            out.extend(renamed)
+        try:
+            out.append(estimate(column.values, **named, **common))
+            for by, of_case in segments.items():
+                out.extend(segment_estimates(column.values, [f"{by}={s}" for s in of_case], **named, **common))
+        except InputError as problem:
+            raise InputError(f"{name}: {problem}") from None
     return out
 
 
@@ -247,13 +267,15 @@ def _understood(table: Table, scored: Sequence[Scored], answers: Answers, option
         if answers.extractor is None
         else f"extracted by {answers.extractor}: {answers.reason}",
         "top_k": options.top_k,
+        "selectors": list(scored[0].sets.selectors),
         "weight": options.weight or ("weight" if "weight" in table.cases.columns else None),
         "cluster": options.cluster or ("cluster" if "cluster" in table.cases.columns else None),
     }
 
 
 def _check(table: Table, options: Options) -> None:
-    if options.top_k is not None and options.top_k < 1:
+    k: Any = options.top_k
+    if k is not None and (not isinstance(k, int) or k < 1):
         raise InputError(f"top_k takes a whole number of at least 1, not {options.top_k}")
     if options.threshold is not None and not np.isfinite(options.threshold):
         raise InputError(f"threshold takes a finite number, not {options.threshold}")
@@ -263,15 +285,16 @@ def _check(table: Table, options: Options) -> None:
 
 def case_column(table: Table, name: str) -> pl.Series:
     """A field that is one value a case, by its name in the file or by its role."""
+    role = next((role for role, field_name in table.fields.items() if field_name == name), name)
+    role = "case_id" if role == "id" else role
     for frame in (table.tags, table.cases):
-        if name in frame.columns:
-            return frame[name]
-    role = next((role for role, field_name in table.fields.items() if field_name == name), None)
-    if role in table.cases.columns:
-        return table.cases[role]
+        if role in frame.columns:
+            return frame[role]
+    if role in table.candidates.columns:
+        raise InputError(f"field {name!r} is one value a candidate: expected one value a case")
     from kofn.errors import UnknownName
 
-    raise UnknownName("field", name, [*table.tags.columns, *table.cases.columns])
+    raise UnknownName("field", name, [*table.tags.columns, *table.fields.values()])
 
 
 def segment_names(table: Table, name: str) -> list[str | None]:
@@ -309,4 +332,6 @@ def case_numbers(table: Table, name: str | None) -> Floats | None:
         raise InputError(
             f"field {name!r}: case {table.cases['case_id'][at]!r}: expected a weight of 0 or more, found {column[at]!r}"
         )
+    if not (numbers > 0).any():
+        raise InputError(f"field {name!r}: every weight is 0")
     return numbers.to_numpy()

@@ -12,14 +12,8 @@ if TYPE_CHECKING:
 CASE_ROLES: dict[str, tuple[str, ...]] = {
     "id": ("id", "case_id", "group_id", "task_id", "question_id", "doc_id", "sample_id", "example_id"),
     "reference": (
-        "reference",
-        "references",
-        "gold",
-        "target",
-        "expected",
-        "ground_truth",
-        "answer",
-        "solution",
+        *("reference", "references", "gold", "target", "expected", "ground_truth", "correct_answer", "answer_key"),
+        *("answerkey", "answer", "answers", "solution"),
     ),
     "choices": ("choices", "options"),
     "input": ("input", "question", "prompt", "problem", "instruction"),
@@ -62,13 +56,15 @@ GROUP_LISTS = {"scores": "score", "passes": "passed", "texts": "text", "answers"
 
 NUMERIC = frozenset({"score", "cost", "seconds", "tokens", "weight", "candidate_weight"})
 
-ROLES = (*CASE_ROLES, *CANDIDATE_ROLES)
+ROLES = (*CASE_ROLES, *CANDIDATE_ROLES, "outputs")
 
 
 def recognise(
     columns: Iterable[str], roles: Mapping[str, tuple[str, ...]], given: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Role -> column. `given` (from --field role=name) wins over the known names; no column has two roles.
+    """Role -> column, upper or lower case. `given` (from --field role=name) wins over the known names.
+
+    No column has two roles.
 
     >>> recognise(["question_id", "completion", "gold"], CASE_ROLES | CANDIDATE_ROLES)
     {'id': 'question_id', 'reference': 'gold', 'text': 'completion'}
@@ -76,12 +72,18 @@ def recognise(
     present = list(columns)
     found = {role: name for role, name in (given or {}).items() if role in roles and name in present}
     taken = set((given or {}).values())
+    by_name = {name.strip().lower(): name for name in reversed(present) if name not in taken}
     for role, names in roles.items():
-        name = next((n for n in names if n in present and n not in taken), None)
+        name = next((by_name[n] for n in names if n in by_name and by_name[n] not in taken), None)
         if role not in found and name is not None:
             found[role] = name
             taken.add(name)
     return found
+
+
+def wide_names(given: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """The names a list of all outputs of a case may have."""
+    return (given["outputs"],) if given and "outputs" in given else WIDE
 
 
 def long_fields(columns: Iterable[str], given: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -108,5 +110,7 @@ def parse_field_options(pairs: Iterable[str]) -> dict[str, str]:
         role, sign, name = pair.partition("=")
         if not sign or not name or role not in ROLES:
             raise InputError(f"--field {pair!r}: expected role=name, with a role of {', '.join(ROLES)}")
+        if role in out:
+            raise InputError(f"--field {role} is given twice: {out[role]} and {name}")
         out[role] = name
     return out

@@ -130,12 +130,13 @@ def _headline(result: Result) -> tuple[str, ...]:
     sizes = result.diagnostics["sizes"]
     many = f"{sizes['min']} to {sizes['max']}" if u["set_size"] is None else f"{u['set_size']}"
     noun = "candidate" if u["set_size"] == 1 else "candidates"
+    cases = "case" if result.n_cases == 1 else "cases"
     graded = [
         f"labels in `{src}`" if m == "pass" else f"scores in `{src}`" if m == "score" else f"metric {m}"
         for m, src in u["metrics"].items()
     ]
     parts = [
-        f"{result.n_cases:,} cases x {many} {noun}",
+        f"{result.n_cases:,} {cases} x {many} {noun}",
         ", ".join(graded) or "no labels",
         f"{result.n_missing:,} missing",
     ]
@@ -145,7 +146,8 @@ def _headline(result: Result) -> tuple[str, ...]:
     shown = ", ".join(u["sources"][:3]) + (f" and {len(u['sources']) - 3} more" if len(u["sources"]) > 3 else "")
     fields = ", ".join(f"{role} in `{name}`" for role, name in u["fields"].items() if role != name)
     lines.append(f"read {shown or 'rows'} as {u['form']}" + (f": {fields}" if fields else ""))
-    extras = [f"weighted by `{u['weight']}`"] if u["weight"] else []
+    extras = [f"selector in {', '.join(f'`{name}`' for name in u['selectors'])}"] if u["selectors"] else []
+    extras += [f"weighted by `{u['weight']}`"] if u["weight"] else []
     extras += [f"resampled by cluster `{u['cluster']}`"] if u["cluster"] else []
     return (*lines, *([", ".join(extras)] if extras else []))
 
@@ -179,13 +181,23 @@ def _estimates_grid(estimates: Sequence[Estimate], title: str) -> Grid:
 
 def _grid_lines(grid: Grid, style: Callable[[str, str], str]) -> list[str]:
     cells = [[safe(c) for c in row] for row in (grid.header, *grid.rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(grid.header))]
+    widths = [max(_columns(row[i]) for row in cells) for i in range(len(grid.header))]
     lines = [style(grid.title, "strong")] if grid.title else []
     for i, row in enumerate(cells):
-        padded = [c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, grid.right, strict=True)]
+        gaps = [" " * (width - _columns(cell)) for cell, width in zip(row, widths, strict=True)]
+        padded = [gap + cell if right else cell + gap for cell, gap, right in zip(row, gaps, grid.right, strict=True)]
         text = "  ".join(padded).rstrip()
         lines.append(style(text, "head") if i == 0 else text)
     return lines
+
+
+def _columns(text: str) -> int:
+    """How many columns of a terminal a text takes: two for a wide character, none for a mark on another.
+
+    >>> _columns("日本"), _columns("é"), _columns("e\u0301")
+    (4, 1, 1)
+    """
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else not unicodedata.combining(c) for c in text)
 
 
 def _notes(result: Result) -> tuple[tuple[str, str], ...]:
@@ -195,9 +207,10 @@ def _notes(result: Result) -> tuple[tuple[str, str], ...]:
         notes.append(("extractors", _audit_note(audit)))
     if d["sizes"]["min"] != d["sizes"]["max"]:
         notes.append(("set sizes", f"{d['sizes']['min']} to {d['sizes']['max']}, median {d['sizes']['median']:g}"))
-    if votes := d.get("votes"):
+    several = d["sizes"]["max"] > 1
+    if several and (votes := d.get("votes")):
         notes.append(("votes", _votes_note(votes, result.n_cases)))
-    if diversity := d.get("diversity"):
+    if several and (diversity := d.get("diversity")):
         notes.append(("diversity", _diversity_note(diversity)))
     for name, unit in (("cost", ""), ("seconds", " s")):
         if spent := d.get(name):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -238,6 +239,8 @@ def _load(target: str, kind: str) -> Any:
     from importlib import import_module
 
     module, _, attribute = target.partition(":")
+    if module.partition(".")[0] != "kofn" and "" not in sys.path:
+        sys.path.append("")  # a module of the folder one is in, as `python -m` would find it
     try:
         return getattr(import_module(module), attribute)
     except ImportError as problem:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kofn.table import Table
 
 _SAMPLE = 400
+_PLAIN_NUMBER = r"^(?:0|-?[1-9][0-9]{0,17})$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +28,8 @@ class Answers:
     column: pl.Series | None
     extractor: str | None
     reason: str
-
-    @property
-    def n_failed(self) -> int:
-        return 0 if self.column is None else self.column.null_count()
+    n: int = 0
+    n_failed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +49,9 @@ def find_answers(table: Table, extract: str | Callable[..., Any] | None) -> Answ
 
     rows = table.candidates
     if extract is None and "answer" in rows.columns:
-        return Answers(column=_canonical(rows["answer"]), extractor=None, reason=f"given in `{table.fields['answer']}`")
+        given = _canonical(rows["answer"])
+        reason = f"given in `{table.fields['answer']}`"
+        return Answers(column=given, extractor=None, reason=reason, n=len(given), n_failed=given.null_count())
     if "text" not in rows.columns:
         if extract is not None:
             raise InputError(f"nothing to extract from: {_source(table)} has no texts")
@@ -60,8 +61,15 @@ def find_answers(table: Table, extract: str | Callable[..., Any] | None) -> Answ
         choice = choose_extractor(_references(table), _some(rows["text"]), "choices" in table.cases.columns)
         extract, reason = choice.name, choice.reason
     name = extract if isinstance(extract, str) else getattr(extract, "__name__", repr(extract))
-    column = extract_column(extractor(extract), rows["text"], _choices(table))
-    return Answers(column=column, extractor=name, reason=reason)
+    column = extract_column(extractor(extract), rows["text"], choices_of(table))
+    no_output = rows["text"].null_count()
+    return Answers(
+        column=column,
+        extractor=name,
+        reason=reason,
+        n=len(column) - no_output,
+        n_failed=column.null_count() - no_output,
+    )
 
 
 def score_table(
@@ -69,7 +77,28 @@ def score_table(
 ) -> list[Scored]:
     """The sets of every metric: those asked for, else the file's labels and scores, else the default metric."""
     if metrics:
-        return _unique_names([scored for metric in metrics for scored in _by_metric(table, answers, metric, threshold)])
+        of_file = {s.metric: s for s in _of_file(table, answers, threshold)}
+        return _unique_names(
+            [
+                scored
+                for metric in metrics
+                for scored in (
+                    [of_file[metric]]
+                    if isinstance(metric, str) and metric in of_file
+                    else _by_metric(table, answers, metric, threshold)
+                )
+            ]
+        )
+    found = _of_file(table, answers, threshold)
+    if not found and answers.column is not None and "reference" in table.candidates.columns:
+        from kofn.metrics import default_metric
+
+        found = _by_metric(table, answers, default_metric(answers.extractor or _kind_of(answers.column)), threshold)
+    return found
+
+
+def _of_file(table: Table, answers: Answers, threshold: float | None) -> list[Scored]:
+    """What the file itself says: its labels as metric `pass`, its scores as metric `score`."""
     rows = table.candidates
     found: list[Scored] = []
     if "passed" in rows.columns:
@@ -88,10 +117,6 @@ def score_table(
         if not (labelled and np.array_equal(values, found[0].sets.values, equal_nan=True)):
             sets = _sets(table, answers, values, passes)
             found.append(Scored(metric="score", sets=sets, source=table.fields["score"], beside_labels=labelled))
-    if not found and answers.column is not None and "reference" in rows.columns:
-        from kofn.metrics import default_metric
-
-        found = _by_metric(table, answers, default_metric(answers.extractor or _kind_of(answers.column)), threshold)
     return found
 
 
@@ -114,7 +139,7 @@ def _by_metric(table: Table, answers: Answers, spec: str | Callable[..., Any], t
         if trait(function, "needs_reference"):
             raise InputError(f"metric {name} compares with a reference and {_source(table)} has none")
         references = pl.Series("reference", [None] * len(predictions), dtype=pl.String)
-    references = _reference_answers(references, answers.extractor)
+    references = reference_answers(references, answers.extractor)
     better = bool(trait(function, "higher_is_better"))
     ungraded = _ungraded(table, answers)
     source = "reference" if references.null_count() < len(references) else "text"
@@ -140,20 +165,22 @@ def _ungraded(table: Table, answers: Answers) -> Any:
     return missing.to_numpy() if missing.any() else None
 
 
-def _reference_answers(references: pl.Series, extractor_name: str | None) -> pl.Series:
+def reference_answers(references: pl.Series, extractor_name: str | None) -> pl.Series:
     """References given as whole solutions ("... #### 18") reduced to their answer, by the same extractor."""
     if extractor_name is None or references.dtype != pl.String:
         return references
     kind = extractor_name.partition("(")[0]
-    if kind not in ("number", "math", "boxed") or not references.str.contains(r"####|\\boxed|\s\S+\s").any():
+    if kind not in ("number", "math", "boxed"):
         return references
     from kofn.registry import extractor
-    from kofn.values import parse_number
+    from kofn.values import canonical_number
 
     find = extractor(extractor_name)
-    distinct = references.drop_nulls().unique()
-    whole = [r if parse_number(r) is not None else (find(r) or r) for r in distinct.to_list()]
-    return references.replace_strict(distinct, pl.Series(whole, dtype=pl.String), default=None, return_dtype=pl.String)
+    others = references.filter(~references.str.contains(_PLAIN_NUMBER)).unique()
+    solutions = others.str.contains(r"####|\\boxed|\s\S+\s").to_list()
+    pairs = zip(others.to_list(), solutions, strict=True)
+    whole = [canonical_number(r) or (find(r) if solution else None) or r for r, solution in pairs]
+    return references.replace(others, pl.Series(whole, dtype=pl.String)) if len(others) else references
 
 
 def _columns(function: Any, name: str, predictions: pl.Series, references: pl.Series) -> dict[str, Floats]:
@@ -219,8 +246,7 @@ def _canonical(answers: pl.Series) -> pl.Series:
     """Given answers, so that votes see one answer: numbers by value, other text trimmed; empty is no answer."""
     from kofn.values import canonical_number
 
-    plain = answers.str.contains(r"^-?(?:0|[1-9][0-9]{0,17})$") & (answers != "-0")
-    others = answers.filter(~plain).unique()
+    others = answers.filter(~answers.str.contains(_PLAIN_NUMBER)).unique()
     texts = pl.Series([canonical_number(a) or a.strip() or None for a in others.to_list()], dtype=pl.String)
     return answers.replace(others, texts) if len(others) else answers
 
@@ -234,9 +260,9 @@ def _kind_of(answers: pl.Series) -> str:
 
 
 def _references(table: Table) -> list[str]:
-    if "reference" not in table.candidates.columns:
+    if "reference" not in table.cases.columns:
         return []
-    column = table.candidates["reference"]
+    column = table.cases["reference"]
     if isinstance(column.dtype, pl.List):
         column = column.list.first()
     return _some(column)
@@ -249,7 +275,8 @@ def _some(column: pl.Series) -> list[str]:
     return present.gather_every(step).head(_SAMPLE).to_list()
 
 
-def _choices(table: Table) -> Any:
+def choices_of(table: Table) -> Any:
+    """The options of every candidate: none, one list for all, or a list a row."""
     if "choices" not in table.cases.columns:
         return None
     per_case = table.cases["choices"]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from kofn.errors import InputError
-from kofn.sets import group_rows
+from kofn.sets import group_rows, offsets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from kofn.sets import Grouping, Ints
 
@@ -47,6 +48,12 @@ class Table:
     def n_candidates(self) -> int:
         return self.candidates.height
 
+    def truncate(self, k: int) -> Table:
+        """The first k candidates of every case."""
+        sizes = np.diff(self.offsets)
+        keep = np.arange(self.n_candidates) - np.repeat(self.offsets[:-1], sizes) < k
+        return replace(self, candidates=self.candidates.filter(keep), offsets=offsets_of(np.minimum(sizes, k)))
+
 
 def from_rows(
     rows: pl.DataFrame,
@@ -56,17 +63,19 @@ def from_rows(
     *,
     form: str,
     sources: tuple[str, ...],
+    constant: Iterable[str] = (),
 ) -> Table:
     """Group rows (columns named by role, `id` among them) into a table; case columns are those of the case's first row.
 
     A reference that is missing on some rows of a case is taken from the first row that has one. The same repeat
-    index twice in a case is refused, at the place `where` names.
+    index twice in a case is refused, and so is a second value of the reference or of a column in `constant`; `where`
+    names the place of a row.
     """
     repeat = rows["repeat"] if "repeat" in rows.columns else None
     grouping = group_rows(rows["id"], repeat)
     if repeat is not None and (row := grouping.repeated(repeat)) is not None:
         raise InputError(
-            f"{sources[0]}: {where(row)}: case {rows['id'][row]!r} has {fields['repeat']} {repeat[row]} twice: "
+            f"{where(row)}: case {rows['id'][row]!r} has {fields['repeat']} {repeat[row]} twice: "
             "remove the copy or leave the field out"
         )
     if grouping.order is not None:
@@ -75,6 +84,9 @@ def from_rows(
         rows = rows.with_columns(_fill_within(rows["reference"], grouping).alias("reference"))
     starts = grouping.offsets[:-1]
     first = {c: rows[c].gather(starts) for c in (*CASE_COLUMNS, *tag_names) if c in rows.columns}
+    for name in dict.fromkeys(("reference", *constant)):
+        if name in first:
+            _check_constant(fields.get(name, name), rows[name], first[name], grouping, where)
     return Table(
         candidates=rows.drop(["id", *(c for c in CASE_COLUMNS if c != "reference"), *tag_names], strict=False),
         cases=pl.DataFrame([grouping.case_ids, *(first[c] for c in CASE_COLUMNS if c in first)]),
@@ -83,6 +95,24 @@ def from_rows(
         fields=fields,
         form=form,
         sources=sources,
+    )
+
+
+def _check_constant(
+    name: str, column: pl.Series, first: pl.Series, grouping: Grouping, where: Callable[[int], str]
+) -> None:
+    """Refuse a case with two values of what a case has one of: most often two cases under one id."""
+    owner = grouping.owner()
+    differs = column.hash().to_numpy() != first.hash().to_numpy()[owner]
+    if not differs.any():
+        return
+    row = int(differs.argmax())
+    case = int(owner[row])
+    place = row if grouping.order is None else int(grouping.order[row])
+    here, before = (str(v.to_list() if isinstance(v, pl.Series) else v)[:40] for v in (column[row], first[case]))
+    raise InputError(
+        f"{where(place)}: case {grouping.case_ids[case]!r} has {name} {here!r} here and {before!r} before: "
+        f"a case has one {name}; are these two cases, or several models, under one id?"
     )
 
 

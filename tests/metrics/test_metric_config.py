@@ -62,12 +62,12 @@ def test_one_repeat_has_no_list_of_repeats():
     assert process_repeats(config("mean"), ["42"], "42") == {"exact_match": 1.0}
 
 
-def test_lower_is_better_turns_best_any_and_all_but_not_max():
+def test_lower_is_better_turns_best_worst_any_and_all():
     def lower(rule, **more):
         return config(rule, higher_is_better=False, **more).compute_repeat_aggregation([0.0, 0.4])
 
-    assert lower("best") == lower("best_score") == 0.0
-    assert lower("max") == 0.4
+    assert lower("best") == lower("best_score") == lower("max") == 0.0
+    assert lower("min") == 0.4
     assert lower("any_correct") == 1.0
     assert lower("all_correct") == 0.0
     assert lower("all_correct", threshold=0.4) == 1.0

@@ -190,8 +190,9 @@ def test_no_answer_scores_0_without_asking_a_metric_that_does_not_handle_it():
         return len(prediction)
 
     assert grade(length, None, "r") == Outcome(value=0.0)
+    assert grade(length, None, "r", higher_is_better=False) == Outcome(value=1.0)  # the worst, not the best
     length.handles_none = True
-    with pytest.raises(TypeError):
+    with pytest.raises(InputError, match="metric length failed on None against 'r': TypeError"):
         grade(length, None, "r")
 
 

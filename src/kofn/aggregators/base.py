@@ -34,16 +34,14 @@ class Aggregator(ABC):
     label: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()
     ordered: ClassVar[bool] = False
+    of_values: ClassVar[bool] = False  # whether its values are on the scale of the metric's
+    bounded: ClassVar[bool] = True  # whether its values are shares, from 0 to 1, when the metric's are
 
     def __call__(self, sets: CandidateSets) -> Floats:
         for column in self.needs:
             if not self._has(sets, column):
                 raise InputError(f"{self.name} needs {_HINTS[column]}")
         return self.compute(sets)
-
-    def usable(self, sets: CandidateSets) -> bool:
-        """Whether the sets have the columns this aggregator reads."""
-        return all(self._has(sets, column) for column in self.needs)
 
     @staticmethod
     def _has(sets: CandidateSets, column: str) -> bool:
@@ -90,6 +88,7 @@ class PerSet(Aggregator):
     title: str = ""
     label: ClassVar[str] = "per_set"
     ordered: ClassVar[bool] = True
+    bounded: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
@@ -98,10 +97,17 @@ class PerSet(Aggregator):
     def compute(self, sets: CandidateSets) -> Floats:
         out = np.full(len(sets), np.nan)
         for i, one in enumerate(sets):
-            result = self.function(one) if len(one) else None
+            result = self._result(one) if len(one) else None
             if result is not None:
                 out[i] = self._number(result, one.case_id)
         return out
+
+    def _result(self, one: CandidateSet) -> float | None:
+        try:
+            return self.function(one)
+        except Exception as problem:  # whatever a user's function raises is about that function and this case
+            kind = type(problem).__name__
+            raise InputError(f"aggregator {self.name} failed on case {one.case_id!r}: {kind}: {problem}") from problem
 
     def _number(self, result: object, case_id: str) -> float:
         if isinstance(result, (bool, int, float, np.number, np.bool_)):

@@ -46,6 +46,10 @@ class Distinct(Aggregator):
     def __post_init__(self) -> None:
         positive("distinct n", self.n)
 
+    @property
+    def name(self) -> str:
+        return f"distinct(n={self.n})"
+
     def compute(self, sets: CandidateSets) -> Floats:
         out = np.full(len(sets), np.nan)
         start = 0
@@ -73,7 +77,7 @@ class Distinct(Aggregator):
 
 @dataclass(frozen=True, slots=True)
 class UniqueTexts(Aggregator):
-    """Share of the candidates' texts that are different, byte for byte; 1/n when all are the same. Exact and cheap."""
+    """Share of the candidates' texts that are different, byte for byte; 1/n when all n are the same."""
 
     label: ClassVar[str] = "unique_texts"
     needs: ClassVar[tuple[str, ...]] = ("texts",)
@@ -81,12 +85,15 @@ class UniqueTexts(Aggregator):
     def compute(self, sets: CandidateSets) -> Floats:
         assert sets.texts is not None
 
-        def kernel(hashes: Array) -> Floats:
-            ordered = np.sort(hashes, axis=0)
-            different: Floats = (1.0 + (ordered[1:] != ordered[:-1]).sum(axis=0)) / len(hashes)
-            return different
+        def kernel(hashes: Array, there: Array) -> Floats:
+            ordered = np.sort(np.where(there, hashes, np.uint64(0)), axis=0)
+            different = ((ordered[1:] != ordered[:-1]) & (ordered[:-1] > 0)).sum(axis=0) + (ordered[-1] > 0)
+            n = there.sum(axis=0)
+            return np.where(n > 0, different / np.maximum(n, 1), np.nan)
 
-        return sets.map_blocks(kernel, sets.texts.fill_null("").hash().to_numpy())
+        # no hash is 0: it marks a text that is not there
+        hashes = sets.texts.hash().to_numpy() | np.uint64(1)
+        return sets.map_blocks(kernel, hashes, sets.texts.is_not_null().to_numpy())
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,32 +190,49 @@ def self_bleu(texts: list[str], n: int = 4) -> float:
     if len(texts) < 2:
         return math.nan
     words = [t.split() for t in texts]
-    grams = [[Counter(_ngrams(w, k)) for k in range(1, n + 1)] for w in words]
-    scores = [_sentence_bleu(i, words, grams, n) for i in range(len(texts))]
+    grams = [[Counter(_ngrams(w, k)) for w in words] for k in range(1, n + 1)]
+    most = [_two_highest(counters) for counters in grams]
+    scores = [_sentence_bleu(i, words, grams, most) for i in range(len(texts))]
     return math.fsum(scores) / len(scores)
+
+
+def _two_highest(counters: list[Counter[tuple[str, ...]]]) -> dict[tuple[str, ...], tuple[int, int]]:
+    """For every n-gram its highest and second highest count in one text: what the others have at most, whoever asks."""
+    found: dict[tuple[str, ...], tuple[int, int]] = {}
+    for counter in counters:
+        for gram, count in counter.items():
+            high, second = found.get(gram, (0, 0))
+            found[gram] = (count, high) if count > high else (high, max(second, count))
+    return found
 
 
 def _ngrams(words: list[str], n: int) -> list[tuple[str, ...]]:
     return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
 
 
-def _sentence_bleu(i: int, words: list[list[str]], grams: list[list[Counter[tuple[str, ...]]]], n: int) -> float:
+def _sentence_bleu(
+    i: int,
+    words: list[list[str]],
+    grams: list[list[Counter[tuple[str, ...]]]],
+    most: list[dict[tuple[str, ...], tuple[int, int]]],
+) -> float:
     """BLEU of text i: geometric mean of clipped n-gram precisions times the brevity penalty.
 
     An order without a match counts 1/(2^m total) for the m-th such order; orders longer than the text are left out.
     """
     own, logs, smooth = len(words[i]), [], 1.0
-    for k in range(min(n, own)):
-        total = own - k
+    for k in range(min(len(grams), own)):
+        # the most another text has is the highest count, or the second highest where the highest is this text's own
         clipped = sum(
-            min(count, max(grams[j][k][gram] for j in range(len(words)) if j != i))
-            for gram, count in grams[i][k].items()
+            min(count, high if count < high else second)
+            for gram, count in grams[k][i].items()
+            for high, second in [most[k][gram]]
         )
         if not clipped:
             if k == 0:
                 return 0.0
             smooth *= 2.0
-        logs.append(math.log((clipped or 1.0 / smooth) / total))
+        logs.append(math.log((clipped or 1.0 / smooth) / (own - k)))
     if not logs:
         return 0.0
     closest = min((abs(len(w) - own), len(w)) for j, w in enumerate(words) if j != i)[1]

@@ -33,6 +33,7 @@ class Dcg(Aggregator):
     k: int | None = None
     gain: str = "linear"
     label: ClassVar[str] = "dcg"
+    bounded: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -138,7 +139,7 @@ class Precision(Aggregator):
 class Recall(Aggregator):
     """Passing candidates in the first k places over all relevant ones; none relevant -> undefined.
 
-    Relevant are as many as the case's `required` lists, else the passing candidates of the whole set.
+    Relevant are as many as the case's `required` lists, and at least the passing candidates of the whole set.
     """
 
     k: int | None = None
@@ -154,7 +155,7 @@ class Recall(Aggregator):
         relevant = sets.map_blocks(lambda f: f.sum(axis=0), verdicts)
         if sets.required is not None:
             listed = sets.required.list.len().cast(float).to_numpy()
-            relevant = np.where(np.isnan(listed), relevant, listed)
+            relevant = np.where(np.isnan(listed), relevant, np.maximum(listed, relevant))
         return np.where(relevant > 0, found / np.where(relevant > 0, relevant, 1.0), np.nan)
 
 

@@ -23,6 +23,7 @@ class First(Aggregator):
     """Value of the first candidate."""
 
     label: ClassVar[str] = "first"
+    of_values: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
 
     def compute(self, sets: CandidateSets) -> Floats:
@@ -44,6 +45,7 @@ class Mean(Aggregator):
     """
 
     label: ClassVar[str] = "mean"
+    of_values: ClassVar[bool] = True
 
     def compute(self, sets: CandidateSets) -> Floats:
         if sets.binary:
@@ -60,6 +62,7 @@ class Median(Aggregator):
     """Median of the values; the mean of the middle two when there is an even number."""
 
     label: ClassVar[str] = "median"
+    of_values: ClassVar[bool] = True
 
     def compute(self, sets: CandidateSets) -> Floats:
         return sets.map_blocks(_median_graded, sets.values)
@@ -70,6 +73,7 @@ class Max(Aggregator):
     """Best value: the largest, or the smallest when lower is better."""
 
     label: ClassVar[str] = "max"
+    of_values: ClassVar[bool] = True
 
     def compute(self, sets: CandidateSets) -> Floats:
         return _extreme(sets, largest=sets.higher_is_better)
@@ -87,6 +91,7 @@ class Min(Aggregator):
     """Worst value: the smallest, or the largest when lower is better."""
 
     label: ClassVar[str] = "min"
+    of_values: ClassVar[bool] = True
 
     def compute(self, sets: CandidateSets) -> Floats:
         return _extreme(sets, largest=not sets.higher_is_better)
@@ -98,6 +103,7 @@ class Std(Aggregator):
 
     ddof: int = 0
     label: ClassVar[str] = "std"
+    bounded: ClassVar[bool] = False
 
     def compute(self, sets: CandidateSets) -> Floats:
         def kernel(v: Floats) -> Floats:
@@ -119,6 +125,7 @@ class WeightedMean(Aggregator):
 
     weights: tuple[float, ...] | None = None
     label: ClassVar[str] = "weighted_mean"
+    of_values: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

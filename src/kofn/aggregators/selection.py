@@ -29,6 +29,7 @@ class Selected(Aggregator):
 
     by: str = ""
     label: ClassVar[str] = "selected"
+    of_values: ClassVar[bool] = True
     needs: ClassVar[tuple[str, ...]] = ("selectors",)
 
     def compute(self, sets: CandidateSets) -> Floats:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from kofn.sets import Array, CandidateSets, Floats, Ints
 
 _PAIRWISE = 24  # up to here comparing all pairs beats sorting
+_EXACT_SET = 256  # maj@k of larger sets is drawn
+_EXACT_WORK = 1 << 20  # and of sets where n k^2 is larger
 TIES = ("first", "score", "shared")
 
 
@@ -46,6 +48,7 @@ class Majority(Aggregator):
 
     ties: str = "first"
     label: ClassVar[str] = "majority"
+    of_values: ClassVar[bool] = True
     needs: ClassVar[tuple[str, ...]] = ("answers",)
     ordered: ClassVar[bool] = True  # through ties="first"
 
@@ -67,17 +70,25 @@ class Majority(Aggregator):
 class WeightedVote(Aggregator):
     """Value of the answer with the largest sum of selector scores; ties go to the answer seen first.
 
-    `by` names the selector when there are several. A candidate without a selector score does not vote.
+    `by` names the selector when there are several. scale="exp" adds exp(score) instead, which suits log-probabilities
+    and any score below 0, where a sum would punish an answer for its votes. A candidate without a score does not vote.
     """
 
     by: str = ""
+    scale: str = "sum"
     label: ClassVar[str] = "weighted_vote"
+    of_values: ClassVar[bool] = True
     needs: ClassVar[tuple[str, ...]] = ("answers", "selectors")
     ordered: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        one_of("weighted_vote scale", self.scale, ("sum", "exp"))
 
     def compute(self, sets: CandidateSets) -> Floats:
         def kernel(codes: Ints, values: Floats, scores: Floats) -> Floats:
             voting = (codes >= 0) & ~np.isnan(scores)
+            if self.scale == "exp":
+                scores = np.exp(scores - np.fmax.reduce(scores, axis=0))  # relative to the best: no overflow
             ballot = count_votes(np.where(voting, codes, -1), np.where(voting, scores, 0.0), values)
             return decide(ballot, voting, values, "first", sets.higher_is_better)
 
@@ -92,7 +103,7 @@ class Agreement(Aggregator):
     needs: ClassVar[tuple[str, ...]] = ("answers",)
 
     def compute(self, sets: CandidateSets) -> Floats:
-        return tally(sets).first / np.where(sets.sizes > 0, sets.sizes, np.nan)
+        return tally(sets).first / outputs(sets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +115,7 @@ class VoteMargin(Aggregator):
 
     def compute(self, sets: CandidateSets) -> Floats:
         votes = tally(sets)
-        return (votes.first - votes.second) / np.where(sets.sizes > 0, sets.sizes, np.nan)
+        return (votes.first - votes.second) / outputs(sets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +126,7 @@ class Answered(Aggregator):
     needs: ClassVar[tuple[str, ...]] = ("answers",)
 
     def compute(self, sets: CandidateSets) -> Floats:
-        return sets.map_blocks(lambda codes: (codes >= 0).mean(axis=0), sets.codes)
+        return sets.map_blocks(lambda codes: (codes >= 0).sum(axis=0), sets.codes) / outputs(sets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +134,11 @@ class UniqueAnswers(Aggregator):
     """Number of different answers in the set; no answer is not one of them. Needs no labels."""
 
     label: ClassVar[str] = "unique_answers"
+    bounded: ClassVar[bool] = False
     needs: ClassVar[tuple[str, ...]] = ("answers",)
 
     def compute(self, sets: CandidateSets) -> Floats:
-        return np.where(sets.sizes > 0, tally(sets).different, np.nan)
+        return tally(sets).different + 0 * outputs(sets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +160,7 @@ class MajAt(Aggregator):
     draws: int = 2000
     seed: int = 0
     label: ClassVar[str] = "maj_at"
+    of_values: ClassVar[bool] = True
     needs: ClassVar[tuple[str, ...]] = ("answers",)
     ordered: ClassVar[bool] = True  # through ties="first"
 
@@ -168,17 +181,25 @@ class MajAt(Aggregator):
         """Standard error of the random draws, a set; 0 where the value is exact."""
         return self._values_and_errors(sets)[1]
 
+    def draws_any(self, sets: CandidateSets) -> bool:
+        """Whether any set is too large to be computed exactly."""
+        largest = int(sets.sizes.max()) if len(sets) else 0
+        return self.ties != "shared" or largest > _EXACT_SET or largest * self.k**2 > _EXACT_WORK
+
     def _values_and_errors(self, sets: CandidateSets) -> tuple[Floats, Floats]:
-        pairs = [self._one(codes, values) for codes, values in _graded_sets(sets)]
-        table = np.array(pairs, dtype=np.float64).reshape(len(pairs), 2)
+        table = np.full((len(sets), 2), (np.nan, 0.0))
+        whole = sets.map_blocks(lambda graded: graded.sum(axis=0), sets.graded, empty=0) == self.k
+        table[whole, 0] = Majority(ties=self.ties).compute(sets)[whole]
+        for i, (codes, values) in enumerate(_graded_sets(sets)):
+            if not whole[i] and self.k <= len(codes):
+                table[i] = self._one(codes, values, sets.higher_is_better)
         return table[:, 0], table[:, 1]
 
-    def _one(self, codes: tuple[int, ...], values: tuple[float, ...]) -> tuple[float, float]:
-        if self.k > len(codes):
-            return math.nan, 0.0
-        if self.ties == "shared" and len(codes) <= 256 and len(codes) * self.k**2 <= 1 << 20:
-            return _shared_majority(*_signature(codes, values), self.k), 0.0
-        return _sampled_majority(codes, values, self.k, self.ties, self.draws, self.seed)
+    def _one(self, codes: tuple[int, ...], values: tuple[float, ...], higher: bool) -> tuple[float, float]:
+        if self.ties == "shared" and len(codes) <= _EXACT_SET and len(codes) * self.k**2 <= _EXACT_WORK:
+            nobody = 0.0 if higher else max(values)
+            return _shared_majority(*_signature(codes, values), self.k, nobody), 0.0
+        return _sampled_majority(codes, values, self.k, self.ties, self.draws, self.seed, higher)
 
 
 def voters(sets: CandidateSets) -> Ints:
@@ -239,7 +260,8 @@ def decide(ballot: Ballot, voting: Array, values: Floats, ties: str, higher_is_b
     """Value of the winning answer a set, by the tie rule."""
     at = np.arange(values.shape[1])
     support = np.where(voting, ballot.support, -np.inf)
-    leads = voting & (support == support.max(axis=0))
+    top = support.max(axis=0)
+    leads = voting & (support >= top - 1e-9 * np.abs(np.where(np.isfinite(top), top, 0)))  # sums may differ by rounding
     if ties == "shared":
         chosen = np.where(leads, ballot.value, 0.0).sum(axis=0) / np.maximum(leads.sum(axis=0), 1)
     elif ties == "score":
@@ -257,6 +279,16 @@ def _no_consensus(chosen: Floats, voting: Array, values: Floats, higher_is_bette
         worst = np.zeros(int(silent.sum())) if higher_is_better else np.fmax.reduce(values[:, silent], axis=0)
         chosen[silent] = np.where(graded.any(axis=0), worst, np.nan)
     return chosen
+
+
+def outputs(sets: CandidateSets) -> Floats:
+    """Candidates a set that there is an output of (a failed call has none); NaN where there is not one."""
+    if sets.texts is None or not sets.texts.null_count():
+        counts = sets.sizes.astype(np.float64)
+    else:
+        there = sets.texts.is_not_null().to_numpy()
+        counts = sets.map_blocks(lambda flags: flags.sum(axis=0), there, empty=0)
+    return np.where(counts > 0, counts, np.nan)
 
 
 class Tally(NamedTuple):
@@ -310,15 +342,16 @@ def _signature(codes: tuple[int, ...], values: tuple[float, ...]) -> tuple[tuple
 
 
 @lru_cache(maxsize=65536)
-def _shared_majority(answers: tuple[tuple[int, float], ...], silent: int, k: int) -> float:
+def _shared_majority(answers: tuple[tuple[int, float], ...], silent: int, k: int, nobody: float) -> float:
     """Sum over top counts t: over all draws of k whose leading answers have t votes each, their mean value.
 
     `ways[e, used]` counts draws so far with e answers at exactly t and none above; `worth[e, used]` adds up the
-    values of those e answers. Tied answers share, so a finished draw is worth worth / e.
+    values of those e answers. Tied answers share, so a finished draw is worth worth / e. A draw in which nobody votes
+    is worth `nobody`.
     """
     total = sum(count for count, _ in answers) + silent
-    result = 0.0
-    for top in range(1, k + 1):
+    result = nobody * math.comb(silent, k)
+    for top in range(1, min(k, max((count for count, _ in answers), default=0)) + 1):
         ways = np.zeros((k // top + 1, k + 1))
         ways[0, 0] = 1.0
         worth = np.zeros_like(ways)
@@ -332,21 +365,27 @@ def _shared_majority(answers: tuple[tuple[int, float], ...], silent: int, k: int
 
 def _add_answer(ways: Floats, worth: Floats, count: int, value: float, top: int) -> tuple[Floats, Floats]:
     """One more answer: it takes j < top of the draw, or exactly top and joins the leaders."""
-    new_ways, new_worth = np.zeros_like(ways), np.zeros_like(worth)
     k = ways.shape[1] - 1
-    for j in range(min(count, top - 1, k) + 1):
-        choose = math.comb(count, j)
-        new_ways[:, j:] += choose * ways[:, : k + 1 - j]
-        new_worth[:, j:] += choose * worth[:, : k + 1 - j]
+    fewer = _takes_fewer(count, top, k)
+    new_ways, new_worth = ways @ fewer, worth @ fewer
     if count >= top:
-        choose = math.comb(count, top)
-        new_ways[1:, top:] += choose * ways[:-1, : k + 1 - top]
-        new_worth[1:, top:] += choose * (worth[:-1, : k + 1 - top] + value * ways[:-1, : k + 1 - top])
+        choose, before = math.comb(count, top), slice(0, k + 1 - top)
+        new_ways[1:, top:] += choose * ways[:-1, before]
+        new_worth[1:, top:] += choose * (worth[:-1, before] + value * ways[:-1, before])
     return new_ways, new_worth
 
 
+@lru_cache(maxsize=4096)
+def _takes_fewer(count: int, top: int, k: int) -> Floats:
+    """The step from `used` to used + j for every j < top: C(count, j) ways."""
+    step = np.zeros((k + 1, k + 1))
+    for j in range(min(count, top - 1, k) + 1):
+        step += math.comb(count, j) * np.eye(k + 1, k=j)
+    return step
+
+
 def _sampled_majority(
-    codes: tuple[int, ...], values: tuple[float, ...], k: int, ties: str, draws: int, seed: int
+    codes: tuple[int, ...], values: tuple[float, ...], k: int, ties: str, draws: int, seed: int, higher: bool
 ) -> tuple[float, float]:
     """Mean over all k-subsets when there are at most `draws` x 10, else over `draws` random ones, with its error."""
     n, exact = len(codes), math.comb(len(codes), k) <= 10 * draws
@@ -359,5 +398,5 @@ def _sampled_majority(
         picks = np.sort(np.argsort(rng.random((draws, n)), axis=1)[:, :k], axis=1)
     drawn, worth = np.array(codes)[picks].T, np.array(values)[picks].T
     voting = drawn >= 0
-    results = decide(count_votes(drawn, voting.astype(np.float64), worth), voting, worth, ties, True)
+    results = decide(count_votes(drawn, voting.astype(np.float64), worth), voting, worth, ties, higher)
     return float(results.mean()), 0.0 if exact else float(results.std(ddof=1) / math.sqrt(draws))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
+
+from kofn.errors import KofnError, UnknownName
 
 VERBS = {
     "score": "Score outputs you already have: JSON lines, CSV or Parquet.",
@@ -28,8 +31,6 @@ class _Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in VERBS and not args[0].startswith("-"):
-            from kofn.errors import UnknownName
-
             raise click.UsageError(str(UnknownName("verb", args[0], list(VERBS))))
         return super().resolve_command(ctx, args)
 
@@ -50,23 +51,28 @@ def kofn() -> None:
 
 def main() -> None:
     """Run, and turn what goes wrong into one line and an exit code: 2 the input, 3 the world."""
-    from kofn.errors import KofnError
-
     try:
         kofn(standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except click.ClickException as problem:
-        problem.show()
-        sys.exit(problem.exit_code)
+        where = f" ({problem.ctx.command_path} --help)" if isinstance(problem, click.UsageError) and problem.ctx else ""
+        _stop(f"{problem.format_message()}{where}", problem.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("kofn: stopped", err=True)
-        sys.exit(130)
-    except KofnError as problem:
-        from kofn.present import safe
-
-        click.echo(f"kofn: {safe(str(problem))}", err=True)
-        sys.exit(problem.exit_code)
+        _stop("stopped", 130)
     except BrokenPipeError:
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the last flush has somewhere to go
         sys.exit(0)
+    except KofnError as problem:
+        _stop(str(problem), problem.exit_code)
+    except OSError as problem:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _stop(f"{problem.filename or 'output'}: {problem.strerror}", 3)
+
+
+def _stop(message: str, code: int) -> None:
+    from kofn.present import safe
+
+    click.echo(f"kofn: {safe(message)}", err=True)
+    sys.exit(code)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"(\xb5/\xfd": "zstd", b"BZh": "bzip2", b"PK\x03\x04": "zip"}
 
 
+SEPARATORS = {"csv": ",", "tsv": "\t", "csv with semicolons": ";"}
+
+
 def read(paths: Sequence[str | Path], options: ReadOptions | None = None) -> Table:
     """Read one or more files into one table; candidates of the same id in several files are one set."""
     from kofn.importers.rows import ReadOptions
@@ -23,8 +26,35 @@ def read(paths: Sequence[str | Path], options: ReadOptions | None = None) -> Tab
     options = options or ReadOptions()
     if not paths:
         raise InputError("no files given")
-    tables = [_read_one(Path(path), options) for path in paths]
-    return tables[0] if len(tables) == 1 else _together(tables)
+    places = [Path(path) for path in paths]
+    for i, place in enumerate(places):
+        if any(place.resolve() == other.resolve() for other in places[:i]):
+            raise InputError(f"{place}: given twice: its candidates would count twice")
+    tables = [_read_stream(place, options) if _is_stream(place) else _read_one(place, options) for place in places]
+    return tables[0] if len(tables) == 1 else _together(tables, options)
+
+
+def _is_stream(path: Path) -> bool:
+    """Standard input or a pipe: can be read once and has no end to seek to."""
+    return str(path) == "-" or path.is_fifo() or path.is_char_device()
+
+
+def _read_stream(path: Path, options: ReadOptions) -> Table:
+    """Read a stream by way of a file that is gone afterwards."""
+    import shutil
+    import sys
+    import tempfile
+    from dataclasses import replace
+
+    name = "standard input" if str(path) == "-" else str(path)
+    with tempfile.NamedTemporaryFile() as copy:
+        with sys.stdin.buffer if str(path) == "-" else path.open("rb") as stream:
+            shutil.copyfileobj(stream, copy)
+        copy.flush()
+        try:
+            return replace(_read_one(Path(copy.name), options), sources=(name,))
+        except InputError as problem:
+            raise InputError(str(problem).replace(copy.name, name)) from None
 
 
 def _read_one(path: Path, options: ReadOptions) -> Table:
@@ -33,17 +63,17 @@ def _read_one(path: Path, options: ReadOptions) -> Table:
         from kofn.importers.tabular import read_parquet
 
         return read_parquet(path, options)
-    if kind in ("csv", "tsv"):
+    if kind in SEPARATORS:
         from kofn.importers.tabular import read_csv
 
-        return read_csv(path, options, "\t" if kind == "tsv" else ",")
+        return read_csv(path, options, SEPARATORS[kind])
     from kofn.importers import jsonl
 
     return jsonl.read(path, options)
 
 
 def kind_of(path: Path) -> str:
-    """jsonl, csv, tsv or parquet, by the first bytes; anything else is refused with what was seen."""
+    """jsonl, parquet or one of SEPARATORS, by the first bytes; anything else is refused with what was seen."""
     try:
         with path.open("rb") as file:
             head = file.read(4096)
@@ -66,8 +96,9 @@ def kind_of(path: Path) -> str:
     if not start or start[:1] in b"{[":
         return "jsonl"
     header = start.partition(b"\n")[0]
-    if b"," in header or b"\t" in header:
-        return "tsv" if header.count(b"\t") > header.count(b",") else "csv"
+    kind = max(SEPARATORS, key=lambda name: header.count(SEPARATORS[name].encode()))
+    if SEPARATORS[kind].encode() in header:
+        return kind
     shown = header[:40].decode(errors="replace").strip()
     raise InputError(f"{path}: line 1: expected a JSON object, a CSV header or Parquet, found {shown!r}")
 
@@ -77,11 +108,12 @@ def _has_content(path: Path) -> bool:
         return any(chunk.strip() for chunk in iter(lambda: file.read(1 << 20), b""))
 
 
-def _together(tables: list[Table]) -> Table:
+def _together(tables: list[Table], options: ReadOptions) -> Table:
     """One table of several: rows appended file after file."""
     import numpy as np
     import polars as pl
 
+    from kofn.importers.rows import constant_columns
     from kofn.table import CASE_COLUMNS, from_rows
 
     frames, tags = [], dict[str, None]()
@@ -96,4 +128,14 @@ def _together(tables: list[Table]) -> Table:
     fields = {role: name for table in reversed(tables) for role, name in table.fields.items()}
     forms = " and ".join(dict.fromkeys(table.form for table in tables))
     sources = tuple(source for table in tables for source in table.sources)
-    return from_rows(merged, fields, list(tags), lambda row: f"row {row + 1}", form=forms, sources=sources)
+    ends = np.cumsum([table.n_candidates for table in tables])
+    names = [table.sources[0] for table in tables]
+    return from_rows(
+        merged,
+        fields,
+        list(tags),
+        lambda row: names[int(np.searchsorted(ends, row, side="right"))],
+        form=forms,
+        sources=sources,
+        constant=constant_columns(options, fields),
+    )

@@ -10,9 +10,9 @@ import orjson
 import polars as pl
 
 from kofn.errors import InputError
-from kofn.fields import CANDIDATE_ROLES, CASE_ROLES, GROUP_LISTS, NUMERIC, SELECTORS, WIDE, long_fields, recognise
+from kofn.fields import CANDIDATE_ROLES, CASE_ROLES, GROUP_LISTS, NUMERIC, SELECTORS, long_fields, recognise, wide_names
 from kofn.importers import scalars
-from kofn.importers.rows import check_given, check_something
+from kofn.importers.rows import check_given, check_something, constant_columns
 from kofn.table import from_rows
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ class _Columns:
                 values.append(None)
 
 
-def read_records(rows: Iterable[Any], options: ReadOptions) -> Table:
+def read_records(rows: Iterable[Any], options: ReadOptions, source: str = "rows") -> Table:
     """Read mappings already in memory, in any of the three forms."""
     places = ((i, _mapping(row, i)) for i, row in enumerate(rows, 1))
-    return _gather(places, "rows", "row", options)
+    return _gather(places, source, "row", options)
 
 
 def _mapping(row: Any, number: int) -> dict[str, Any]:
@@ -61,6 +61,7 @@ def _gather(records: Iterable[tuple[int, dict[str, Any]]], source: str, unit: st
     found = _Columns()
     fields: dict[str, str] = {}
     tags: dict[str, None] = {}
+    nested: dict[str, None] = {}
     forms: dict[str, None] = {}
     empty: list[str] = []
     for line, record in records:
@@ -69,11 +70,12 @@ def _gather(records: Iterable[tuple[int, dict[str, Any]]], source: str, unit: st
         forms[form] = None
         fields = {**seen, **fields}
         case = _case(record, where, options, form, tags, fields)
+        nested.update({name: None for name, value in record.items() if isinstance(value, (list, dict))})
         if not rows:
             empty.append(case["id"])
         for row in rows:
             found.add(line, {**case, **row})
-    check_given([*fields.values(), *tags], source, options)
+    check_given([*fields.values(), *tags, *nested], source, options, nested)
     if not found.lines:
         raise InputError(f"{source}: no candidates: every set is empty" if empty else f"{source}: no rows")
     frame = pl.DataFrame([_series(name, values) for name, values in found.columns.items()])
@@ -83,9 +85,10 @@ def _gather(records: Iterable[tuple[int, dict[str, Any]]], source: str, unit: st
         frame.drop(dropped),
         {role: name for role, name in fields.items() if role not in dropped},
         [t for t in tags if t not in dropped],
-        lambda row: f"{unit} {found.lines[row]}",
+        lambda row: f"{source}: {unit} {found.lines[row]}",
         form=" and ".join(forms),
         sources=(source,),
+        constant=constant_columns(options, fields),
     )
     return _with_empty(table, empty) if empty else table
 
@@ -139,9 +142,12 @@ def _candidates(
     record: dict[str, Any], where: str, options: ReadOptions
 ) -> tuple[str, list[dict[str, Any]], dict[str, str]]:
     """(form, one dict a candidate with roles as keys, role -> field name)."""
-    if any(isinstance(record.get(name), list) for name in GROUP_LISTS):
-        return _group(record, where)
-    wide = next((name for name in WIDE if isinstance(record.get(name), list)), None)
+    wide = _wide_list(record, where, options)
+    parallel = [name for name in GROUP_LISTS if isinstance(record.get(name), list)]
+    if wide is not None and "answers" in parallel:
+        parallel.remove("answers")  # beside the outputs these are the references
+    if parallel:
+        return _group(record, [*parallel, *([wide] if wide else [])], where)
     if wide is None:
         fields = {r: n for r, n in long_fields(record, options.fields).items() if r in CANDIDATE_ROLES}
         return "long", [_roles(record, fields, where)], fields
@@ -154,16 +160,28 @@ def _candidates(
     return "wide", rows, seen
 
 
-def _group(record: dict[str, Any], where: str) -> tuple[str, list[dict[str, Any]], dict[str, str]]:
-    lists = {name: record[name] for name in GROUP_LISTS if isinstance(record.get(name), list)}
+def _wide_list(record: dict[str, Any], where: str, options: ReadOptions) -> str | None:
+    """The name of the list of outputs, where there is one."""
+    for name in wide_names(options.fields):
+        if isinstance(record.get(name), list):
+            return name
+        if name in record and (name in options.fields.values() or name == "outputs"):
+            raise InputError(
+                f"{where}: field {name!r}: expected a list of outputs, found {type(record[name]).__name__}"
+            )
+    return None
+
+
+def _group(record: dict[str, Any], names: list[str], where: str) -> tuple[str, list[dict[str, Any]], dict[str, str]]:
+    """Parallel lists: one candidate a place. A list of outputs beside them gives the texts."""
+    lists = {name: record[name] for name in names}
     sizes = {name: len(values) for name, values in lists.items()}
     if len(set(sizes.values())) > 1:
         raise InputError(f"{where}: lists of unequal length: {', '.join(f'{n} has {s}' for n, s in sizes.items())}")
-    fields = {GROUP_LISTS[name]: name for name in lists}
-    count = next(iter(sizes.values()))
+    fields = {GROUP_LISTS.get(name, "text"): name for name in lists}
     rows = [
-        _roles({name: values[i] for name, values in lists.items()}, fields, f"{where}: candidate {i}")
-        for i in range(count)
+        _roles({name: values[i] for name, values in lists.items()}, fields, f"{where}: place {i + 1} of the lists")
+        for i in range(next(iter(sizes.values())))
     ]
     return "groups", rows, fields
 
@@ -208,13 +226,17 @@ def _case(
         roles = {role: name for role, name in seen.items() if role in CASE_ROLES}
         taken = set(seen.values())
     else:
-        lists = WIDE if form == "wide" else tuple(GROUP_LISTS)
+        wide = _wide_list(record, where, options)
+        parallel = [name for name in GROUP_LISTS if form == "groups" and not (wide and name == "answers")]
+        lists = {*parallel, *([wide] if wide else [])}
         roles = recognise([n for n in record if n not in lists], CASE_ROLES, options.fields)
         taken = {*roles.values(), *lists}
     fields.update(roles)
     case = _roles({n: record[n] for n in roles.values()}, roles, where)
     if case.get("id") is None:
         if form != "groups":
+            if "id" in roles:
+                raise InputError(f"{where}: field {roles['id']!r} is null: every case needs an id")
             raise InputError(
                 f"{where}: no id: expected one of {', '.join(CASE_ROLES['id'])} (or --field id=NAME), "
                 f"found {', '.join(record)}"

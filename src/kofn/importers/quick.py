@@ -18,9 +18,9 @@ from kofn.fields import (
     NUMERIC,
     ROLES,
     SELECTORS,
-    WIDE,
     long_fields,
     recognise,
+    wide_names,
 )
 from kofn.importers.rows import ReadOptions, check_given, long_table, role_columns
 from kofn.sets import offsets_of
@@ -47,22 +47,30 @@ class _Sample(NamedTuple):
     items: set[str]
     wide: str | None
 
+    def nested(self) -> list[str]:
+        """Fields that are not one value a case."""
+        return [name for name, types in self.rows.items() if types & {"list", "dict"}]
+
 
 def read_quick(path: Path, options: ReadOptions) -> Table:
-    sample = _take_sample(path)
-    if any(name in sample.rows and "list" in sample.rows[name] for name in GROUP_LISTS):
+    sample = _take_sample(path, wide_names(options.fields))
+    lists = [name for name in GROUP_LISTS if "list" in sample.rows.get(name, ())]
+    if lists and not (sample.wide and lists == ["answers"]):
         raise TooMixed
+    check_given([*sample.rows, *sample.inner], str(path), options, sample.nested())
     if sample.wide is not None:
         return _quick_wide(path, sample, options)
-    check_given(list(sample.rows), str(path), options)
     fields = long_fields(sample.rows, options.fields)
     if not any(role in CANDIDATE_ROLES for role in fields) and not any(name in SELECTORS for name in sample.rows):
         raise TooMixed  # nothing to score: the careful reader says what it saw
-    frame = pl.read_ndjson(path, schema=_schema(sample.rows, fields, options))
+    schema = _schema(sample.rows, fields, options)
+    if "error" not in fields:
+        schema["error"] = pl.String  # failed calls are rare: they may stand in none of the sampled lines
+    frame = pl.read_ndjson(path, schema=schema)
     return long_table(frame, str(path), _LineFinder(path), options, "long")
 
 
-def _take_sample(path: Path) -> _Sample:
+def _take_sample(path: Path, wide_lists: tuple[str, ...]) -> _Sample:
     """Types of the first lines and of lines spread over the whole file."""
     rows: dict[str, set[str]] = {}
     inner: dict[str, set[str]] = {}
@@ -72,12 +80,12 @@ def _take_sample(path: Path) -> _Sample:
         if not isinstance(record, dict):
             raise TooMixed
         _note(record, rows)
-        for name in WIDE:
+        for name in wide_lists:
             for item in record[name] if isinstance(record.get(name), list) else ():
                 items.add(type(item).__name__)
                 if isinstance(item, dict):
                     _note(item, inner)
-    wide = next((name for name in WIDE if "list" in rows.get(name, ())), None)
+    wide = next((name for name in wide_lists if "list" in rows.get(name, ())), None)
     return _Sample(rows, inner, items, wide)
 
 
@@ -157,14 +165,15 @@ def _quick_wide(path: Path, sample: _Sample, options: ReadOptions) -> Table:
         schema[sample.wide] = pl.List(pl.String)
         inner_fields = {"text": sample.wide}
     elif sample.items == {"dict"}:
-        inner = _schema(sample.inner, inner_fields, ReadOptions(keep=options.keep))
+        inner = {"error": pl.String, **_schema(sample.inner, inner_fields, ReadOptions(keep=options.keep))}
+        inner_fields.setdefault("error", "error")
         schema[sample.wide] = pl.List(pl.Struct(inner))
     else:
         raise TooMixed
     frame = pl.read_ndjson(path, schema=schema)
     if not frame.height or frame[sample.wide].null_count() or frame[case_fields["id"]].null_count():
         raise TooMixed
-    return _explode(frame, sample.wide, case_fields, inner_fields, path, options)
+    return _explode(frame, sample.wide, case_fields, inner_fields, path)
 
 
 def _explode(
@@ -173,7 +182,6 @@ def _explode(
     case_fields: dict[str, str],
     inner_fields: dict[str, str],
     path: Path,
-    options: ReadOptions,
 ) -> Table:
     lists = frame[wide]
     sizes = lists.list.len().to_numpy().astype(np.int64)
@@ -185,7 +193,6 @@ def _explode(
     cases = role_columns(frame.drop(wide), case_fields, str(path), where)
     if cases["id"].n_unique() != cases.height or "repeat" in candidates.columns:
         raise TooMixed  # ids on several lines, or an order to respect: the careful reader sees to it
-    check_given([*frame.columns, *inner.columns], str(path), options)
     tag_names = [c for c in cases.columns if c not in (*CASE_COLUMNS, "id")]
     if "reference" in cases.columns:
         candidates = candidates.with_columns(cases["reference"].gather(line_of_item).alias("reference"))

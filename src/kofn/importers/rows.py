@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -41,12 +41,28 @@ def long_table(raw: pl.DataFrame, source: str, where: Where, options: ReadOption
             f"{source}: no id field: expected one of {', '.join(CASE_ROLES['id'])} (or --field id=NAME), found {seen}"
         )
     rows = role_columns(raw, fields, source, where)
+    if options.everything and "input" in fields:
+        options = replace(options, keep=(*options.keep, "input"))
     if rows["id"].null_count():
         row = int(rows["id"].is_null().arg_max() or 0)
         raise InputError(f"{source}: {where(row)}: missing {fields['id']!r}: every row needs the id of its case")
     check_something(rows.columns, f"{source}: {where(0)}", raw.columns)
     tag_names = [c for c in raw.columns if c not in fields.values() and c in rows.columns]
-    return from_rows(rows, fields, tag_names, where, form=form, sources=(source,))
+    return from_rows(
+        rows,
+        fields,
+        tag_names,
+        lambda row: f"{source}: {where(row)}",
+        form=form,
+        sources=(source,),
+        constant=constant_columns(options, fields),
+    )
+
+
+def constant_columns(options: ReadOptions, fields: Mapping[str, str]) -> tuple[str, ...]:
+    """Columns that must be one value a case because something is sliced, weighted or clustered by them."""
+    roles = {name: role for role, name in fields.items()}
+    return ("weight", "cluster", *(roles.get(name, name) for name in options.keep))
 
 
 def check_something(columns: Iterable[str], where: str, seen: Iterable[str]) -> None:
@@ -59,8 +75,12 @@ def check_something(columns: Iterable[str], where: str, seen: Iterable[str]) -> 
     )
 
 
-def check_given(columns: list[str], source: str, options: ReadOptions) -> None:
-    """Fields the user named must be there."""
+def check_given(columns: Iterable[str], source: str, options: ReadOptions, nested: Iterable[str] = ()) -> None:
+    """Fields the user named must be there; those to slice by must be one value a case, not a list or an object."""
+    columns = list(dict.fromkeys(columns))
+    for name in options.keep:
+        if name in set(nested):
+            raise InputError(f"{source}: field {name!r} holds lists or objects: expected one value a case")
     missing = [name for name in (*options.fields.values(), *options.keep) if name not in columns]
     if missing:
         from difflib import get_close_matches
@@ -82,7 +102,7 @@ def role_columns(raw: pl.DataFrame, fields: Mapping[str, str], source: str, wher
             columns.append(column.cast(pl.Float64).alias(f"selector.{role}"))
         elif column.name in names:
             columns.append(_typed(role, column, source, where).alias(role))
-        elif not column.dtype.is_nested():
+        elif not column.dtype.is_nested() and column.name not in fields:
             columns.append(column)
     return pl.DataFrame(columns)
 

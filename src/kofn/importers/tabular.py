@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kofn.errors import InputError
-from kofn.fields import SELECTORS, long_fields
+from kofn.fields import GROUP_LISTS, SELECTORS, long_fields, wide_names
 from kofn.importers.rows import check_given, long_table
 
 if TYPE_CHECKING:
@@ -22,21 +22,22 @@ def read_csv(path: Path, options: ReadOptions, separator: str = ",") -> Table:
     try:
         raw = pl.read_csv(path, infer_schema=False, separator=separator)
     except (pl.exceptions.PolarsError, UnicodeDecodeError) as problem:
-        raise InputError(f"{path}: not readable as CSV: {_first_line(problem)}") from None
+        raise InputError(f"{path}: {_not_utf8(path) or f'not readable as CSV: {_first_line(problem)}'}") from None
     selectors = [c for c in raw.columns if c in SELECTORS]
     raw = raw.with_columns([pl.col(c).cast(pl.Float64, strict=False) for c in selectors])
-    return _table(raw, path, options, "csv")
+    return frame_table(raw, str(path), options, "csv")
 
 
 def read_parquet(path: Path, options: ReadOptions) -> Table:
     """Read Parquet, only the columns that mean something here unless everything is wanted."""
     try:
-        columns = list(pl.read_parquet_schema(path))
+        columns = pl.read_parquet_schema(path)
         check_given(columns, str(path), options)
-        raw = pl.read_parquet(path, columns=_wanted(columns, options))
+        wide = any(isinstance(columns.get(name), pl.List) for name in wide_names(options.fields))
+        raw = pl.read_parquet(path, columns=None if wide else _wanted(list(columns), options))
     except (pl.exceptions.PolarsError, OSError) as problem:
         raise InputError(f"{path}: not readable as Parquet: {_first_line(problem)}") from None
-    return _table(raw, path, options, "parquet")
+    return frame_table(raw, str(path), options, "parquet")
 
 
 def _wanted(columns: list[str], options: ReadOptions) -> list[str]:
@@ -47,11 +48,28 @@ def _wanted(columns: list[str], options: ReadOptions) -> list[str]:
     return [c for c in columns if c in roles or c in options.keep or c in SELECTORS]
 
 
-def _table(raw: pl.DataFrame, path: Path, options: ReadOptions, form: str) -> Table:
+def frame_table(raw: pl.DataFrame, source: str, options: ReadOptions, form: str) -> Table:
+    """A table from a frame: a row a candidate, or a row a case with a list of outputs."""
     if not raw.height:
-        raise InputError(f"{path}: no rows")
-    check_given(raw.columns, str(path), options)
-    return long_table(raw, str(path), lambda row: f"row {row + 1}", options, form)
+        raise InputError(f"{source}: no rows")
+    check_given(raw.columns, source, options)
+    lists = (*wide_names(options.fields), *GROUP_LISTS)
+    if any(isinstance(raw.schema.get(name), pl.List) for name in lists):
+        from kofn.importers.careful import read_records
+
+        return read_records(raw.iter_rows(named=True), options, source)
+    return long_table(raw, source, lambda row: f"row {row + 1}", options, form)
+
+
+def _not_utf8(path: Path) -> str | None:
+    """Which line is not UTF-8, if that is what is wrong."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return f"line {number}: not UTF-8: save the file as UTF-8"
+    return None
 
 
 def _first_line(problem: Exception) -> str:

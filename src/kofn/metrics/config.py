@@ -70,19 +70,14 @@ def first(values: Scores, **_kwargs: object) -> float:
     return float(values[0])
 
 
-def maximum(values: Scores, **_kwargs: object) -> float:
-    """Return the largest score, whichever way is better."""
-    return float(max(values))
-
-
-def minimum(values: Scores, **_kwargs: object) -> float:
-    """Return the smallest score, whichever way is better."""
-    return float(min(values))
-
-
 def best(values: Scores, *, higher_is_better: bool = True, **_kwargs: object) -> float:
     """Return the best score: the largest, or the smallest when lower is better."""
     return float(max(values) if higher_is_better else min(values))
+
+
+def worst(values: Scores, *, higher_is_better: bool = True, **_kwargs: object) -> float:
+    """Return the worst score: the smallest, or the largest when lower is better."""
+    return best(values, higher_is_better=not higher_is_better)
 
 
 def majority(values: Scores, *, predictions: Sequence[object] | None = None, **_kwargs: object) -> float:
@@ -132,8 +127,8 @@ REPEAT_AGGREGATORS: Mapping[str, RepeatAggregator] = {
     "first": first,
     "mean": mean,
     "median": median,
-    "max": maximum,
-    "min": minimum,
+    "max": best,
+    "min": worst,
     "best": best,
     "best_score": best,
     "majority": majority,
@@ -213,7 +208,7 @@ class MetricConfig:
         if given not in REPEAT_AGGREGATORS:
             raise UnknownName("repeat aggregator", given, list(REPEAT_AGGREGATORS))
         function = REPEAT_AGGREGATORS[given]
-        if function not in (best, any_correct, all_correct):
+        if function not in (best, worst, any_correct, all_correct):
             return function
         return partial(function, higher_is_better=self.higher_is_better, threshold=self.threshold)
 

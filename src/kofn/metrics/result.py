@@ -124,8 +124,8 @@ def grade(
     """Return the normalised outcome of one metric on one prediction.
 
     Of several references the best match counts, unless the metric takes `(prediction, references)`, in the
-    plural, and so gets the list of them all. No answer scores 0 without a call, unless the metric handles it
-    (`handles_none`) or lower is better, where 0 would be the best. No reference is not graded if the metric
+    plural, and so gets the list of them all. No answer scores the worst of the unit range without a call, unless
+    the metric handles it (`handles_none`): 0, or 1 where lower is better. No reference is not graded if the metric
     needs one. Which way is better is the metric's own `higher_is_better` unless given.
 
     >>> grade(lambda prediction, reference: prediction == reference, "b", ["a", "b"], name="same")
@@ -136,13 +136,24 @@ def grade(
     if not references and trait(metric, "needs_reference"):
         return Outcome(value=None)
     higher = trait(metric, "higher_is_better") if higher_is_better is None else higher_is_better
-    if prediction is None and not trait(metric, "handles_none") and higher:
-        return Outcome(value=0.0)
+    if prediction is None and not trait(metric, "handles_none"):
+        return Outcome(value=0.0 if higher else 1.0)
     given = [references] if call_style(metric).takes_several else references or [None]
-    outcomes = [normalise(call_metric(metric, prediction, item, **fields), name) for item in given]
+    outcomes = [normalise(_called(metric, name, prediction, item, **fields), name) for item in given]
     graded = [outcome for outcome in outcomes if outcome.value is not None]
     choose = max if higher else min
     return choose(graded, key=lambda outcome: outcome.value or 0.0, default=Outcome(value=None))
+
+
+def _called(metric: MetricFunction, name: str, prediction: object, reference: object, **fields: object) -> Any:
+    """The metric's result; whatever it raises is told with its name and what it was given."""
+    try:
+        return call_metric(metric, prediction, reference, **fields)
+    except InputError:
+        raise
+    except Exception as problem:
+        given = f"{prediction!r:.40} against {reference!r:.40}"
+        raise InputError(f"metric {name} failed on {given}: {type(problem).__name__}: {problem}") from problem
 
 
 def score_answers(

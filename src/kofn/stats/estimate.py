@@ -51,13 +51,16 @@ def estimate(
     n_resamples: int = 10_000,
     seed: int = 0,
     recipe: Mapping[str, Any] | None = None,
+    rate: bool = True,
 ) -> Estimate:
     """The (weighted) mean over cases with its interval.
 
     NaN (or None) marks a case without a value: it is left out and counted in `n_missing`. No case:
     no point, method "none". One case: no interval, unless its value is 0 or 1 (Wilson). `interval`
     is one of `INTERVALS`; those for rates take only 0/1 values, and "cluster" needs clusters. "auto" (default)
-    is the percentile bootstrap, except where that is known to fail: see `calibrated`.
+    is the percentile bootstrap, except where that is known to fail: see `calibrated`. rate=False says that a value
+    of 1 is no 100 % (a count, a score without bounds): then no interval for rates is taken by itself, and values that
+    are all equal have no interval.
 
     >>> print(estimate([1, 0, None, 1, 1], aggregator="any_pass", interval="wilson"))
     any_pass 0.750 [0.301, 0.954]
@@ -71,7 +74,9 @@ def estimate(
     point, ends = None, NO_INTERVAL
     if x.size and (w is None or w.any()):
         point = as_units(x, w, None).point
-        ends = _interval(x, w, c, interval=interval, level=level, n_resamples=n_resamples, seed=seed)
+        ends = _interval(x, w, c, interval=interval, level=level, n_resamples=n_resamples, seed=seed, rate=rate)
+        if ends.method == "degenerate":
+            ends = NO_INTERVAL._replace(method="degenerate")
     return Estimate(
         aggregator=aggregator,
         metric=metric,
@@ -117,9 +122,12 @@ def _interval(
     level: float,
     n_resamples: int,
     seed: int,
+    rate: bool,
 ) -> Interval:
+    if not rate and interval in ("auto", *BOOTSTRAPS) and bool((x == x[0]).all()):
+        return NO_INTERVAL._replace(method="degenerate")
     if interval == "auto":
-        interval = calibrated(x, weights, clusters)
+        interval = calibrated(x, weights, clusters, rate=rate)
     if interval in BOOTSTRAPS:
         return bootstrap_mean(
             x,
@@ -149,7 +157,11 @@ def is_rate(values: NDArray[np.float64]) -> bool:
 
 
 def calibrated(
-    values: NDArray[np.float64], weights: NDArray[Any] | None = None, clusters: NDArray[Any] | None = None
+    values: NDArray[np.float64],
+    weights: NDArray[Any] | None = None,
+    clusters: NDArray[Any] | None = None,
+    *,
+    rate: bool = True,
 ) -> str:
     """The interval "auto" stands for: the percentile bootstrap, except where simulation shows that it fails.
 
@@ -160,7 +172,7 @@ def calibrated(
     >>> calibrated(rare), calibrated(few), calibrated(many)
     ('wilson', 'bca', 'bootstrap')
     """
-    if is_rate(values) and weights is None and clusters is None:
+    if rate and is_rate(values) and weights is None and clusters is None:
         successes = int(values.sum())
         return "wilson" if min(successes, values.size - successes) < RARE else "bootstrap"
     units = values.size if clusters is None else np.unique(clusters).size
