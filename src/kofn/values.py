@@ -51,6 +51,7 @@ _EDGES = " \t\r\n*`_" + CURRENCY
 _UNITS = re.compile(r"(?:\\?%|°|\^ ?\{?\\circ\}?|\\degree|\\\$)$")
 _SIGNED_CURRENCY = re.compile(rf"^([+-]?) ?\\?[{re.escape(CURRENCY)}] ?")
 _SPACES = re.compile(r"(?:\s|\\[,;: ]|~)+")
+_NO_SPACE = re.compile(r"\\! ?")  # a negative space, and the blank that ends the command
 _BOXED = re.compile(r"\\boxed\s*\{((?:[^{}]|\{[^{}]*+\})*+)\}")
 _OTHER_DIGIT = re.compile(r"(?![0-9])\d")
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
@@ -199,7 +200,7 @@ def _sane(value: Fraction | None) -> Fraction | None:
 
 def _bare(text: str) -> str:
     """The text inside its wrappers: every pass takes at least one character off, so it ends."""
-    text = _SPACES.sub(" ", text.replace("{,}", ",").replace("\\!", ""))
+    text = _SPACES.sub(" ", _NO_SPACE.sub("", text.replace("{,}", ",")))
     while True:
         before = text
         text = _UNITS.sub("", text.strip(_EDGES).removesuffix("\\"))

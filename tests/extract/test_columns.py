@@ -75,6 +75,24 @@ FRAGMENTS = st.sampled_from(
         " not B but C",
         "\nB. bar",
         "A good",
+        "<answer>",
+        "</answer>",
+        "<b>",
+        "</b>",
+        "wrong ",
+        "incorrect ",
+        "other ",
+        "correct ",
+        "not ",
+        "neither A nor B",
+        " or ",
+        "'",
+        "_",
+        "10^",
+        "1 234 567",
+        " 234",
+        "[/INST]",
+        "\n\nProblem 2: ",
         " ",
         "  ",
         "\n",
@@ -136,7 +154,9 @@ def test_a_column_equals_its_rows_on_generated_texts(extractor: Any, texts: list
 @settings(max_examples=50, deadline=None)
 @given(
     texts=OUTPUTS,
-    choices=st.sampled_from([list("ABCD"), list("abc"), ["1", "2"], ["yes", "no"], list("ABCDEFGHIJ")]),
+    choices=st.sampled_from(
+        [list("ABCD"), list("abc"), ["1", "2"], ["yes", "no"], list("ABCDEFGHIJ"), ["(b)", "(a)"], ["a good", "not B"]]
+    ),
 )
 def test_a_column_of_letters_equals_its_rows_for_any_choices(texts: list[str], choices: list[str]) -> None:
     expected = [extract.letter(text, choices) for text in texts]
@@ -222,6 +242,7 @@ def test_choices_by_row_must_match_the_texts() -> None:
 _PIECES = """
 so he has total the apples of eggs costs $ dollars 5 12 1,200 3.50 - + = * / x 10 2nd 3rd 1. 2) 7: at pm is 0 00 007 -5
 (4) 3/4 2024-05-06 3:30 % ^ 10^3 e5 1e3 .5 5. and , . ! A: ans plan means kg m2 $5 20 12,34 1,2345 -$ 1.2.0
+100 234 1 234 567 10 ^ 2 10** 10^6 \nQ: \nquestion: [INST] q: Problem.
 """
 
 

@@ -61,6 +61,8 @@ def test_compatible_letters_respect_choices() -> None:
         ("Answer: 1,000", 1000),
         ("= 1,234", 1234),
         ("Answer: unknown", "[invalid]"),
+        ("5 is my guess. Answer: unknown", 5),
+        ("3 + 2 = 5. Answer: unknown", 5),
         ("Answer: 42.5", 42),
         ("Answer: #100", 100),
         ("42 apples total", 42),

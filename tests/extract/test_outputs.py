@@ -112,6 +112,18 @@ HOSTILE = [
     "answer is 5\nQ: ",
     "\\",
     "**A** ",
+    "not A, ",
+    "neither A nor ",
+    "not the ",
+    "<answer>",
+    "<answer>5</answer>",
+    "_",
+    "'A ",
+    "1 234 ",
+    "10^",
+    "\nQ: 5",
+    "A <",
+    "wrong answer is correct ",
 ]
 
 

@@ -51,9 +51,12 @@ def test_extractors_with_equal_parameters_are_equal_and_print_them() -> None:
         ("answer", '{"answer": "cut', None),
         ("answer", '<think>{"answer": 1}</think>{"answer": 3}', "3"),
         ("answer", "no json", None),
+        ("answer", '{"answer": 1.50} more {"other": 2}', "1.5"),
+        ("answer", '{"answer": 1} then {"answer": null}', None),
+        ("a.b", '{"a": {"b": 1}} {"a": {"c": 2}} {"a": 3}', "1"),
     ],
 )
-def test_a_json_field_is_found_in_the_last_object(path: str, output: str, expected: str | None) -> None:
+def test_a_json_field_is_found_in_the_last_object_that_has_it(path: str, output: str, expected: str | None) -> None:
     assert JsonField(path)(output) == expected
 
 
@@ -67,6 +70,8 @@ def test_last_line_and_text() -> None:
     assert last_line("a\n\n b \n\n") == "b"
     assert last_line("```python\nprint(1)\n```") == "print(1)"
     assert last_line("<think>a\nb") is None
+    assert last_line("a\n\n---") == "a"
+    assert last_line("---\n**") is None
     assert text("  a\nb ") == "a\nb"
     assert text(" \n") is None
 

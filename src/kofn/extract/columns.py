@@ -8,6 +8,7 @@ sign of either (and rows with unusual characters) go to the extractor. Every row
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
@@ -39,15 +40,18 @@ _NUMBER_TAILS = (
     rf"[^\\]\\boxed\{{{_VALUE}\}}[$.)\\\] \n]*$",
 )
 # signs of a reasoning block or of a new question; each pattern begins with one literal, which makes it quick
-_GUARDS = (rf"(?i-u:{RUN_ON_LINE})", r"<[|/A-Za-z]", r"(?i-u:\[/?inst\])", "\r")
+_NEW_QUESTION = (rf"(?i-u:{RUN_ON_LINE})", r"(?i-u:\[/?inst\])")
+_GUARDS = (*_NEW_QUESTION, r"<[|/A-Za-z]", "\r")
 # anything that could label a number or hide it; ASCII words alone, for other texts go to the extractor
 _LABEL_GUARDS = (
     rf"(?:^|[^A-Za-z0-9])(?i-u:{'|'.join(word for word in WORDS if word.isascii())})",
     r"####|A:|[\\<\r]",
+    *_NEW_QUESTION,
 )
 _UNSIGNED = _VALUE.replace("-?", "", 1)
 _WHOLE = rf"^\$?{_UNSIGNED}\.?$"
-_LAST = rf"[^-+/^*xX. \n$][ \n]=?\$?{_UNSIGNED}(?: [a-z]{{1,20}}){{0,4}}[.!]?{_END}"
+# nor may a number stand before it: "1 234 567" is one
+_LAST = rf"[^-+/^*xX. \n$0-9][ \n]=?\$?{_UNSIGNED}(?: [a-z]{{1,20}}){{0,4}}[.!]?{_END}"
 _POINTS = r"[0-9]\.[0-9]+\.[0-9]"
 _UNUSUAL = r"[^\x00-\x7f‘’“”—–…×÷°]"
 
@@ -161,8 +165,11 @@ def _last_numbers(texts: pl.Series) -> pl.Series:
 
 
 def _letter_shape(choices: Sequence[str] | None) -> Shape | None:
-    labels = "".join(options_of(choices).labels)
-    if not (labels.isalpha() and labels.isascii()):
+    options = options_of(choices)
+    labels = "".join(options.labels)
+    # an option's text that ends with a label, such as "(b)" or "Vitamin C", may be what a tail says
+    ends_alike = re.compile(rf"(?<![A-Za-z0-9])[{labels}]\W*\Z", re.IGNORECASE)
+    if not (labels.isalpha() and labels.isascii()) or any(map(ends_alike.search, options.texts)):
         return None
     tails = (
         rf"{_LABEL}\*{{0,2}}\(?([{labels}])\)?\.?\*{{0,2}}{_END}",

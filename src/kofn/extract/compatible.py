@@ -57,22 +57,20 @@ def extract_letter_legacy(text: str) -> str:
 def extract_answer_with_anchor(text: str) -> int | Literal["[invalid]"]:
     """The integer after the last "answer" that has one; else after the first "="; else the first integer.
 
-    Commas are removed first. A text with an "answer" and no integer after it is "[invalid]".
+    Commas are removed first. A text without any integer is "[invalid]".
 
     >>> [extract_answer_with_anchor(t) for t in ("10 = 10, Answer: 1,000", "x = 10, so 10 + 5 = 15")]
     [1000, 10]
-    >>> extract_answer_with_anchor("5 is my guess. Answer: unknown")
-    '[invalid]'
+    >>> extract_answer_with_anchor("5 is my guess. Answer: unknown"), extract_answer_with_anchor("Answer: unknown")
+    (5, '[invalid]')
     """
     text = text.replace(",", "")
     anchors = [match.end() for match in re.finditer("answer", text, re.IGNORECASE)]
-    if not anchors:
-        _, _, after = text.partition("=")
-        found = _first_integer(after)
-        return _first_integer(text) if found == INVALID else found
-    last = max((match.start() for match in _INTEGER.finditer(text, anchors[0])), default=-1)
-    before = [anchor for anchor in anchors if anchor <= last]
-    return _first_integer(text, before[-1]) if before else INVALID
+    last = max((match.start() for match in _INTEGER.finditer(text)), default=-1)
+    if before := [anchor for anchor in anchors if anchor <= last]:
+        return _first_integer(text, before[-1])
+    found = _first_integer(text.partition("=")[2])
+    return _first_integer(text) if found == INVALID else found
 
 
 def extract_answer_simple(text: str) -> int | Literal["[invalid]"]:

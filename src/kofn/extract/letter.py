@@ -3,16 +3,18 @@ r"""Multiple-choice answers: the labelled option first, else the last letter tha
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from kofn.extract.boxed import boxes
-from kofn.extract.labels import answer_labels, first_line, run_on
+from kofn.extract.labels import Label, answer_labels, first_line, in_order, stated_before_run_on, tagged_answers
 from kofn.extract.reasoning import outside_reasoning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 DEFAULT_LABELS = ("A", "B", "C", "D", "E")
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -26,16 +28,28 @@ _WEAK = re.compile(
     r"[\s*_]{0,4}(?:[:：]|\b(?:is|es|est|ist|è|é)\b)"
     r"|\bI(?:'d|'ll|’d|’ll| would| will)?\s(?:choose|chose|select|selected|pick|picked|go with|go for)\b"
     r"|选项|選項|선택지"
-    r"|\b(?:answer|ans|option|choice)(?=\s{1,2}\(?\s?[A-Za-z]\s?\)?[\s.\"']{0,4}$)",
+    r"|\b(?:answer|ans|option|choice)(?=\s{1,2}\(?\s?[A-Za-z0-9]\s?\)?[\s.\"']{0,4}$)",
     re.IGNORECASE | re.MULTILINE,
 )
 # what may stand between a label and the letter it announces
 _APPROACH = re.compile(
-    r"(?:\W|\b(?:the|therefore|thus|then|so|indeed|clearly|definitely|probably|most|likely|simply|letter|option|choice"
+    r"(?:[\W_]|\b(?:the|therefore|thus|then|so|indeed|clearly|definitely|probably|most|likely|simply|letter|option|choice"
     r"|answer|number|opción|alternativa|la|el|die|der|das|вариант|text|textbf|mathbf|mathrm|boxed|is)\b|选项|選項|선택지|是)*",
     re.IGNORECASE,
 )
-_DENIAL = re.compile(r"[\s*_]{0,4}(?:definitely |certainly |clearly |surely )?not\b", re.IGNORECASE)
+_DENIAL = re.compile(
+    r"[\s*_]{0,4}(?:definitely |certainly |clearly |surely )?(?:not|neither|none of|never)\b", re.IGNORECASE
+)
+# what denies the options that follow it ...
+_DENIER = (
+    r"(?:\b(?:can)?not|n['’]t|\bneither|\bnor|\bnone of|\bnever|\brather than|\binstead of)"
+    r"(?:\s{1,3}(?:be|the|either|any of|think|believe|that|choose|pick|select|go with"
+    r"|options?|choices?|answers?|letters?))*+\s{1,3}"
+)
+# ... all of them, where a conjunction ends their list
+_AND = r"[ ]?(?:,[ ]?)?(?:(?:\b(?:or|nor)\b|/)[ ]?{one}|\band[ ]{one}(?![ ](?:is|was|must|fits|seems)\b))"
+_DENIED_BEFORE = re.compile(rf"{_DENIER}(?:an? |in )?\Z", re.IGNORECASE)
+_CLAUSE_END = re.compile(r"[*_\"'’]{0,4}\s*(?:[.,;:(!\n]|$)")
 _SENTENCE_END = re.compile(r"(?<![(\s][A-Z])[.!?](?=\s|$)|。")
 # words that follow an option letter but never an article or a pronoun
 _VERB = re.compile(
@@ -53,17 +67,24 @@ _BOLD_BEFORE = re.compile(r"\*\*\s?\(?\Z")
 _BOLD_AFTER = re.compile(r"\)?[.:]?\s?\*\*")
 _OPEN = re.compile(r"[(\[]\s?\Z")
 _SHUT = re.compile(r"\s?[)\]]")
-_EQUATION_AFTER = re.compile(r"\s?[=+^<>]|-\w")
+_EQUATION_AFTER = re.compile(r"\s?[=+^>]|\s?<(?![/|]|[A-Za-z]\w{0,20}[ ]?/?>)|-\w")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The labels of a case's options, their texts where known, and the pattern of one that stands alone."""
+    """The labels of a case's options, their texts where known, and the patterns that find them.
+
+    `pattern` finds a label that stands alone, `denied` labels that are said not to be it, `said` the texts;
+    `label_of` gives a text's label, None for a text that two options share.
+    """
 
     labels: tuple[str, ...]
     texts: tuple[str, ...]
     pattern: re.Pattern[str]
     lower: bool
+    denied: re.Pattern[str]
+    said: re.Pattern[str] | None
+    label_of: Mapping[str, str | None]
 
 
 class Mention(NamedTuple):
@@ -80,10 +101,11 @@ class Mention(NamedTuple):
 def letter(text: str | None, choices: Sequence[str] | None = None) -> str | None:
     r"""The option an output chooses, upper case, or None.
 
-    The last labelled answer ("answer: C", "the answer is (C)", `\boxed{C}`; failing those "**C**", "I choose
-    C", "C is correct"), else the last capital option letter that stands alone. Letters of an echoed option
-    list do not count, nor the article "a", nor the pronoun "I"; a lower-case letter counts only if labelled,
-    bracketed or all there is. With option texts as `choices`, an output that repeats one of them chooses it.
+    The last labelled answer ("answer: C", "the answer is (C)", `<answer>C</answer>`, `\boxed{C}`; failing those
+    "**C**", "I choose C", "C is correct"), else the last capital option letter that stands alone. Letters of an
+    echoed option list do not count, nor denied ones ("not B"), nor the article "a", nor the pronoun "I"; a
+    lower-case letter counts only if labelled, bracketed or all there is. With option texts as `choices`, an
+    output that repeats one of them chooses it. Nothing in an invented next question counts.
 
     >>> [letter(t) for t in ("The answer is not B but C.", "**Answer:** (c)", "A good one: B", "no")]
     ['C', 'C', 'B', None]
@@ -93,16 +115,24 @@ def letter(text: str | None, choices: Sequence[str] | None = None) -> str | None
     if text is None:
         return None
     options = options_of(choices)
-    text = outside_reasoning(text)
+    return stated_before_run_on(
+        outside_reasoning(text), lambda part: _chosen(part, options), lambda whole: _first_chosen(whole, options)
+    )
+
+
+def _chosen(text: str, options: Options) -> str | None:
     strong = list(_strong(text, options))
-    if strong and run_on(text, 0) == len(text):
+    if strong:
         return strong[-1][1]
     loose = _unlisted(text, list(_mentions(text, options)))
     weak = _weak(text, options, loose)
-    if not strong and not weak:
-        return _last_alone(text, loose, options) or _by_text(text, options)
-    stop = run_on(text, min([*strong, *weak])[0])
-    return _last_before(stop, strong) or _last_before(stop, weak)
+    return weak[-1][1] if weak else _last_alone(text, loose, options) or _by_text(text, options)
+
+
+def _first_chosen(text: str, options: Options) -> int | None:
+    """Where the first option stands that is labelled, in bold or said to be right."""
+    weak = _weak(text, options, _unlisted(text, list(_mentions(text, options))))
+    return min((start for start, _ in [*_strong(text, options), *weak]), default=None)
 
 
 def names_labelled_option(text: str) -> bool:
@@ -127,9 +157,31 @@ def options_of(choices: Sequence[str] | None) -> Options:
 def _options(choices: tuple[str, ...] | None) -> Options:
     labels, texts = (DEFAULT_LABELS, ()) if not choices else _labels_and_texts(choices)
     any_case = "".join(sorted({c for label in labels for c in (label, label.lower())}))
-    pattern = re.compile(rf"(?<![A-Za-z0-9_'’\\-])(?<!\d[.,])([{any_case}])(?![A-Za-z0-9_'’]|[.,]\d)")
     lower = choices is not None and any(choice.strip("()[]. ")[:1].islower() for choice in choices) and not texts
-    return Options(labels, texts, pattern, lower)
+    folded = [text.casefold().rstrip(".") for text in texts]
+    label_of = {
+        text: label if folded.count(text) == 1 else None for text, label in zip(folded, labels, strict=False) if text
+    }
+    return Options(labels, texts, _alone(any_case), lower, _denied(any_case), _said(label_of), label_of)
+
+
+def _alone(signs: str) -> re.Pattern[str]:
+    """One of the signs outside words, formulas and tags; quotes and underscores may stand around it."""
+    before = r"(?<![A-Za-z0-9_'‘’\\-])(?<!\d[.,])(?<!</)(?P<mark>_{1,12}|['‘’])?+"
+    shut = r"(?=(?:_{1,12}+|['’])?+(?![A-Za-z0-9_'’]))"
+    after = rf"(?(mark){shut}|(?![A-Za-z0-9_'’]|[.,]\d))(?!(?<=<[abipqsu])[\s>])"
+    return re.compile(rf"{before}(?P<sign>[{signs}]){after}")
+
+
+def _denied(signs: str) -> re.Pattern[str]:
+    one = rf"[*_(\[\"'‘]{{0,4}}[{signs}](?![A-Za-z0-9])[*_)\]\"'’]{{0,4}}"
+    return re.compile(rf"{_DENIER}{one}(?:(?:[ ]?,[ ]?{one})*+{_AND.format(one=one)}|)", re.IGNORECASE)
+
+
+def _said(label_of: Mapping[str, str | None]) -> re.Pattern[str] | None:
+    """Any of the texts, the longer one first: "New York" does not say "York"."""
+    texts = "|".join(map(re.escape, sorted(label_of, key=len, reverse=True)))
+    return re.compile(rf"(?<!\w)(?:{texts})(?!\w)", re.IGNORECASE) if texts else None
 
 
 def _labels_and_texts(choices: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -149,53 +201,83 @@ def _in_sequence(labels: tuple[str, ...]) -> bool:
 
 
 def _mentions(text: str, options: Options) -> Iterator[Mention]:
+    hidden = sorted(_hidden(text, options))
+    begins, ends = [span[0] for span in hidden], list(accumulate((span[1] for span in hidden), max))
     for match in options.pattern.finditer(text):
-        start, end = match.span()
-        sign = match[0]
+        start, end = match.span("sign")
+        sign = match["sign"]
+        if (at := bisect_right(begins, start)) and ends[at - 1] > start:
+            continue
         bracketed = _OPEN.search(text, max(0, start - 2), start) is not None and _SHUT.match(text, end) is not None
-        capital = sign.isupper() or (options.lower and sign != "a")
+        capital = not sign.islower() or (options.lower and sign != "a")
         article = sign in "aAI" and _WORD_AFTER.match(text, end) is not None and not _VERB.match(text, end)
         if sign == "a" and not bracketed and re.match(r"\s+\w", text[end : end + 3]):
             article = True
         yield Mention(start, end, sign.upper(), capital, bracketed, article)
 
 
+def _hidden(text: str, options: Options) -> Iterator[tuple[int, int]]:
+    """Where letters are no mentions: in denials ("neither A nor B") and in an option's text ("Vitamin A")."""
+    for match in options.denied.finditer(text):
+        yield match.span()
+    for match in options.said.finditer(text) if options.said else ():
+        if len(match[0]) > 1:
+            yield match.span()
+
+
 def _strong(text: str, options: Options) -> Iterator[tuple[int, str]]:
     """The labelled answers in order: (where, which option)."""
-    spans: list[tuple[int, int, str | None]] = [(*span, None) for span in answer_labels(text)]
-    spans += [(box.start, box.end, box.content) for box in boxes(text)]
-    spans.sort(key=lambda span: span[:2])
-    stops = [*(span[0] for span in spans[1:]), len(text)]
-    for (start, end, content), stop in zip(spans, stops, strict=False):
-        stretch = content if content is not None else first_line(text[end : min(stop, end + _MAX_STRETCH)])
-        label = _announced(stretch, options)
-        if label is not None:
-            yield start, label
+    end = len(text)
+    found = [Label(*span, end, "word") for span in answer_labels(text)]
+    found += [Label(box.start, box.end, end, "box", box.content) for box in boxes(text)]
+    for label in in_order(found + tagged_answers(text)):
+        stretch = text[label.end : min(label.stop, label.end + _MAX_STRETCH)]
+        option = _announced(first_line(stretch) if label.content is None else label.content, options)
+        if option is None and label.kind == "tag":
+            option = _last_alone(stretch, _unlisted(stretch, list(_mentions(stretch, options))), options)
+        if option is not None:
+            yield label.start, option
 
 
 def _announced(line: str, options: Options) -> str | None:
     """The option that a labelled line names: at once, or as a capital later in its first sentence."""
-    denial = _DENIAL.match(line)
-    line = line[denial.end() :] if denial else line
-    mentions = list(_mentions(line, options))
-    if denial:
-        mentions = mentions[1:]
-    near = _APPROACH.match(line)
-    reach = near.end() if near and not denial else 0
-    for mention in mentions:
-        if mention.article:
-            continue
-        at_once = mention.start <= reach
-        if at_once or mention.capital or mention.bracketed:
-            sentence = _SENTENCE_END.search(line, 0, mention.start)
-            return mention.label if at_once or not sentence or denial else _by_text(line, options)
+    denial, near = _DENIAL.match(line), _APPROACH.match(line)
+    reach = near.end() if near and not denial else -1
+    mentions = [mention for mention in _mentions(line, options) if not mention.article]
+    if mentions and mentions[0].start <= reach:
+        return mentions[0].label
+    later = next((m for m in mentions if (m.capital or m.bracketed) and not _counts(line, m)), None)
+    if (named := _named_at_once(line, reach, options)) and not (later and later.bracketed):
+        return named
+    if later and (denial or not _SENTENCE_END.search(line, 0, later.start)):
+        return later.label
     return _by_text(line, options)
+
+
+def _is_denied(text: str, start: int) -> bool:
+    return _DENIED_BEFORE.search(text, max(0, start - 24), start) is not None
+
+
+def _named_at_once(line: str, reach: int, options: Options) -> str | None:
+    """The option whose text is all that the first clause of a labelled line says."""
+    said = options.said.search(line) if options.said else None
+    if said is None or said.start() > reach or not _CLAUSE_END.match(line, said.end()):
+        return None
+    return options.label_of.get(said[0].casefold())
+
+
+def _counts(text: str, mention: Mention) -> bool:
+    """Whether a digit counts things ("3 days") and names no option ("3 is right")."""
+    after = _WORD_AFTER.match(text, mention.end)
+    return mention.label.isdigit() and after is not None and not _VERB.match(text, mention.end)
 
 
 def _weak(text: str, options: Options, mentions: list[Mention]) -> list[tuple[int, str]]:
     """Options in bold, chosen by a verb, or said to be right, in order: (where, which option)."""
     found: list[tuple[int, str]] = []
     for label in _WEAK.finditer(text):
+        if _is_denied(text, label.start()):
+            continue
         stretch = first_line(text[label.end() : label.end() + 40])
         announced = next((m for m in _mentions(stretch, options) if not m.article), None)
         near = _APPROACH.match(stretch)
@@ -233,24 +315,19 @@ def _is_item(text: str, mention: Mention) -> bool:
 def _last_alone(text: str, mentions: list[Mention], options: Options) -> str | None:
     for mention in reversed(mentions):
         usable = mention.capital or mention.bracketed
-        if usable and not mention.article and not _EQUATION_AFTER.match(text, mention.end):
+        other = mention.article or _counts(text, mention) or _EQUATION_AFTER.match(text, mention.end)
+        if usable and not other:
             return mention.label
     only = text.strip(" \t\r\n.()[]*`\"'$:")
     return only.upper() if only.upper() in options.labels else None
 
 
-def _last_before(stop: int, found: list[tuple[int, str]]) -> str | None:
-    return next((label for start, label in reversed(found) if start < stop), None)
-
-
 def _by_text(text: str, options: Options) -> str | None:
     """The one option whose text the output repeats; None when it repeats none or several."""
-    folded = text.casefold()
-    said = [
-        (label, option.casefold().rstrip("."))
-        for label, option in zip(options.labels, options.texts, strict=False)
-        if option and re.search(rf"(?<!\w){re.escape(option.casefold().rstrip('.'))}(?!\w)", folded)
-    ]
+    if options.said is None:
+        return None
+    found = options.said.finditer(text)
+    said = {m[0].casefold() for m in found if not _is_denied(text, m.start())}
     # "New York" also says "York": a text inside a longer one that is said does not count
-    said = [(label, one) for label, one in said if not any(one != other and one in other for _, other in said)]
-    return said[0][0] if len(said) == 1 else None
+    said = {one for one in said if not any(one != other and one in other for other in said)}
+    return options.label_of.get(said.pop()) if len(said) == 1 else None

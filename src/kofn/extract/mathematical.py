@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from kofn.extract.boxed import canonical
-from kofn.extract.labels import first_line
-from kofn.extract.number import labels_before_run_on, last_number, number_in_line
+from kofn.extract.labels import first_line, stated_before_run_on
+from kofn.extract.number import first_labelled, labels, last_number, number_in_line
 from kofn.extract.reasoning import outside_reasoning
 from kofn.values import canonical_number, plain_characters
 
@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _FORMULA = re.compile(
-    r"\$\$([^$]{1,2000}+)\$\$|\$([^$\n]{1,500}+)\$|\\\(((?:[^\\\n]|\\(?!\)))*+)\\\)|\\\[((?:[^\\]|\\(?!\]))*+)\\\]"
+    # a dollar sign before a digit opens an amount of money and closes no formula
+    r"\$\$([^$]{1,2000}+)\$\$|\$(?! )([^$\n]{1,500}+)(?<! )\$(?!\d)|\$ ([^$\n]{1,500}+)(?<= )\$(?!\d)"
+    r"|\\\(((?:[^\\\n]|\\(?!\)))*+)\\\)|\\\[((?:[^\\]|\\(?!\]))*+)\\\]"
 )
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
+_SHORT_WORD = re.compile(r"\s(?:or|to|of|in|at|by|so|if|as|on|is|it)\s")
 _WITH_UNIT = re.compile(r"\d\s+[A-Za-z]{1,4}\.?$")
 _ASSIGNED = re.compile(r"\s*[A-Za-z](?:_\{?\w\}?)?\s*=")
 
@@ -33,8 +36,11 @@ def math(text: str | None, choices: Sequence[str] | None = None) -> str | None: 
     """
     if text is None:
         return None
-    text = outside_reasoning(text)
-    found = labels_before_run_on(text)
+    return stated_before_run_on(outside_reasoning(text), _stated, first_labelled)
+
+
+def _stated(text: str) -> str | None:
+    found = labels(text)
     for label in reversed(found):
         if label.content is not None:
             return canonical(label.content)
@@ -49,7 +55,7 @@ def _labelled(line: str) -> str | None:
     if formulas:
         return _assigned(formulas[0])
     line = line.strip().strip("*`_").strip()
-    if _PROSE.search(line) or _WITH_UNIT.search(line):
+    if _PROSE.search(line) or _WITH_UNIT.search(line) or ("\\" not in line and _SHORT_WORD.search(line)):
         return number_in_line(plain_characters(line))
     return _assigned(line)
 

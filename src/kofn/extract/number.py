@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from kofn.extract.boxed import boxes
-from kofn.extract.labels import answer_labels, first_line, run_on
+from kofn.extract.labels import Label, answer_labels, first_line, in_order, stated_before_run_on, tagged_answers
 from kofn.extract.reasoning import outside_reasoning
 from kofn.values import CURRENCY, canonical_number, plain_characters
 
@@ -17,7 +17,11 @@ _HASHES = re.compile(r"^[ \t]{0,8}####[ \t]{0,8}(?!\d+[.):][ \t])(?=[^\w\n]{0,6}
 _SHORT = re.compile(r"(?:^|(?<=\s))A:(?=\s)")
 
 _MONEY = re.escape(CURRENCY)
-_DECIMAL = r"(?:\d{1,3}(?:,\d{2,3}){0,12},\d{3}(?!\d)(?:\.\d++)?+|\d++(?:\.\d++)?+|\.\d++)"
+_DECIMAL = (
+    # spaces part groups of three only where they can hardly part numbers: not in "100 200 300"
+    r"(?:(?<!\d )\d{1,2}(?: \d{3}){2,12}(?!\d| \d)(?:\.\d++)?+"
+    r"|\d{1,3}(?:,\d{2,3}){0,12},\d{3}(?!\d)(?:\.\d++)?+|\d++(?:\.\d++)?+|\.\d++)"
+)
 _BRACED = r"\{ ?-?[\d.,]{1,60} ?\}"
 _TEN = r"10 ?(?:(?:\^|\*\*) ?(?:\{ ?[+-]?\d{1,9} ?\}|[+-]?\d++)|[⁻⁺]?[⁰¹²³⁴-⁹]++)"
 _NUMBER = re.compile(
@@ -28,6 +32,7 @@ _NUMBER = re.compile(
     r"|(?<![A-Za-z_\d])(?<!\d[.:/])"
     r"(?!\d{4}-\d\d-\d)(?!(?<=\d{4}-)\d\d-\d)(?<!\d{4}-\d\d-)(?:"
     rf"{_DECIMAL} ?(?:[×xX*·⋅]|\\times|\\cdot) ?{_TEN}"
+    rf"|{_TEN}(?!\w)"
     r"|\d++ \d++/\d++(?![\d/])"
     rf"|{_DECIMAL} ?/ ?{_DECIMAL}(?!/)"
     rf"|{_DECIMAL}(?:[eE][+-]?\d++(?!\w))?+"
@@ -36,7 +41,7 @@ _NUMBER = re.compile(
 )
 _ITEM_BEFORE = re.compile(r"\n[ \t>*#-]{0,8}\(?\Z")
 _ITEM_AFTER = re.compile(r"\*{0,2}[.):]\*{0,2}[ \t]+\S")
-_GROUP_SPACE = re.compile(r"(?<=\d)(?:[\u00a0\u2007\u2009\u202f]|\\[,!])(?=,?\d{3}(?!\d))|(?<=\d,)\\!(?=\d{3}(?!\d))")
+_GROUP_SPACE = re.compile(r"(?<=\d)(?:[\u00a0\u2007\u2009\u202f]|\\[,!])(?=,?\d{3}(?!\d))|(?<=\d,)\\! ?(?=\d{3}(?!\d))")
 
 # what follows an answer in prose, as opposed to the middle of an equation
 _ASIDE = re.compile(r"\b(?:because|since|as|so|where|which|given|for)\b|[.;,]\s|(?<![-+*/×÷^=(\s])\s?\(", re.IGNORECASE)
@@ -48,39 +53,37 @@ _CONCLUSION = re.compile(
 )
 _DENIED = re.compile(r"\W{0,6}(?:is )?not\b.{0,60}?(?:\bbut(?: rather)?\b|, (?:it's|it is)\b)", re.IGNORECASE)
 _UNIT = re.compile(r"\\(?:text|textbf|mathrm|mbox)\s?\{[^{}]*\}(?:\^\{?\d\}?)?|\^\s?\{?\\circ\}?")
+_TEXT_ALONE = re.compile(r"\s*\\(?:text|textbf|mathrm|mbox)\s?\{([^{}]*)\}\s*")
 _NOT_ONE_NUMBER = re.compile(
     r"\\(?:sqrt|pi|log|ln|sin|cos|tan|infty|cup|in|leq?|geq?|pm|binom)(?![A-Za-z])|\d[a-z](?![a-z])|[\^_!]"
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _MAX_LEAD_WORDS = 6
-
-
-class Label(NamedTuple):
-    """A place that says an answer follows: it must stand in text[end:stop], or is the box's content."""
-
-    start: int
-    end: int
-    stop: int
-    kind: str
-    content: str | None = None
+_DIGIT = re.compile(r"\d")
+_WORD = re.compile(r"[^\W_]")
 
 
 class Token(NamedTuple):
-    """One number in a text, and whether it only counts things (2nd, the 3. of a list)."""
+    """One number in a text, and whether it only counts things: as an ordinal (2nd) or as a list item (3.)."""
 
     start: int
     end: int
     value: str
-    weak: bool
+    ordinal: bool
+    item: bool
+
+    @property
+    def weak(self) -> bool:
+        return self.ordinal or self.item
 
 
 def number(text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG001
     r"""The labelled number, else the last number of the text, as its canonical text.
 
-    Labels: "answer:", "the answer is" (and the like in other languages), "#### ", "A: ", `\boxed{..}`; the
-    last one with a number counts, but not one in an invented next question. A labelled equation gives its
-    result. Without a label, ordinals and list numbering count only when nothing else does; times and dates
-    never do. A box that holds something else than one number is no answer.
+    Labels: "answer:", "the answer is" (and the like in other languages), "#### ", "A: ", `<answer>`,
+    `\boxed{..}`; the last one with a number counts. A labelled equation gives its result. Nothing in an invented
+    next question counts. Without a label, ordinals and list numbering count only when nothing else does; times
+    and dates never do. A box that holds something else than one number is no answer.
 
     >>> number("Answer: $1,080.00."), number("Q: .. A: 18"), number("so 3 + 4 = 7 eggs"), number("none")
     ('1080', '18', '7', None)
@@ -89,9 +92,11 @@ def number(text: str | None, choices: Sequence[str] | None = None) -> str | None
     """
     if text is None:
         return None
-    text = _prepared(text)
-    found = labels_before_run_on(text)
-    for label in reversed(found):
+    return stated_before_run_on(_prepared(text), _stated, first_labelled)
+
+
+def _stated(text: str) -> str | None:
+    for label in reversed(labels(text)):
         value = labelled_number(text, label)
         if value is not None or label.kind == "box":
             return value
@@ -110,27 +115,20 @@ def has_labelled_number(text: str) -> bool:
 
 def labels(text: str) -> list[Label]:
     """Every label in order of place; each one's stretch ends where the next label begins."""
-    spans: list[tuple[int, int, str, str | None]] = [(*span, "word", None) for span in answer_labels(text)]
+    end = len(text)
+    found = [Label(*span, end, "word") for span in answer_labels(text)]
     if "####" in text:
-        spans += [(*match.span(), "hashes", None) for match in _HASHES.finditer(text)]
+        found += [Label(*match.span(), end, "hashes") for match in _HASHES.finditer(text)]
     if "A:" in text:
-        spans += [(*match.span(), "short", None) for match in _SHORT.finditer(text)]
-    spans += [(box.start, box.end, "box", box.content) for box in boxes(text)]
-    spans.sort(key=lambda span: span[:2])
-    stops = [*(span[0] for span in spans[1:]), len(text)]
-    return [Label(*span[:2], stop, *span[2:]) for span, stop in zip(spans, stops, strict=False)]
+        found += [Label(*match.span(), end, "short") for match in _SHORT.finditer(text)]
+    found += [Label(box.start, box.end, end, "box", box.content) for box in boxes(text)]
+    return in_order(found + tagged_answers(text))
 
 
-def labels_before_run_on(text: str) -> list[Label]:
-    """The labels before the text runs on into a new question, which it can only do after a first answer."""
-    found = labels(text)
-    if not found or run_on(text, found[0].end) == len(text):
-        return found
-    first = next((label for label in found if label.kind == "box" or labelled_number(text, label)), None)
-    if first is None:
-        return found
-    stop = run_on(text, first.end)
-    return [label._replace(stop=min(label.stop, stop)) for label in found if label.start < stop]
+def first_labelled(text: str) -> int | None:
+    """Where the first label stands that announces a number, or the first box."""
+    found = (label.end for label in labels(text) if label.kind == "box" or labelled_number(text, label))
+    return next(found, None)
 
 
 def labelled_number(text: str, label: Label) -> str | None:
@@ -141,9 +139,12 @@ def labelled_number(text: str, label: Label) -> str | None:
     line = first_line(stretch)
     if not line:
         return None
+    if label.kind == "tag":
+        more = _WORD.search(stretch, stretch.find(line) + len(line))
+        return last_number(stretch) if more else number_in_line(line, len(line))
     if text[label.end - 1] not in ":：=#":
         line = _SENTENCE_END.split(line, maxsplit=1)[0]
-    goes_on = re.search(r"\d", stretch[stretch.find(line) + len(line) :]) is not None
+    goes_on = _DIGIT.search(stretch, stretch.find(line) + len(line)) is not None
     most_words = (0 if label.kind == "short" else _MAX_LEAD_WORDS) if goes_on else len(line)
     return number_in_line(line, most_words)
 
@@ -161,7 +162,8 @@ def number_in_line(line: str, most_words: int = _MAX_LEAD_WORDS) -> str | None:
     if (whole := canonical_number(line)) is not None:
         return whole
     found = tokens(line)
-    found = [token for token in found if not token.weak] or found
+    # a list begins with 1: any other number at the head of the line is the answer ("12. Check: 3 * 4")
+    found = [token for token in found if not token.weak or (token.item and token.value != "1")] or found
     if not found:
         return None
     first = found[0]
@@ -203,8 +205,7 @@ def _token(text: str, match: re.Match[str]) -> Token | None:
     value = canonical_number(negative + match["value"])
     if value is None:
         return None
-    weak = match["ordinal"] is not None or _is_list_item(text, match)
-    return Token(match.start(), match.end(), value, weak)
+    return Token(*match.span(), value, match["ordinal"] is not None, _is_list_item(text, match))
 
 
 def _is_list_item(text: str, match: re.Match[str]) -> bool:
@@ -226,6 +227,9 @@ def _last_after(lead: re.Pattern[str], line: str, found: list[Token]) -> str | N
 def _number_in_box(content: str) -> str | None:
     if (whole := canonical_number(content)) is not None:
         return whole
+    if words := _TEXT_ALONE.fullmatch(content):
+        amounts = tokens(words[1].strip())
+        return amounts[0].value if len(amounts) == 1 and amounts[0].start == 0 else None
     content = _UNIT.sub(" ", content)
     _, equals, result = content.rpartition("=")
     content = result if equals else content

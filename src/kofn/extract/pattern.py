@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _PATH = re.compile(r"(?:[^.\[\]]+|\[-?\d+\])(?:\.[^.\[\]]+|\[-?\d+\])*")
 _STEP = re.compile(r"\[(-?\d+)\]|([^.\[\]]+)")
+_MISSING = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,15 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class JsonField:
-    """A field of the last JSON object in the text, be it bare, in a code fence or after prose.
+    """A field of the last JSON object that has it, be the object bare, in a code fence or after prose.
 
     The path is dotted, with [0] for list items. Numbers come back canonical, true and false as such, objects
     and lists as JSON with sorted keys; null, an empty text and a missing field are no answer.
 
     >>> JsonField("result.values[0]")('Here: {"result": {"values": [42.0, 1]}}')
     '42'
+    >>> JsonField()('{"answer": 1.50} and {"other": 2}')
+    '1.5'
     """
 
     path: str = "answer"
@@ -71,24 +74,28 @@ class JsonField:
     def __call__(self, text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG002
         if text is None:
             return None
-        value: Any = None
+        found: str | None = None
         for document in _documents(outside_reasoning(text), "[" if self.path.startswith("[") else "{"):
-            value = document
+            value = self._at_path(document)
+            found = found if value is _MISSING else _as_text(value)
+        return found
+
+    def _at_path(self, value: Any) -> Any:
         for index, name in _STEP.findall(self.path):
-            value = _item(value, int(index)) if index else value.get(name) if isinstance(value, dict) else None
-        return _as_text(value)
+            value = _item(value, int(index)) if index else _field(value, name)
+        return value
 
 
 def last_line(text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG001
-    r"""The last line outside reasoning that is neither blank nor a code fence, trimmed.
+    r"""The last line outside reasoning that holds a letter or a digit and is no code fence, trimmed.
 
-    >>> last_line("Let me see.\n```\n42\n```\n")
+    >>> last_line("Let me see.\n```\n42\n```\n---")
     '42'
     """
     if text is None:
         return None
     lines = (line.strip() for line in reversed(outside_reasoning(text).splitlines()))
-    return next((line for line in lines if line and not line.startswith("```")), None)
+    return next((line for line in lines if any(map(str.isalnum, line)) and not line.startswith("```")), None)
 
 
 def text(text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG001
@@ -123,7 +130,11 @@ def _documents(text: str, opening: str) -> Iterator[Any]:
 
 
 def _item(value: Any, index: int) -> Any:
-    return value[index] if isinstance(value, list) and -len(value) <= index < len(value) else None
+    return value[index] if isinstance(value, list) and -len(value) <= index < len(value) else _MISSING
+
+
+def _field(value: Any, name: str) -> Any:
+    return value.get(name, _MISSING) if isinstance(value, dict) else _MISSING
 
 
 def _as_text(value: Any) -> str | None:
