@@ -207,3 +207,24 @@ def test_bad_input_is_refused_in_one_line():
         bootstrap_means([1.0, 2.0])
     with pytest.raises(UnknownName, match="percentile"):
         bootstrap_mean([1, 0], method="percentil")
+
+
+@pytest.mark.parametrize("n_resamples", [0, -1, 2.5, 1000.0, True, None])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda k: bootstrap_mean([1, 0], n_resamples=k),
+        lambda k: bootstrap_means([[1, 0], [0, 1]], n_resamples=k),
+        lambda k: resampled_means([[1, 0], [0, 1]], n_resamples=k),
+        lambda k: bootstrap([1, 0], np.mean, n_resamples=k),
+    ],
+)
+def test_bad_numbers_of_resamples_are_refused(call, n_resamples):
+    with pytest.raises(InputError, match="n_resamples must be a whole number of at least 1") as refusal:
+        call(n_resamples)
+    assert "\n" not in str(refusal.value)
+
+
+def test_bca_of_one_resample_is_undefined():
+    assert bootstrap_means([[0.1], [0.2], [0.9]], method="bca", n_resamples=1)[0].method == "none"
+    assert bootstrap_mean([1, 0, 1], n_resamples=np.int64(5)).method == "bootstrap"

@@ -38,6 +38,17 @@ def check_level(level: float) -> float:
     return level
 
 
+def check_resamples(n_resamples: object) -> int:
+    """The number itself, refused unless it is a whole number of at least 1.
+
+    >>> check_resamples(10_000)
+    10000
+    """
+    if isinstance(n_resamples, bool) or not isinstance(n_resamples, (int, np.integer)) or n_resamples < 1:
+        raise InputError(f"n_resamples must be a whole number of at least 1, got {n_resamples!r}: leave it at 10,000")
+    return int(n_resamples)
+
+
 def normal_quantile(p: float) -> float:
     """Φ⁻¹(p), infinite at 0 and 1.
 

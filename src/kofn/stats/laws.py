@@ -15,8 +15,8 @@ the values:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
-from math import factorial, sqrt
+from functools import lru_cache
+from math import comb, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -39,6 +39,7 @@ SMOOTH_SKEWNESS = 0.1
 SMOOTH_KURTOSIS = 0.05
 SMOOTH_FROM = 100  # cases, where nearly every value is different
 SMOOTH_FROM_TIED = 10_000  # cases, where values repeat and the law may have large steps
+MOST_RESAMPLES = 25_000  # that differ: more are not enumerated
 TIE = 1 - 1e-10  # probabilities equal up to rounding count as equal
 
 
@@ -211,6 +212,18 @@ def lattice_counts(
     return np.bincount(codes.astype(np.intp), minlength=steps + 1)
 
 
+def _to_the(x: NDArray[np.complex128], n: int) -> NDArray[np.complex128]:
+    """xⁿ by squaring: several times faster than `**` on complex arrays."""
+    power: NDArray[np.complex128] | None = None
+    while True:
+        if n & 1:
+            power = x if power is None else power * x
+        n >>= 1
+        if not n:
+            return x if power is None else power
+        x = x * x
+
+
 def convolve(pmf: NDArray[np.float64], n: int, window: float = WINDOW) -> tuple[int, NDArray[np.float64]] | None:
     """Law of the sum of n draws from 0..m: the first sum and the probabilities from there on.
 
@@ -237,7 +250,7 @@ def convolve(pmf: NDArray[np.float64], n: int, window: float = WINDOW) -> tuple[
     phi = np.fft.rfft(one)
     power = np.zeros_like(phi)
     kept = np.abs(phi) > np.exp(-45.0 / n)
-    power[kept] = phi[kept] ** n
+    power[kept] = _to_the(phi[kept], n)
     law = np.fft.irfft(power, size)
     law[law < 1e-16] = 0.0
     first = min(max(round(n * mean) - length // 2, 0), top + 1 - length)
@@ -256,18 +269,59 @@ def _lattice_law(counts: NDArray[np.int64], low: float, high: float, point: floa
     return Discrete((low * (n * top - at) + high * at) / (n * top), pmf, point)
 
 
+@lru_cache(maxsize=16)
+def _compositions(n: int, kinds: int) -> NDArray[np.float64]:
+    """Every way to write n as a sum of so many counts, a row each."""
+    left = np.array([n])
+    columns: list[NDArray[np.int64]] = []
+    for _ in range(kinds - 1):
+        each = left + 1  # a row goes on as one row for each count from 0 to what is left
+        rows = np.repeat(np.arange(left.size), each)
+        count = np.arange(rows.size) - np.repeat(np.cumsum(each) - each, each)
+        columns = [column[rows] for column in columns] + [count]
+        left = left[rows] - count
+    return np.stack([*columns, left], axis=1).astype(float)
+
+
 def enumerated_law(values: NDArray[np.float64], weights: NDArray[np.float64] | None) -> Discrete:
-    """Every resample of a few values (or of a few sums, over the sums of their weights)."""
+    """Every resample of a few values (or of a few sums, over the sums of their weights).
+
+    >>> law = enumerated_law(np.array([0.0, 0.0, 3.0]), np.array([1.0, 1.0, 2.0]))
+    >>> law.support.tolist(), law.pmf.round(12).tolist()
+    ([0.0, 0.75, 1.2, 1.5], [0.296296296296, 0.444444444444, 0.222222222222, 0.037037037037])
+    """
     n = values.size
-    draws = np.array(list(combinations_with_replacement(range(n), n)))
-    counts = (draws[:, :, None] == np.arange(n)).sum(axis=1)
-    ways = np.array([factorial(i) for i in range(n + 1)], dtype=float)
-    pmf = ways[n] / ways[counts].prod(axis=1) / float(n) ** n
-    bottom = counts @ weights if weights is not None else float(n)
-    means = (counts @ values) / bottom
+    of = np.ones(n) if weights is None else weights
+    kinds, times = np.unique(values + 1j * of, return_counts=True)
+    counts = _compositions(n, kinds.size)
+    log_factorial = np.append(0.0, np.cumsum(np.log(np.arange(1, n + 1))))
+    logs = log_factorial[n] - log_factorial[counts.astype(np.intp)].sum(axis=1) + counts @ np.log(times / n)
+    pmf = np.exp(logs)
+    means = (counts @ kinds.real) / (counts @ kinds.imag)
     order = np.argsort(means, kind="stable")
-    point = values.sum() / (weights.sum() if weights is not None else n)
-    return Discrete(means[order], pmf[order], float(point))
+    return Discrete(means[order], pmf[order] / pmf.sum(), float(values.sum() / of.sum()))
+
+
+def resamples_that_differ(values: NDArray[np.float64], weights: NDArray[np.float64]) -> int:
+    """How many resamples differ: few, where there are few units or few kinds of them. A lower bound where many.
+
+    >>> resamples_that_differ(np.array([0.0, 1.0, 1.0, 0.0]), np.array([1.0, 1.0, 1.0, 2.0]))
+    15
+    """
+    n = values.size
+    differ = n + 1  # with two kinds
+    for some in (min(n, 32), n) if differ <= MOST_RESAMPLES else ():
+        kinds = np.unique(values[:some] + 1j * weights[:some]).size
+        differ = comb(n + kinds - 1, kinds - 1)
+        if differ > MOST_RESAMPLES:
+            break
+    return differ
+
+
+def drawn_law(draws: NDArray[np.float64], point: float) -> Discrete:
+    """The law that draws estimate: each has the same probability."""
+    ordered = np.sort(draws)
+    return Discrete(ordered, np.full(ordered.size, 1 / ordered.size), point)
 
 
 def split_on_lattice(values: NDArray[np.float64], origin: float, step: float) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from kofn.errors import InputError, UnknownName
 from kofn.stats.estimate import BOOTSTRAPS, DEFAULT_INTERVAL
-from kofn.stats.intervals import NO_INTERVAL, Interval, check_level, cluster_codes, wilson
+from kofn.stats.intervals import NO_INTERVAL, Interval, check_level, check_resamples, cluster_codes, wilson
 from kofn.stats.permutation import mcnemar_p, sign_flip_p
 from kofn.stats.resample import as_units, bootstrap_mean
 
@@ -95,6 +95,7 @@ def compare(
     (2, 0.5, 1, ('x',), ('w',))
     """
     check_level(level)
+    check_resamples(n_resamples)
     if interval not in DIFFERENCES:
         raise UnknownName("interval of a difference", interval, list(DIFFERENCES))
     a, b = np.asarray(values_a, dtype=float), np.asarray(values_b, dtype=float)
@@ -103,7 +104,8 @@ def compare(
     groups = None if clusters is None else cluster_codes(clusters)[rows_a]
     a, b = a[rows_a], b[rows_b]
     binary = bool(((a == 0) | (a == 1)).all() and ((b == 0) | (b == 1)).all())
-    ends = _difference_interval(b - a, groups, interval, level, binary=binary)
+    drawing: dict[str, int] = {"n_resamples": n_resamples, "seed": seed}
+    ends = _difference_interval(b - a, groups, interval, level, binary=binary, **drawing)
     mean_a, mean_b, difference = _means(a, b)
     wins, losses = int((b > a).sum()), int((b < a).sum())
     return Comparison(
@@ -115,7 +117,7 @@ def compare(
         high=ends.high if isfinite(ends.high) else None,
         level=level,
         method=ends.method,
-        p=_permutation_p(b - a, groups, n_resamples, seed) if a.size else None,
+        p=_permutation_p(b - a, groups, **drawing) if a.size else None,
         mcnemar_p=mcnemar_p(losses, wins) if binary and a.size and groups is None else None,
         wins=wins,
         ties=a.size - wins - losses,
@@ -140,6 +142,8 @@ def _difference_interval(
     level: float,
     *,
     binary: bool,
+    n_resamples: int,
+    seed: int,
 ) -> Interval:
     """The bootstrap of the differences; where they are all equal, what Wilson's interval leaves open.
 
@@ -147,7 +151,14 @@ def _difference_interval(
     of at most Wilson's upper end u for none of n, so the difference lies within u of what was seen.
     Other values that all differ alike leave no width, as in `bootstrap_mean`.
     """
-    found = bootstrap_mean(difference, clusters=clusters, level=level, method=DIFFERENCES[interval])
+    found = bootstrap_mean(
+        difference,
+        clusters=clusters,
+        level=level,
+        method=DIFFERENCES[interval],
+        n_resamples=n_resamples,
+        seed=seed,
+    )
     if found.method not in ("wilson", "degenerate"):
         return found
     value = float(difference[0])

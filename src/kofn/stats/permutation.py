@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from math import sqrt
-from statistics import NormalDist
+from math import fsum, pi, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kofn.errors import InputError
+from kofn.stats.intervals import check_resamples
 from kofn.stats.laws import LARGEST_FFT, MOST_LEVELS, WINDOW, binomial_pmf, lattice_counts
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ENUMERATE_UP_TO = 16  # differences: 65,536 patterns of signs
 EXPAND_BELOW = 1e-3  # Σd⁴/(Σd²)² below which an expansion of the symmetric law errs by under 1e-5
+HEAVIEST = 1024  # sizes whose signs are drawn; the sum of any smaller ones is given by the expansion
 FLOOR = 1e-12  # what the transform and the expansion resolve; smaller p-values are given as this
 TIE = 1 - 1e-9  # sums equal up to rounding count as equal
 
@@ -28,20 +29,21 @@ def sign_flip_p(differences: NDArray[np.float64], *, n_resamples: int = 10_000, 
 
     Exact for differences of one size (binomial), for those on a lattice (product of transforms)
     and for up to 16 others (all patterns of signs). Beyond, an expansion where it is accurate, else
-    `n_resamples` random patterns with (b + 1)/(m + 1). Zero differences play no part; none but
-    zeros gives 1.
+    `n_resamples` random patterns with (b + 1)/(m + 1), the same for any order of the differences.
+    Zero differences play no part; none but zeros gives 1.
 
     >>> sign_flip_p(np.array([1.0, 1.0, 1.0, 0.0]))
     0.25
     """
+    check_resamples(n_resamples)
     sizes = np.abs(differences[differences != 0])
-    observed = abs(float(differences.sum()))
     if not sizes.size:
         return 1.0
     low, high = float(sizes.min()), float(sizes.max())
     if high - low <= 1e-12 * high:
         wins = int(np.count_nonzero(differences > 0))
         return binomial_two_sided(min(wins, sizes.size - wins), sizes.size)
+    sizes, observed = np.sort(sizes), abs(fsum(differences.tolist()))  # so that no order of cases matters
     if sizes.size <= ENUMERATE_UP_TO:
         return _enumerated(sizes, observed)
     p = _on_lattice(sizes, observed, high)
@@ -102,23 +104,41 @@ def _on_lattice(sizes: NDArray[np.float64], observed: float, high: float) -> flo
 
 def _expanded(sizes: NDArray[np.float64], observed: float) -> float:
     """Edgeworth for a symmetric sum: the first correction is the kurtosis, -2 Σd⁴/(Σd²)²."""
-    variance = float(sizes @ sizes)
-    z = observed / sqrt(variance)
-    kurtosis = -2 * float((sizes**4).sum()) / variance**2
-    normal = NormalDist()
-    upper = normal.cdf(-z) + normal.pdf(z) * kurtosis * (z**3 - 3 * z) / 24
+    upper = float(_upper_tail(sizes, np.array([observed]))[0])
     return min(1.0, max(2 * upper, FLOOR))
 
 
+def _upper_tail(sizes: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """P(Σ ±d ≥ sum) for each sum, by the expansion."""
+    from scipy.special import ndtr
+
+    variance = float(sizes @ sizes)
+    z = sums / sqrt(variance)
+    kurtosis = -2 * float((sizes**4).sum()) / variance**2
+    density = np.exp(-z * z / 2) / sqrt(2 * pi)
+    return np.asarray(np.clip(ndtr(-z) + density * kurtosis * (z**3 - 3 * z) / 24, 0.0, 1.0))
+
+
 def _drawn(sizes: NDArray[np.float64], observed: float, n_resamples: int, seed: int) -> float:
+    """Random signs for the `HEAVIEST` sizes; given these, the expansion for the rest, if any.
+
+    Of the rest each is smaller than a thousand that are drawn, so that what the expansion leaves out
+    vanishes beside them, whatever the tail.
+    """
+    ordered = np.sort(sizes)[::-1]
+    heavy, rest = ordered[:HEAVIEST], ordered[HEAVIEST:]
     rng = np.random.default_rng(seed)
-    rows = max(1, (1 << 22) // sizes.size)
-    as_far = 0
+    rows = max(1, (1 << 20) // heavy.size)
+    as_far = 0.0
     for start in range(0, n_resamples, rows):
-        shape = (min(rows, n_resamples - start), sizes.size)
+        shape = (min(rows, n_resamples - start), heavy.size)
         signs = rng.integers(0, 2, size=shape, dtype=np.int8) * 2.0 - 1.0
-        as_far += int(np.count_nonzero(np.abs(signs @ sizes) >= observed * TIE))
-    return (as_far + 1) / (n_resamples + 1)
+        sums = np.abs(signs @ heavy)
+        if rest.size:
+            as_far += float((_upper_tail(rest, observed - sums) + _upper_tail(rest, observed + sums)).sum())
+        else:
+            as_far += int(np.count_nonzero(sums >= observed * TIE))
+    return min(1.0, (as_far + 1) / (n_resamples + 1))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -2,28 +2,32 @@
 
 The ratio is at most x exactly when Σ(S - xW) is at most 0, and that is a sum of independent draws,
 whose law `laws` knows how to compute. A quantile of the ratio is the x at which that probability
-crosses p.
+crosses p. Where a few units dominate, the law has clumps that no lattice resolves, and is drawn.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import comb, sqrt
+from math import comb, inf, isfinite, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kofn.stats.draws import resampled_ratios
 from kofn.stats.intervals import normal_quantile
 from kofn.stats.laws import (
-    ENUMERATE_UP_TO,
+    LARGEST_FFT,
     MARGIN,
+    MOST_RESAMPLES,
     convolve,
     cornish_fisher,
+    drawn_law,
     enumerated_law,
     mean_law,
     moments_of_mean,
     nearly_normal,
+    resamples_that_differ,
     split_on_lattice,
 )
 
@@ -34,15 +38,28 @@ if TYPE_CHECKING:
 
     from kofn.stats.laws import Law
 
-BINS = 1 << 12  # .004 of a standard error each
 WINDOW = 16.0  # standard errors: enough for one probability near the middle of the law
+FEWEST_BINS = 1 << 12  # .004 of a standard error each
+BINS = 100  # and at least so many times √n: splitting values between bins adds .4 % to the variance
 SMOOTH_FROM = 1000  # units from which Cornish-Fisher is used: below, steps of the law may show
+SMOOTH_KISH = 200.0  # and the effective number of units from which the ratio is nearly linear in its sums
+MOST_DRAWS = 50_000  # draws where a few units dominate, or fewer such that
+CELLS = 1 << 22  # units drawn in all stay below this, some 20 ms; never fewer than n_resamples
+NEAR = 5e-4  # a quantile is found when the normal score of its probability is this close
 
 
-def ratio_law(sums: NDArray[np.float64], weights: NDArray[np.float64] | None) -> Law:
+def ratio_law(
+    sums: NDArray[np.float64],
+    weights: NDArray[np.float64] | None,
+    *,
+    n_resamples: int = 10_000,
+    seed: int = 0,
+) -> Law:
     """The law of Σsums/Σweights over units drawn with replacement. At least two must differ.
 
-    Units of equal weight (None: 1 each) make it the law of a plain mean.
+    Units of equal weight (None: 1 each) make it the law of a plain mean. Few units, or few kinds of
+    them, are enumerated. Where a few units dominate
+    (see `dominated`) it is estimated from draws, at least `n_resamples`; anywhere else it is computed.
 
     >>> law = ratio_law(np.array([0.0, 2.0, 1.0]), np.array([1.0, 2.0, 2.0]))
     >>> law.lower(0.05), law.upper(0.05)
@@ -52,13 +69,45 @@ def ratio_law(sums: NDArray[np.float64], weights: NDArray[np.float64] | None) ->
         return mean_law(sums)
     if float(weights.min()) == float(weights.max()):
         return mean_law(sums / weights)
-    if sums.size <= ENUMERATE_UP_TO:
+    if resamples_that_differ(sums, weights) <= MOST_RESAMPLES:
         return enumerated_law(sums, weights)
     point = float(sums.sum() / weights.sum())
-    moments = moments_of_mean(sums - point * weights)
-    if sums.size >= SMOOTH_FROM and nearly_normal(moments.skewness, moments.kurtosis):
-        return SmoothRatio.of(sums, weights, point)
-    return BinnedRatio(sums, weights, point)
+    parts = sums - point * weights
+    if dominated(parts, weights):
+        draws = max(n_resamples, min(MOST_DRAWS, CELLS // sums.size))
+        return drawn_law(resampled_ratios(sums, weights, draws, seed), point)
+    if sums.size >= SMOOTH_FROM and effective_number(weights) >= SMOOTH_KISH:
+        moments = moments_of_mean(parts)
+        if nearly_normal(moments.skewness, moments.kurtosis):
+            return SmoothRatio.of(sums, weights, point)
+    return BinnedRatio.of(sums, weights, point)
+
+
+def effective_number(weights: NDArray[np.float64]) -> float:
+    """(Σw)²/Σw², Kish (1965): the number of units when their weights are equal.
+
+    >>> effective_number(np.array([3.0, 1.0, 1.0, 1.0]))
+    3.0
+    """
+    return float(weights.sum()) ** 2 / float(weights @ weights)
+
+
+def dominated(parts: NDArray[np.float64], weights: NDArray[np.float64]) -> bool:
+    """Whether a few units make the law: it has clumps, one for each of their counts, far narrower than itself.
+
+    So it is where one unit has a fifth of the weight or three fifths of the variance, or where the effective
+    number of units is small in itself (30) and against their number (a quarter).
+
+    >>> dominated(np.ones(20), np.ones(20)), dominated(np.ones(20), np.array([10.0] + 19 * [1.0]))
+    (False, True)
+    """
+    n = weights.size
+    squares = parts * parts
+    return (
+        float(weights.max()) > max(0.2, 3 / n) * float(weights.sum())
+        or float(squares.max()) > 0.6 * float(squares.sum())
+        or effective_number(weights) < min(30.0, n / 4)
+    )
 
 
 def crossing(rises: Callable[[float], bool], low: float, high: float, steps: int) -> float:
@@ -69,6 +118,41 @@ def crossing(rises: Callable[[float], bool], low: float, high: float, steps: int
     return (low + high) / 2
 
 
+def _between(x: tuple[float, float], y: tuple[float, float], *, halve: bool) -> float:
+    """Where a line through the two ends (x, y) is 0, kept off the ends; or the middle."""
+    share = y[0] / (y[0] - y[1]) if isfinite(y[1] - y[0]) and not halve else 0.5
+    return x[0] + min(max(share, 0.02), 0.98) * (x[1] - x[0])
+
+
+def rising_root(f: Callable[[float], float], low: float, high: float, start: float, scale: float) -> float:
+    """Where f, which rises from low to high by about 1 each `scale`, passes 0, to about `NEAR` of a scale.
+
+    Strides from the start until f changes sign, then secants, and halves where these stall (at a step of f).
+
+    >>> round(rising_root(lambda x: x**3 - 2, 0.0, 9.0, 1.0, 0.5), 3)
+    1.26
+    """
+    ends, at_ends = (low, high), (-inf, inf)
+    x, stride = min(max(start, low), high), scale
+    for step in range(100):
+        y = f(x)
+        if abs(y) < NEAR:
+            return x
+        width = ends[1] - ends[0]
+        ends = (x, ends[1]) if y < 0 else (ends[0], x)
+        at_ends = (y, at_ends[1]) if y < 0 else (at_ends[0], y)
+        if ends[1] - ends[0] < NEAR * scale:
+            break
+        if isfinite(at_ends[0]) and isfinite(at_ends[1]):
+            x = _between(ends, at_ends, halve=step % 3 == 0 and ends[1] - ends[0] > width / 4)
+            continue
+        x -= stride * min(max(y * 1.05, -3.0), 3.0)  # a little beyond, so that f changes sign
+        stride *= 1.5
+        if not ends[0] < x < ends[1]:
+            x = (ends[0] + ends[1]) / 2
+    return (ends[0] + ends[1]) / 2
+
+
 @dataclass(frozen=True, slots=True)
 class BinnedRatio:
     """The ratio's law by convolution on a fine lattice, once for each x that is tried."""
@@ -76,6 +160,16 @@ class BinnedRatio:
     sums: NDArray[np.float64]
     weights: NDArray[np.float64]
     point: float
+    se: float
+    bins: int
+
+    @classmethod
+    def of(cls, sums: NDArray[np.float64], weights: NDArray[np.float64], point: float) -> BinnedRatio:
+        """With so many bins that they blur the law by little."""
+        parts = sums - point * weights
+        se = float(np.sqrt(parts @ parts)) / float(weights.sum())
+        wanted = int(min(max(FEWEST_BINS, BINS * sqrt(sums.size)), LARGEST_FFT / 2))
+        return cls(sums, weights, point, se, 1 << (wanted - 1).bit_length())
 
     def below(self, x: float) -> float:
         """P(ratio < x) + P(ratio = x)/2, but for the width of a bin."""
@@ -84,7 +178,7 @@ class BinnedRatio:
         sd, low = float(parts.std()), float(parts.min())
         if sd == 0:
             return 0.5 + 0.5 * float(np.sign(-low))
-        step = WINDOW * sd * sqrt(n) / (BINS - 2 * MARGIN)
+        step = WINDOW * sd * sqrt(n) / (self.bins - 2 * MARGIN)
         summed = convolve(split_on_lattice(parts, low, step), n, WINDOW)
         if summed is None:  # pragma: no cover - the step was chosen so that the window fits
             raise AssertionError
@@ -93,23 +187,22 @@ class BinnedRatio:
         at = int(np.clip(np.floor(zero + 0.5), 0, pmf.size))
         return float(pmf[:at].sum()) + (zero + 0.5 - at) * float(pmf[at] if at < pmf.size else 0.0)
 
-    def _ends(self) -> tuple[float, float]:
+    def quantile(self, p: float) -> float:
+        """Where `below` is p, anywhere from the lowest unit's own ratio to the highest's."""
         ratios = self.sums / self.weights
-        parts = self.sums - self.point * self.weights
-        reach = 6 * float(np.sqrt(parts @ parts)) / float(self.weights.sum())
-        return max(float(ratios.min()), self.point - reach), min(float(ratios.max()), self.point + reach)
-
-    def _quantile(self, rises: Callable[[float], bool]) -> float:
-        low, high = self._ends()
-        x = crossing(rises, low, high, steps=14)
-        close = 2e-4 * (high - low)  # bisection never arrives at an end, where the law may have an atom
+        low, high = float(ratios.min()), float(ratios.max())
+        z = normal_quantile(p)
+        if not isfinite(z):
+            return low if z < 0 else high
+        x = rising_root(lambda x: normal_quantile(self.below(x)) - z, low, high, self.point + z * self.se, self.se)
+        close = WINDOW / self.bins * self.se  # an atom at an end is blurred by a bin
         return low if x - low < close else high if high - x < close else x
 
     def lower(self, p: float) -> float:
-        return self._quantile(lambda x: self.below(x) >= p)
+        return self.quantile(p)
 
     def upper(self, p: float) -> float:
-        return self._quantile(lambda x: self.below(x) > 1 - p)
+        return self.quantile(1 - p)
 
     def median_bias(self) -> float:
         return normal_quantile(self.below(self.point))

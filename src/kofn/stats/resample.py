@@ -1,8 +1,9 @@
 """Bootstrap intervals. The resampled unit is the case, or its cluster; never the candidate.
 
 The interval of a mean is computed from the law of the resampled mean (see `laws`), so it is the
-interval of infinitely many draws and `n_resamples` and `seed` play no part. They do in `bootstrap`
-(any statistic) and `bootstrap_means` (several means that share each resample), which draw.
+interval of infinitely many draws and `n_resamples` and `seed` play no part, except where a few
+weights or clusters dominate (see `ratios.dominated`). They do in `bootstrap` (any statistic) and
+`bootstrap_means` (several means that share each resample), which draw.
 
 Ends: the lower is the smallest x with P(x* ≤ x) ≥ α/2, the upper its mirror image, the largest x
 with P(x* ≥ x) ≥ α/2: numpy's quantile method "inverted_cdf" with infinitely many draws.
@@ -22,12 +23,13 @@ from kofn.stats.intervals import (
     NO_INTERVAL,
     Interval,
     check_level,
+    check_resamples,
     cluster_codes,
     t_quantile,
     wilson,
 )
-from kofn.stats.laws import Discrete
-from kofn.stats.ratios import ratio_law
+from kofn.stats.laws import drawn_law
+from kofn.stats.ratios import effective_number, ratio_law
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +66,7 @@ class Units(NamedTuple):
         """(Σw)²/Σw², Kish (1965): the number of units when their weights are equal."""
         if self.weights is None:
             return float(self.sums.size)
-        return float(self.weights.sum()) ** 2 / float(self.weights @ self.weights)
+        return effective_number(self.weights)
 
 
 def as_values(values: ArrayLike) -> NDArray[np.float64]:
@@ -182,43 +184,42 @@ def bootstrap_mean(
     n_resamples: int = 10_000,
     seed: int = 0,
 ) -> Interval:
-    """Bootstrap interval of a (weighted) mean over cases or clusters, computed without drawing.
+    """Bootstrap interval of a (weighted) mean over cases or clusters, computed where the law is known.
 
     `method` is "percentile" (labelled "bootstrap"), "expanded" (Hesterberg 2015) or "bca" (Efron
     1987). With clusters or weights what is resampled is the pair (Σwx, Σw) of each unit and the
     statistic is the ratio of their sums. Values that are all equal give no spread: see
-    `without_width`. One unit: undefined. `n_resamples` and `seed` are taken so that all bootstraps
-    are called alike; the result is that of infinitely many resamples.
+    `without_width`. One unit: undefined. The result is that of infinitely many resamples, except
+    where a few units dominate (see `ratios.dominated`): then of at least `n_resamples` drawn with `seed`.
 
     >>> bootstrap_mean([1, 0, 1, 1, 0, 1, 1, 0, 1, 1])
     Interval(low=0.4, high=1.0, method='bootstrap')
     >>> bootstrap_mean([0] * 10)
     Interval(low=0.0, high=0.2775..., method='wilson')
     """
-    del n_resamples, seed
     _check_method(method, METHODS)
     check_level(level)
+    check_resamples(n_resamples)
     units = as_units(values, weights, clusters)
     if units.sums.size == 0:
         return NO_INTERVAL
     narrow = without_width(units, level)
     if narrow is not None:
         return narrow
-    return interval_from(ratio_law(units.sums, units.weights), units, level, method)
+    law = ratio_law(units.sums, units.weights, n_resamples=n_resamples, seed=seed)
+    return interval_from(law, units, level, method)
 
 
 def interval_from(law: Law, units: Units, level: float, method: str) -> Interval:
+    """The interval of a law; BCa is undefined where every draw lies on one side of the point."""
     if method == "bca":
-        below, above = bca_tails(level, law.median_bias(), acceleration_of(units.influence))
+        bias = law.median_bias()
+        if not isfinite(bias):
+            return NO_INTERVAL
+        below, above = bca_tails(level, bias, acceleration_of(units.influence))
     else:
         below, above = tail_probabilities(method, level, units.sums.size)
     return Interval(law.lower(below), law.upper(above), LABELS[method])
-
-
-def drawn_law(draws: NDArray[np.float64], point: float) -> Law:
-    """The law that draws estimate: each has the same probability."""
-    ordered = np.sort(draws)
-    return Discrete(ordered, np.full(ordered.size, 1 / ordered.size), point)
 
 
 def resampled_means(
@@ -236,6 +237,7 @@ def resampled_means(
     >>> resampled_means([[0, 1], [0, 1]], n_resamples=2).tolist()
     [[0.0, 1.0], [0.0, 1.0]]
     """
+    check_resamples(n_resamples)
     m = np.asarray(matrix, dtype=float)
     if m.ndim != 2 or not np.isfinite(m).all() or not m.size:
         raise InputError("matrix must have a row for each case, a column for each metric and no NaN")
@@ -301,6 +303,7 @@ def bootstrap(
     """
     _check_method(method, ("percentile", "basic", "bca"))
     check_level(level)
+    check_resamples(n_resamples)
     n, of = _statistic_of_units(np.asarray(values), statistic, clusters)
     if n < 2:
         return NO_INTERVAL
