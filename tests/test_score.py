@@ -270,3 +270,20 @@ finally:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.endswith(
         "[]\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("output", "reference", "wanted"),
+    [
+        ("The answer is 1,080.", "1080.00", 1.0),
+        ("It is 0.5.", "1/2", 1.0),
+        ("It is 0.5.", "50%", 1.0),
+        ("It is 50%.", "50%", 1.0),
+        ("I cannot say.", "forty", 0.0),
+        ("It is 41.", "42", 0.0),
+    ],
+)
+def test_numbers_are_compared_by_value_however_they_are_written(output, reference, wanted):
+    rows = [{"id": 1, "reference": reference, "output": output}]
+    result = kofn.score(rows, extract="number", metric="numeric", aggregate="mean")
+    assert result.get("mean").point == wanted

@@ -60,7 +60,9 @@ def find_answers(table: Table, extract: str | Callable[..., Any] | None) -> Answ
     if extract is None:
         choice = choose_extractor(_references(table), _some(rows["text"]), "choices" in table.cases.columns)
         extract, reason = choice.name, choice.reason
-    name = extract if isinstance(extract, str) else getattr(extract, "__name__", repr(extract))
+    name = (
+        extract if isinstance(extract, str) else f"{extract.__module__}:{getattr(extract, '__name__', repr(extract))}"
+    )
     column = extract_column(extractor(extract), rows["text"], choices_of(table))
     no_output = rows["text"].null_count()
     return Answers(
@@ -149,7 +151,7 @@ def _by_metric(table: Table, answers: Answers, spec: str | Callable[..., Any], t
             sets=_sets(table, answers, values, passes_of(values, threshold, better), higher_is_better=better),
             source=source,
         )
-        for found, raw in _columns(function, name, predictions, references).items()
+        for found, raw in _columns(function, name, predictions, references, answers.extractor).items()
         for values in [raw if ungraded is None else np.where(ungraded, np.nan, raw)]
     ]
 
@@ -176,17 +178,25 @@ def reference_answers(references: pl.Series, extractor_name: str | None) -> pl.S
     from kofn.values import canonical_number
 
     find = extractor(extractor_name)
-    others = references.filter(~references.str.contains(_PLAIN_NUMBER)).unique()
+    # a percentage keeps its sign, for it also equals its share
+    others = references.filter(~references.str.contains(_PLAIN_NUMBER) & ~references.str.ends_with("%")).unique()
     solutions = others.str.contains(r"####|\\boxed|\s\S+\s").to_list()
     pairs = zip(others.to_list(), solutions, strict=True)
     whole = [canonical_number(r) or (find(r) if solution else None) or r for r, solution in pairs]
     return references.replace(others, pl.Series(whole, dtype=pl.String)) if len(others) else references
 
 
-def _columns(function: Any, name: str, predictions: pl.Series, references: pl.Series) -> dict[str, Floats]:
+def _columns(
+    function: Any, name: str, predictions: pl.Series, references: pl.Series, extractor_name: str | None
+) -> dict[str, Floats]:
     """The metric's own column, and one for every other number it returned."""
-    from kofn.metrics import Metric, score_answers, score_column
+    from kofn.metrics import Metric, Numeric, score_answers, score_column
 
+    plain = references.dtype == pl.String and not references.str.ends_with("%").any()
+    if plain and extractor_name == "number" and function == Numeric():
+        # both sides are canonical texts by now: equal numbers are equal texts
+        same = (predictions == references).fill_null(value=False).cast(pl.Float64)
+        return {name: same.set(references.is_null(), None).to_numpy()}
     if isinstance(function, Metric):
         scorer: Any = function
         return {name: score_column(scorer, predictions, references).to_numpy()}

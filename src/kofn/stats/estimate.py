@@ -11,6 +11,7 @@ from kofn.errors import InputError, UnknownName
 from kofn.stats.intervals import (
     NO_INTERVAL,
     check_level,
+    check_resamples,
     clopper_pearson,
     cluster_robust,
     jeffreys,
@@ -70,6 +71,7 @@ def estimate(
     if interval not in INTERVALS:
         raise UnknownName("interval", interval, list(INTERVALS))
     check_level(level)
+    check_resamples(n_resamples)
     x, w, c = _with_values(values, weights, clusters)
     point, ends = None, NO_INTERVAL
     if x.size and (w is None or w.any()):
