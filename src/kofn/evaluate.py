@@ -159,9 +159,8 @@ def default_aggregators(scored: Scored) -> list[Spec]:
         return list(VALUES_ONLY)
     sizes = np.sort(scored.sets.counts[0])
     reach = int(sizes[int((1 - _MOST_SETS) * len(sizes))]) if len(sizes) else 0
-    binary = bool(np.isin(scored.sets.values[scored.sets.graded], (0.0, 1.0)).all())
     names: list[Spec] = list(DEFAULTS if scored.sets.answers is not None else [d for d in DEFAULTS if d != "majority"])
-    if not binary:
+    if not scored.sets.zero_one:
         names.insert(2, "best_score")
     return names + [f"pass@{k}" for k in _LADDER if k <= reach] + _covering(scored.sets)
 
@@ -194,11 +193,10 @@ def _case_values(scored: Sequence[Scored], options: Options) -> dict[tuple[str, 
             raise InputError(f"aggregator {name} is there twice")
     out: dict[tuple[str, str], Column] = {}
     for one in scored:
-        shares = bool(np.isin(one.sets.values[one.sets.graded], (0.0, 1.0)).all())
         for rule in asked or [aggregator(a) for a in default_aggregators(one)]:
             if asked and one.beside_labels and isinstance(rule, CountAggregator):
                 continue  # the same numbers as under the labels
-            rate = rule.bounded and (shares or not rule.of_values)
+            rate = rule.bounded and (one.sets.zero_one or not rule.of_values)
             out[one.metric, rule.name] = Column(_apply(rule, one), rate)
     return out
 

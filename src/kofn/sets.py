@@ -176,6 +176,11 @@ class CandidateSets:
         return self.complete and bool((self.values == self.passes).all())
 
     @cached_property
+    def zero_one(self) -> bool:
+        """Whether every graded value is 0 or 1."""
+        return self.binary or bool(np.isin(self.values[self.graded], (0.0, 1.0)).all())
+
+    @cached_property
     def graded(self) -> npt.NDArray[np.bool_]:
         return ~np.isnan(self.values)
 
