@@ -24,6 +24,8 @@ from kofn.stats.ratios import ratio_law
 from kofn.stats.resample import METHODS, as_units, interval_from, without_width
 
 SIZES = (30, 100, 300, 1000)
+FEW = (6, 10, 15, 20)
+FEW_RUNS = 1000
 REPEATS = (1, 4, 16)
 MEANS = (0.1, 0.3, 0.5, 0.7, 0.9)
 CONCENTRATION = 2.0
@@ -211,7 +213,9 @@ def main() -> None:
     clustered = clustered_cells(runs)
     weighted = weighted_cells(min(runs, WEIGHTED_RUNS))
     methods = ("auto", "percentile", "expanded", "bca", "t", "wilson")
+    few = cells(min(runs, FEW_RUNS), seed=3, sizes=FEW, aggregators=("mean",))
     parts = {
+        "few": summary([cell for cell in few if cell.repeats > 1], ("auto", "percentile", "expanded", "bca", "t")),
         "summary": summary(plain, methods),
         "plain": table(plain, methods),
         "clustered": table(clustered, ("auto", "percentile", "expanded", "bca", "cluster", "ignoring clusters")),

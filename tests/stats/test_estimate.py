@@ -51,6 +51,7 @@ def test_auto_is_the_percentile_bootstrap_except_where_that_is_known_to_fail():
     spread = np.linspace(0, 1, 100)
     assert estimate(spread).method == "bootstrap"
     assert estimate(spread[:99]).method == "bca"
+    assert estimate(spread[:14]).method == "expanded"
     assert estimate(rate, weights=np.arange(50) + 1.0).method == "bca"
     assert estimate(np.tile(spread, 2), clusters=np.arange(200) // 10).method == "bca"
 

@@ -33,6 +33,7 @@ SMALL_SEGMENT = 30  # a segment with fewer cases is marked
 NO_SEGMENT = "(none)"
 RARE = 10  # with fewer on the rarer side the bootstrap of a rate covers 86 to 100 %
 FEW = 100  # with fewer cases the percentile bootstrap of a skewed mean is too narrow
+VERY_FEW = 15  # with fewer BCa is too narrow as well, and widening the percentiles does better
 
 BOOTSTRAPS = {"bootstrap": "percentile", "expanded": "expanded", "bca": "bca"}
 FOR_RATES = {"wilson": wilson, "clopper_pearson": clopper_pearson, "jeffreys": jeffreys}
@@ -167,10 +168,11 @@ def calibrated(
 ) -> str:
     """The interval "auto" stands for: the percentile bootstrap, except where simulation shows that it fails.
 
-    A plain rate with fewer than `RARE` cases on its rarer side: Wilson, as where there is none at all. Fewer than
-    `FEW` cases (or clusters) otherwise: BCa, which corrects for skewness. docs/coverage.md has the figures.
+    A plain rate with fewer than `RARE` cases on its rarer side: Wilson, as where there is none at all. Otherwise fewer
+    than `FEW` cases (or clusters): BCa, which corrects for skewness; fewer than `VERY_FEW`: expanded percentiles.
+    docs/coverage.md has the figures.
 
-    >>> rare, few, many = np.repeat([1.0, 0.0], [40, 5]), np.array([0.25, 0.5, 1.0]), np.arange(200) / 200
+    >>> rare, few, many = np.repeat([1.0, 0.0], [40, 5]), np.arange(50) / 50, np.arange(200) / 200
     >>> calibrated(rare), calibrated(few), calibrated(many)
     ('wilson', 'bca', 'bootstrap')
     """
@@ -178,6 +180,8 @@ def calibrated(
         successes = int(values.sum())
         return "wilson" if min(successes, values.size - successes) < RARE else "bootstrap"
     units = values.size if clusters is None else np.unique(clusters).size
+    if units < VERY_FEW:
+        return "expanded"
     return "bca" if units < FEW else "bootstrap"
 
 
