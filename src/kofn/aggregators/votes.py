@@ -56,14 +56,18 @@ class Majority(Aggregator):
         one_of("majority ties", self.ties, TIES)
 
     def compute(self, sets: CandidateSets) -> Floats:
-        def kernel(codes: Ints, values: Floats) -> Floats:
-            if self.ties == "first" and len(codes) <= _PAIRWISE and bool((codes >= 0).all()):
+        assert sets.answers is not None
+        everybody = self.ties == "first" and sets.complete and not sets.answers.null_count()
+
+        def kernel(codes: Ints, values: Array) -> Floats:
+            if everybody and len(codes) <= _PAIRWISE:
                 return _first_plurality(codes, values)
-            voting = codes >= 0
+            values, voting = values.astype(np.float64), codes >= 0
             ballot = count_votes(codes, voting.astype(np.float64), values)
             return decide(ballot, voting, values, self.ties, sets.higher_is_better)
 
-        return sets.map_blocks(kernel, voters(sets), sets.values)
+        # 0/1 values are read as bytes: an eighth of the memory to walk
+        return sets.map_blocks(kernel, voters(sets), sets.passes if sets.binary else sets.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,11 +218,30 @@ def count_votes(codes: Ints, weights: Floats, values: Floats) -> Ballot:
     return _count_runs(codes, weights, values)
 
 
-def _first_plurality(codes: Ints, values: Floats) -> Floats:
-    """`majority` where everybody votes, in bytes: the usual case, several times faster than the general one."""
-    counts = _support(codes, codes >= 0)
+def _first_plurality(codes: Ints, values: Array) -> Floats:
+    """`majority` where everybody votes: the usual case, several times faster than the general one."""
+    if values.dtype == np.int8:
+        return _first_plurality_of_passes(codes, values.view(np.uint8))
+    counts = _support(codes)
     own = codes == codes[counts.argmax(axis=0), np.arange(codes.shape[1])]
     mean: Floats = np.einsum("ij,ij->j", own, values) / counts.max(axis=0)
+    return mean
+
+
+def _first_plurality_of_passes(codes: Ints, passes: Array) -> Floats:
+    """The same for 0/1 values, in bytes: votes and passes of each candidate's answer are counted together."""
+    counts, passing = np.ones(codes.shape, dtype=np.uint8), passes.copy()
+    for i in range(len(codes) - 1):
+        same = (codes[i] == codes[i + 1 :]).view(np.uint8)
+        counts[i + 1 :] += same
+        counts[i] += np.add.reduce(same, axis=0, dtype=np.uint8)
+        passing[i + 1 :] += same & passes[i]
+        passing[i] += np.add.reduce(same & passes[i + 1 :], axis=0, dtype=np.uint8)
+    most = counts.max(axis=0)
+    won = passing[-1].copy()
+    for i in range(len(codes) - 2, -1, -1):  # backwards, so that the first of equals is written last
+        won += (passing[i] - won) * (counts[i] == most).view(np.uint8)  # bytes wrap around; far faster than a mask
+    mean: Floats = won / most
     return mean
 
 
@@ -304,7 +327,7 @@ def tally(sets: CandidateSets) -> Tally:
     out = Tally(*(np.zeros(len(sets)) for _ in Tally._fields))
     for at, (codes,) in sets.blocks(sets.codes):
         voting = codes >= 0
-        support = np.where(voting, _support(codes, voting), 0)
+        support = np.where(voting, _support(codes), 0)
         leader = codes[support.argmax(axis=0), np.arange(codes.shape[1])]
         out.first[at] = support.max(axis=0)
         out.second[at] = np.where(codes == leader, 0, support).max(axis=0)
@@ -314,10 +337,10 @@ def tally(sets: CandidateSets) -> Tally:
     return out
 
 
-def _support(codes: Ints, voting: Array) -> Array:
-    """How many candidates of the set gave the same answer as each."""
+def _support(codes: Ints) -> Array:
+    """How many candidates of the set gave the same answer as each, one without an answer included."""
     if len(codes) > _PAIRWISE:
-        return _count_runs(codes, voting.astype(np.float64), np.zeros(codes.shape)).support
+        return _count_runs(codes, np.ones(codes.shape), np.zeros(codes.shape)).support
     counts = np.ones(codes.shape, dtype=np.uint8)
     for i in range(len(codes) - 1):
         same = (codes[i] == codes[i + 1 :]).view(np.uint8)
