@@ -167,11 +167,11 @@ def test_a_full_disk_and_a_closed_pipe_end_in_one_line_or_none(tmp_path):
     path = tmp_path / "outputs.jsonl"
     path.write_bytes(GOOD)
     shell = f"{sys.executable} -m kofn score {path}"
-    done = subprocess.run(f"{shell} > /dev/full", shell=True, capture_output=True, text=True, check=False)  # noqa: S602
+    done = subprocess.run(f"{shell} > /dev/full", shell=True, capture_output=True, text=True, check=False)  # noqa: S602 - ours
     assert done.returncode == 3
     assert "No space left" in done.stderr
     assert "Traceback" not in done.stderr
-    done = subprocess.run(f"{shell} | true", shell=True, capture_output=True, text=True, check=False)  # noqa: S602
+    done = subprocess.run(f"{shell} | true", shell=True, capture_output=True, text=True, check=False)  # noqa: S602 - ours
     assert done.stderr == ""
 
 

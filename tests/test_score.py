@@ -228,6 +228,16 @@ def test_run_directory(outputs, tmp_path):
     assert sorted(p.name for p in out.iterdir()) == ["candidates.parquet", "cases.parquet", "run.json"]
 
 
+def test_a_run_of_standard_input_and_of_the_first_k(outputs, tmp_path):
+    command = [sys.executable, "-m", "kofn", "score", "-", "--top-k", "2", "--out", str(tmp_path / "run")]
+    subprocess.run(command, input=outputs.read_text(), text=True, capture_output=True, check=True)
+    manifest = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert manifest["sources"] == [{"path": "-", "bytes": None, "sha256": None}]
+    candidates = pl.read_parquet(tmp_path / "run" / "candidates.parquet")
+    assert candidates.height == 80
+    assert candidates["passed.numeric"].null_count() == 0
+
+
 def test_missing_values_are_null_in_files_never_nan(tmp_path):
     rows = [
         {"id": 1, "outputs": [{"text": "a", "pass": None}, {"text": "b", "pass": 1}]},

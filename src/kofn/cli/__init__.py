@@ -34,7 +34,7 @@ class _Verbs(click.Group):
             raise click.UsageError(str(UnknownName("verb", args[0], list(VERBS))))
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
         with formatter.section("Verbs"):
             formatter.write_dl(list(VERBS.items()))
 

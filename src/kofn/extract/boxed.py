@@ -71,7 +71,7 @@ def canonical(answer: str) -> str | None:
     return canonical_number(answer) or canonical_number(_UNIT_TAIL.sub("", answer)) or tidy(answer) or None
 
 
-def boxed(text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG001
+def boxed(text: str | None, choices: Sequence[str] | None = None) -> str | None:
     r"""What the last `\boxed{..}` holds: a canonical number where it is one, else tidied LaTeX.
 
     Reasoning blocks do not count, nor does a box in an invented next question. A box that is never closed, or

@@ -113,7 +113,7 @@ def letter_first(text: str | None, choices: Sequence[str] | None = None) -> str 
     return None if text is None else _first(f"([{_labels(choices)}])", text)
 
 
-def number_anchor(text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG001
+def number_anchor(text: str | None, choices: Sequence[str] | None = None) -> str | None:
     """`extract_answer_with_anchor` as text, None when there is no integer.
 
     >>> number_anchor("Answer: 42.5"), number_anchor("none")
@@ -122,7 +122,7 @@ def number_anchor(text: str | None, choices: Sequence[str] | None = None) -> str
     return None if text is None else _text_or_none(extract_answer_with_anchor(text))
 
 
-def number_simple(text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG001
+def number_simple(text: str | None, choices: Sequence[str] | None = None) -> str | None:
     """`extract_answer_simple` as text, None when there is no integer.
 
     >>> number_simple("5 + 10 = 15"), number_simple("none")

@@ -25,7 +25,7 @@ _WITH_UNIT = re.compile(r"\d\s+[A-Za-z]{1,4}\.?$")
 _ASSIGNED = re.compile(r"\s*[A-Za-z](?:_\{?\w\}?)?\s*=")
 
 
-def math(text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG001
+def math(text: str | None, choices: Sequence[str] | None = None) -> str | None:
     r"""The last box, else the labelled answer, else the last formula or number; numbers canonical.
 
     Anything else comes back as tidied LaTeX, so that answers that differ only in spacing are one answer.

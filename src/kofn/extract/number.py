@@ -77,7 +77,7 @@ class Token(NamedTuple):
         return self.ordinal or self.item
 
 
-def number(text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG001
+def number(text: str | None, choices: Sequence[str] | None = None) -> str | None:
     r"""The labelled number, else the last number of the text, as its canonical text.
 
     Labels: "answer:", "the answer is" (and the like in other languages), "#### ", "A: ", `<answer>`,

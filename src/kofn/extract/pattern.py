@@ -44,7 +44,7 @@ class Pattern:
         if self.take not in ("first", "last"):
             raise InputError(f"pattern takes 'first' or 'last', not {self.take!r}")
 
-    def __call__(self, text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG002
+    def __call__(self, text: str | None, choices: Sequence[str] | None = None) -> str | None:
         if text is None:
             return None
         matches = re.finditer(self.regex, text)
@@ -71,7 +71,7 @@ class JsonField:
         if not _PATH.fullmatch(self.path):
             raise InputError(f"json_field path {self.path!r} is not like answer, result.value or items[0].name")
 
-    def __call__(self, text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG002
+    def __call__(self, text: str | None, choices: Sequence[str] | None = None) -> str | None:
         if text is None:
             return None
         found: str | None = None
@@ -86,7 +86,7 @@ class JsonField:
         return value
 
 
-def last_line(text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG001
+def last_line(text: str | None, choices: Sequence[str] | None = None) -> str | None:
     r"""The last line outside reasoning that holds a letter or a digit and is no code fence, trimmed.
 
     >>> last_line("Let me see.\n```\n42\n```\n---")
@@ -98,7 +98,7 @@ def last_line(text: str | None, choices: Sequence[str] | None = None) -> str | N
     return next((line for line in lines if any(map(str.isalnum, line)) and not line.startswith("```")), None)
 
 
-def text(text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG001
+def text(text: str | None, choices: Sequence[str] | None = None) -> str | None:
     """The whole text, trimmed; None when nothing is left.
 
     >>> text("  as it is\\n"), text(" ")

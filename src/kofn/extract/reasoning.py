@@ -43,7 +43,7 @@ def outside_reasoning(text: str) -> str:
     return "".join(kept)
 
 
-def strip_reasoning(text: str | None, choices: Sequence[str] | None = None) -> str | None:  # noqa: ARG001
+def strip_reasoning(text: str | None, choices: Sequence[str] | None = None) -> str | None:
     """The whole output without its reasoning blocks, trimmed; None when nothing is left.
 
     >>> strip_reasoning("<think>hm</think> 4 ")

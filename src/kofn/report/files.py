@@ -27,11 +27,11 @@ def check_new(directory: Path) -> None:
 
 def write_run(result: Result, directory: Path, *, sources: Sequence[Path], options: Mapping[str, Any]) -> None:
     """Write run.json, candidates.parquet and cases.parquet; run.json last, so that a run with it is whole."""
+    manifest = _json(manifest_of(result, sources, options))
     try:
         directory.mkdir(parents=True, exist_ok=True)
         _atomic(directory / "candidates.parquet", candidates_frame(result).write_parquet)
         _atomic(directory / "cases.parquet", cases_frame(result).write_parquet)
-        manifest = _json(manifest_of(result, sources, options))
         _atomic(directory / "run.json", lambda path: path.write_bytes(manifest))
     except OSError as problem:
         raise WorldError(f"{directory}: cannot write the run: {problem.strerror}") from None
@@ -52,10 +52,10 @@ def candidates_frame(result: Result) -> pl.DataFrame:
         *table.candidates.select(kept).iter_columns(),
     ]
     first = result.scored[0].sets
-    if first.answers is not None and len(first.answers) == table.n_candidates:
+    if first.answers is not None:
         columns.append(first.answers.alias("answer"))
     for one in result.scored:
-        if one.metric and len(one.sets.values) == table.n_candidates:
+        if one.metric:
             columns.append(pl.Series(f"score.{one.metric}", one.sets.values, nan_to_null=True))
             passed = pl.Series(f"passed.{one.metric}", one.sets.passes)
             columns.append((passed == 1).set(passed < 0, None))
@@ -86,7 +86,7 @@ def manifest_of(result: Result, sources: Sequence[Path], options: Mapping[str, A
         "schema_version": SCHEMA_VERSION,
         "kind": "score",
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "sources": [{"path": str(s), "bytes": s.stat().st_size, "sha256": _sha256(s)} for s in sources],
+        "sources": [_fingerprint(source) for source in sources],
         "options": dict(options),
         "versions": {
             "kofn": __version__,
@@ -110,11 +110,15 @@ def _git_commit() -> str | None:
     return done.stdout.strip() or None
 
 
-def _sha256(path: Path) -> str:
+def _fingerprint(source: Path) -> dict[str, Any]:
+    """What a file was; a stream has been read and is gone, so nothing can be said of it but its name."""
+    if not source.is_file():
+        return {"path": str(source), "bytes": None, "sha256": None}
     import hashlib
 
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with source.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"path": str(source), "bytes": source.stat().st_size, "sha256": digest}
 
 
 def _json(data: Any) -> bytes:
