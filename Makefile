@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help run test lint check coverage bench clean
+.PHONY: help run test browser lint check coverage bench clean
 
 help:
 	@echo "make run       score the example file the project ships"
@@ -15,8 +15,14 @@ help:
 run: .venv/.ready
 	$(BIN)/kofn score examples/arithmetic.jsonl --by kind
 
-test: .venv/.ready-dev
+test: .venv/.ready-dev browser
 	$(BIN)/python -m pytest -m "not slow"
+
+# Debian's Chromium for the tests of the pages; where it cannot be installed they are skipped, and say so
+browser:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq \
+	  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
+	  || echo "chromium is not there and cannot be installed: the browser tests are skipped"
 
 lint: .venv/.ready-dev
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""What tests share: the folder of real data and oracles beside the checkout, where there is one."""
+"""What tests share: the folder of real data and oracles beside the checkout, and a browser, where there are such."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from tests.browsing import browser, visit
+
+__all__ = ["browser", "visit"]
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared"

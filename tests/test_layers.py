@@ -12,7 +12,7 @@ SRC = Path(__file__).parents[1] / "src" / "kofn"
 LAYERS = [
     {"types", "errors"},  # nouns
     {"sets", "values", "fields", "table"},  # columns and plain values
-    {"extract", "metrics", "aggregators", "stats"},  # the pure catalogue
+    {"extract", "metrics", "aggregators", "stats", "policy"},  # the pure catalogue
     {
         "registry",
         "multiple_choice",
@@ -22,6 +22,9 @@ LAYERS = [
         "groupwise",
         "present",
         "testing",
+        "curves",
+        "checks",
+        "trends",
     },  # composition, no I/O
     {"importers", "report", "api"},  # edges
     {"cli", "__main__"},  # application

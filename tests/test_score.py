@@ -225,7 +225,15 @@ def test_run_directory(outputs, tmp_path):
     assert cases.height == 40
     assert {"case_id", "reference", "country", "numeric.any_pass", "numeric.pass@2"} <= set(cases.columns)
     assert cases["numeric.mean"].mean() == pytest.approx(candidates["score.numeric"].mean())
-    assert sorted(p.name for p in out.iterdir()) == ["candidates.parquet", "cases.parquet", "run.json"]
+    assert sorted(p.name for p in out.iterdir()) == [
+        "candidates.parquet",
+        "cases.parquet",
+        "evaluation.json",
+        "report.html",
+        "reports.parquet",
+        "results.jsonl",
+        "run.json",
+    ]
 
 
 def test_a_run_of_standard_input_and_of_the_first_k(outputs, tmp_path):

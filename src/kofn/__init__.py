@@ -18,6 +18,7 @@ _LAZY = {
     "aggregator": "kofn.registry",
     "extractor": "kofn.registry",
     "metric": "kofn.registry",
+    "load_run": "kofn.report.run",
     "CandidateSet": "kofn.sets",
     "CandidateSets": "kofn.sets",
     "Result": "kofn.evaluate",
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from kofn.evaluate import Result
     from kofn.metrics import MetricConfig
     from kofn.registry import aggregator, extractor, metric
+    from kofn.report.run import load_run
     from kofn.sets import CandidateSet, CandidateSets
     from kofn.types import Candidate, Case, Decision, Estimate, Score
 

@@ -176,7 +176,8 @@ def warnings(
         *_extraction_warnings(extracted),
         *_choice_warnings(table, scored),
         *_selector_warnings(scored[0].sets, estimates),
-        *_drawn_warnings(scored, estimates),
+        *_double_dipping_warnings(scored, options),
+        *_drawn_warnings(scored, options),
         *_segment_warnings(table, estimates),
     ]
 
@@ -216,19 +217,18 @@ def _choice_warnings(table: Table, scored: Sequence[Scored]) -> list[str]:
     return [f"{counted(missed, 'reference')} name none of the case's options: they cannot match"] if missed else []
 
 
-def _drawn_warnings(scored: Sequence[Scored], estimates: Sequence[Estimate]) -> list[str]:
+def _drawn_warnings(scored: Sequence[Scored], options: Options) -> list[str]:
     """maj@k of large sets is drawn: say so, and how far that may be off."""
     from kofn.aggregators.votes import MajAt
     from kofn.registry import aggregator
 
     out = []
-    for e in estimates:
-        rule = aggregator(e.aggregator) if e.aggregator.startswith("maj") and e.segment is None else None
-        sets = next(s.sets for s in scored if s.metric == e.metric)
-        if isinstance(rule, MajAt) and rule.draws_any(sets) and (errors := rule.error(sets)).any():
-            many = counted(int((errors > 0).sum()), "set")
-            off = float(np.sqrt((errors**2).sum()) / len(errors))
-            out.append(f"{e.aggregator} is drawn for {many}: its standard error from that alone is {off:.2g}")
+    for rule in map(aggregator, options.aggregate):
+        for one in scored if isinstance(rule, MajAt) else ():
+            if isinstance(rule, MajAt) and rule.draws_any(one.sets) and (errors := rule.error(one.sets)).any():
+                many = counted(int((errors > 0).sum()), "set")
+                off = float(np.sqrt((errors**2).sum()) / len(errors))
+                out.append(f"{rule.name} is drawn for {many}: its standard error from that alone is {off:.2g}")
     return out
 
 
@@ -239,6 +239,35 @@ def _selector_warnings(sets: CandidateSets, estimates: Sequence[Estimate]) -> li
     if not below:
         return []
     return [f"selector {below[0]} goes below 0, and votes add scores up: weighted_vote(scale='exp') adds exp(score)"]
+
+
+def _double_dipping_warnings(scored: Sequence[Scored], options: Options) -> list[str]:
+    """The score that picks is the score that grades: every mistake in its favour then counts as a success.
+
+    best_score is no such pick: it says how high a score goes and nothing of what a product would ship.
+    """
+    from kofn.registry import aggregator
+
+    rules = [rule for spec in options.aggregate if "selectors" in (rule := aggregator(spec)).needs]
+    out = []
+    for one in scored:
+        for rule in rules:
+            by = getattr(rule, "by", "") or next(iter(one.sets.selectors), "")
+            if _grades_itself(one, by):
+                itself = "it" if by == one.metric else f"{one.metric}, which says the same"
+                fault = "double-dipping, the number is too good; grade with another metric"
+                where = f" under {one.metric}" if len(scored) > 1 else ""
+                out.append(f"{rule.name}{where} picks by `{by}` and is graded by {itself}: {fault}")
+    return out
+
+
+def _grades_itself(scored: Scored, by: str) -> bool:
+    """Whether a selector's scores are the metric's values on all graded candidates; values all alike pick nothing."""
+    graded = scored.sets.graded
+    if by not in scored.sets.selectors or not graded.any():
+        return False
+    values, scores = scored.sets.values[graded], scored.sets.selectors[by][graded]
+    return bool((values == scores).all()) and bool((values != values[0]).any())
 
 
 def _set_warnings(found: dict[str, Any], table: Table, *, voted: bool) -> list[str]:

@@ -197,11 +197,12 @@ def _case_values(scored: Sequence[Scored], options: Options) -> dict[tuple[str, 
             if asked and one.beside_labels and isinstance(rule, CountAggregator):
                 continue  # the same numbers as under the labels
             rate = rule.bounded and (one.sets.zero_one or not rule.of_values)
-            out[one.metric, rule.name] = Column(_apply(rule, one), rate)
+            out[one.metric, rule.name] = Column(applied(rule, one), rate)
     return out
 
 
-def _apply(rule: Aggregator, scored: Scored) -> Floats:
+def applied(rule: Aggregator, scored: Scored) -> Floats:
+    """An aggregator's value of every set; a k that no set reaches is the user's mistake."""
     values = rule(scored.sets)
     k = getattr(rule, "k", None)
     largest = int(scored.sets.sizes.max()) if len(scored.sets) else 0
@@ -299,7 +300,10 @@ def segment_names(table: Table, name: str) -> list[str | None]:
     """The segment of every case by a field; None where the field is null."""
     import polars as pl
 
-    names: list[str | None] = case_column(table, name).cast(pl.String).to_list()
+    column = case_column(table, name)
+    if column.dtype.is_nested():
+        raise InputError(f"field {name!r} holds lists or objects: expected one plain value a case")
+    names: list[str | None] = column.cast(pl.String).to_list()
     return ["(none)" if n is None else n for n in names]
 
 

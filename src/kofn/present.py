@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _BAR = 25
 _WIDTH = 110
+_UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions, half characters, line and paragraph separators
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def as_text(result: Result, style: Callable[[str, str], str] = lambda text, _: t
     doc = document(result)
     lines = [style(safe(line), "strong") if i == 0 else safe(line) for i, line in enumerate(doc.headline)]
     for grid in doc.grids:
-        lines += ["", *_grid_lines(grid, style)]
+        lines += ["", *grid_lines(grid, style)]
     if doc.notes:
         width = max(len(label) for label, _ in doc.notes)
         lines += [
@@ -98,9 +99,7 @@ def safe(text: str) -> str:
     >>> safe("a\\x1b[31mb\\u202e")
     'a\\\\x1b[31mb\\\\u202e'
     """
-    return "".join(
-        c if unicodedata.category(c) not in ("Cc", "Cf", "Cs") else c.encode("unicode_escape").decode() for c in text
-    )
+    return "".join(c if unicodedata.category(c) not in _UNSEEN else c.encode("unicode_escape").decode() for c in text)
 
 
 def interval_bar(e: Estimate, low: float = 0.0, high: float = 1.0, width: int = _BAR) -> str:
@@ -179,25 +178,27 @@ def _estimates_grid(estimates: Sequence[Estimate], title: str) -> Grid:
     return Grid(title, header, tuple(rows), tuple(h in ("value", "cases", "missing") for h in header))
 
 
-def _grid_lines(grid: Grid, style: Callable[[str, str], str]) -> list[str]:
+def grid_lines(grid: Grid, style: Callable[[str, str], str]) -> list[str]:
+    """A grid as lines of text, its columns aligned."""
     cells = [[safe(c) for c in row] for row in (grid.header, *grid.rows)]
-    widths = [max(_columns(row[i]) for row in cells) for i in range(len(grid.header))]
-    lines = [style(grid.title, "strong")] if grid.title else []
+    widths = [max(columns(row[i]) for row in cells) for i in range(len(grid.header))]
+    lines = [style(safe(grid.title), "strong")] if grid.title else []
     for i, row in enumerate(cells):
-        gaps = [" " * (width - _columns(cell)) for cell, width in zip(row, widths, strict=True)]
+        gaps = [" " * (width - columns(cell)) for cell, width in zip(row, widths, strict=True)]
         padded = [gap + cell if right else cell + gap for cell, gap, right in zip(row, gaps, grid.right, strict=True)]
         text = "  ".join(padded).rstrip()
         lines.append(style(text, "head") if i == 0 else text)
     return lines
 
 
-def _columns(text: str) -> int:
+def columns(text: str) -> int:
     """How many columns of a terminal a text takes: two for a wide character, none for a mark on another.
 
-    >>> _columns("日本"), _columns("é"), _columns("e\u0301")
+    >>> columns("日本"), columns("é"), columns("e\u0301")
     (4, 1, 1)
     """
-    return sum(2 if unicodedata.east_asian_width(c) in "WF" else not unicodedata.combining(c) for c in text)
+    marks = ("Mn", "Me")
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else unicodedata.category(c) not in marks for c in text)
 
 
 def _notes(result: Result) -> tuple[tuple[str, str], ...]:

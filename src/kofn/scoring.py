@@ -128,6 +128,13 @@ def unlabelled_sets(table: Table, answers: Answers) -> CandidateSets:
     return _sets(table, answers, nothing, passes_of(nothing))
 
 
+def stored_sets(table: Table, values: Floats, passes: Any, *, higher_is_better: bool) -> CandidateSets:
+    """The sets of a run that was stored: its answers, values and passes are columns by now."""
+    column = table.candidates["answer"] if "answer" in table.candidates.columns else None
+    answers = Answers(column=column, extractor=None, reason="stored")
+    return _sets(table, answers, values, passes, higher_is_better=higher_is_better)
+
+
 def _by_metric(table: Table, answers: Answers, spec: str | Callable[..., Any], threshold: float | None) -> list[Scored]:
     """The sets of one metric, and of what else it returned (`name.key`)."""
     from kofn.metrics import metric_name, trait

@@ -11,6 +11,9 @@ from kofn.errors import KofnError, UnknownName
 
 VERBS = {
     "score": "Score outputs you already have: JSON lines, CSV or Parquet.",
+    "report": "Show a run again: in the terminal, as HTML, CSV, JSON or markdown.",
+    "check": "Decide about a run: exit code 0 or 1 for CI.",
+    "trend": "Runs of a task over time: what changed, and what is noise.",
     "list": "List aggregators, extractors and metrics.",
 }
 
@@ -51,14 +54,20 @@ def kofn() -> None:
 
 def main() -> None:
     """Run, and turn what goes wrong into one line and an exit code: 2 the input, 3 the world."""
+    output = sys.stdout
     try:
-        kofn(standalone_mode=False)
+        code = kofn(standalone_mode=False)
         sys.stdout.flush()
+        if isinstance(code, int):  # what a verb gave to ctx.exit
+            sys.exit(code)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except click.ClickException as problem:
         where = f" ({problem.ctx.command_path} --help)" if isinstance(problem, click.UsageError) and problem.ctx else ""
         _stop(f"{problem.format_message()}{where}", problem.exit_code)
+    except SystemExit as done:
+        # click leaves with 1, and another stdout, when the reader of the output has gone; here 1 is what a check says
+        sys.exit(done.code if sys.stdout is output else 0)
     except (click.Abort, KeyboardInterrupt):
         _stop("stopped", 130)
     except BrokenPipeError:

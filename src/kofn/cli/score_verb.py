@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from kofn.evaluate import Result
+    from kofn.report.convert import Plan
 
 
 @click.command("score")
@@ -33,7 +35,19 @@ if TYPE_CHECKING:
 @click.option("--weight", metavar="FIELD", help="Weight of each case.")
 @click.option("--field", "field_options", multiple=True, metavar="ROLE=NAME", help="A field's name in this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write a run directory.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write a run directory, report.html in it.")
+@click.option("--task", metavar="NAME", help="What is evaluated, in the run directory (default: the file's name).")
+@click.option("--verdict", metavar="A", help="The aggregator that says whether a case passes, such as majority or "
+              "'mean >= 0.8' (default: the first).")  # fmt: skip
+@click.option("--group", metavar="FIELD", help="The field whose values are the report's groups of cases.")
+@click.option("--group-type", "group_types", multiple=True, metavar="GROUP=TYPE",
+              help="Core (default), Functionality, Regression or Error; repeatable.")  # fmt: skip
+@click.option("--group-weight", "group_weights", multiple=True, metavar="GROUP=W", help="Weight of a group's score.")
+@click.option("--metric-weight", "metric_weights", multiple=True, metavar="METRIC=W", help="Weight of a metric.")
+@click.option("--batch-index", type=int, metavar="N", help="A number for results.jsonl, such as the training step.")
+@click.option("--append-results", type=click.Path(path_type=Path), metavar="FILE",
+              help="Append this run's line of results.jsonl to FILE too.")  # fmt: skip
+@click.option("--policy", default="core-cases", show_default=True, metavar="P", help="When the whole run passes.")
 def command(
     files: tuple[Path, ...],
     field_options: tuple[str, ...],
@@ -41,6 +55,15 @@ def command(
     metrics: tuple[str, ...],
     as_json: bool,
     out: Path | None,
+    task: str | None,
+    verdict: str | None,
+    group: str | None,
+    group_types: tuple[str, ...],
+    group_weights: tuple[str, ...],
+    metric_weights: tuple[str, ...],
+    policy: str,
+    batch_index: int | None,
+    append_results: Path | None,
     **options: Any,
 ) -> None:
     """Score outputs you already have.
@@ -52,10 +75,16 @@ def command(
     from kofn.api import score
     from kofn.fields import parse_field_options
 
+    plan = None
     if out is not None:
         from kofn.report.files import check_new
 
         check_new(out)
+        plan = _plan(
+            files, out, task, verdict, group, group_types, group_weights, metric_weights, policy, options["threshold"]
+        )
+    elif given := _only_with_out(click.get_current_context()):
+        raise click.UsageError(f"{given} shapes the run directory: give --out DIR too")
     result = score(
         list(files),
         metric=metrics,
@@ -65,21 +94,81 @@ def command(
         **options,
     )
     if out is not None:
-        _write(
-            result,
-            out,
-            files,
-            {**options, "metrics": metrics, "aggregate": aggregate, "fields": field_options},
+        from kofn.report.files import write_run
+
+        stored = {**options, "metrics": metrics, "aggregate": aggregate, "fields": field_options}
+        write_run(
+            result, out, sources=files, options=stored, plan=plan, batch_index=batch_index, append_to=append_results
         )
     _show(result, as_json)
     if out is not None:
-        click.echo(f"run written to {out}", err=True)
+        from kofn.present import safe
+
+        click.echo(f"run written to {safe(str(out))}; open {safe(str(out / 'report.html'))}", err=True)
 
 
-def _write(result: Result, out: Path, files: tuple[Path, ...], options: dict[str, Any]) -> None:
-    from kofn.report.files import write_run
+_FOR_OUT = (
+    "task",
+    "verdict",
+    "group",
+    "group_types",
+    "group_weights",
+    "metric_weights",
+    "policy",
+    "batch_index",
+    "append_results",
+)
 
-    write_run(result, out, sources=files, options=options)
+
+def _only_with_out(context: click.Context) -> str | None:
+    """The first option given that means something only together with --out."""
+    given = [name for name in _FOR_OUT if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    return next((p.opts[0] for p in context.command.params if p.name in given), None)
+
+
+def _plan(
+    files: tuple[Path, ...],
+    out: Path,
+    task: str | None,
+    verdict: str | None,
+    group: str | None,
+    group_types: tuple[str, ...],
+    group_weights: tuple[str, ...],
+    metric_weights: tuple[str, ...],
+    policy: str,
+    threshold: float | None,
+) -> Plan:
+    from kofn.policy import GroupType, PassPolicy
+    from kofn.report.convert import Plan
+
+    return Plan(
+        task=task or ("stdin" if str(files[0]) == "-" else files[0].name.partition(".")[0]),
+        name=out.resolve().name,
+        verdict=verdict,
+        group=group,
+        types={name: GroupType(kind) for name, kind in _pairs("--group-type", group_types)},
+        weights={name: _weight("--group-weight", name, w) for name, w in _pairs("--group-weight", group_weights)},
+        metric_weights={
+            name: _weight("--metric-weight", name, w) for name, w in _pairs("--metric-weight", metric_weights)
+        },
+        policy=PassPolicy(policy),
+        threshold=threshold,
+    )
+
+
+def _pairs(option: str, given: tuple[str, ...]) -> list[tuple[str, str]]:
+    pairs = [text.rpartition("=") for text in given]
+    for text, (name, sign, value) in zip(given, pairs, strict=True):
+        if not (name and sign and value):
+            raise click.UsageError(f"{option} {text!r}: expected NAME=VALUE")
+    return [(name, value) for name, _, value in pairs]
+
+
+def _weight(option: str, name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise click.UsageError(f"{option} {name}={text}: expected a number above 0") from None
 
 
 def _show(result: Result, as_json: bool) -> None:
@@ -88,19 +177,7 @@ def _show(result: Result, as_json: bool) -> None:
 
         click.echo(orjson.dumps(result.to_dict(), option=orjson.OPT_INDENT_2))
         return
+    from kofn.cli.looks import style
     from kofn.present import as_text
 
-    click.echo(as_text(result, _style))
-
-
-_LOOKS: dict[str, dict[str, Any]] = {
-    "strong": {"bold": True},
-    "head": {"dim": True},
-    "dim": {"dim": True},
-    "warn": {"fg": "yellow", "bold": True},
-}
-
-
-def _style(text: str, role: str) -> str:
-    """Colour for a terminal; click takes it out again where the output is not one."""
-    return click.style(text, **_LOOKS[role])
+    click.echo(as_text(result, style))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _FORMULA = re.compile(
     # a dollar sign before a digit opens an amount of money and closes no formula
     r"\$\$([^$]{1,2000}+)\$\$|\$(?! )([^$\n]{1,500}+)(?<! )\$(?!\d)|\$ ([^$\n]{1,500}+)(?<= )\$(?!\d)"
-    r"|\\\(((?:[^\\\n]|\\(?!\)))*+)\\\)|\\\[((?:[^\\]|\\(?!\]))*+)\\\]"
+    r"|\\\(((?:[^\\\n]|\\(?!\))){0,500}+)\\\)|\\\[((?:[^\\]|\\(?!\])){0,2000}+)\\\]"
 )
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
 _SHORT_WORD = re.compile(r"\s(?:or|to|of|in|at|by|so|if|as|on|is|it)\s")

@@ -241,6 +241,6 @@ def _number_in_box(content: str) -> str | None:
 
 def _prepared(text: str) -> str:
     text = outside_reasoning(text)
-    if "\\" in text or not text.isascii():
+    if "\\" in text or "{,}" in text or not text.isascii():
         text = _GROUP_SPACE.sub("", text.replace("{,}", ","))
     return plain_characters(text)

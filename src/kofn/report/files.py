@@ -15,8 +15,12 @@ if TYPE_CHECKING:
     import polars as pl
 
     from kofn.evaluate import Result
+    from kofn.report.convert import Plan
+    from kofn.report.run import Run
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+MANIFEST, CANDIDATES, CASES = "run.json", "candidates.parquet", "cases.parquet"
+RESULTS, PAGE = "results.jsonl", "report.html"
 
 
 def check_new(directory: Path) -> None:
@@ -25,16 +29,44 @@ def check_new(directory: Path) -> None:
         raise InputError(f"{directory}: already there: give a new directory for the run, or remove it")
 
 
-def write_run(result: Result, directory: Path, *, sources: Sequence[Path], options: Mapping[str, Any]) -> None:
-    """Write run.json, candidates.parquet and cases.parquet; run.json last, so that a run with it is whole."""
-    manifest = _json(manifest_of(result, sources, options))
+def write_run(
+    result: Result,
+    directory: Path,
+    *,
+    sources: Sequence[Path],
+    options: Mapping[str, Any],
+    plan: Plan | None = None,
+    batch_index: int | None = None,
+    append_to: Path | None = None,
+) -> Run:
+    """Write the whole run directory. A run with run.json is whole, but for the page, which can be made again.
+
+    `append_to` names a results.jsonl of several runs that gets this run's line too.
+    """
+    from kofn.report.convert import report_of
+    from kofn.report.evaluation import save_frame
+    from kofn.report.html import page
+    from kofn.report.lines import append_line, results_line
+    from kofn.report.run import Run
+
+    evaluation, reports = report_of(result, plan)
+    manifest = manifest_of(result, sources, options)
+    run = Run(name=directory.resolve().name, evaluation=evaluation, reports=reports, manifest=manifest, result=result)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        _atomic(directory / "candidates.parquet", candidates_frame(result).write_parquet)
-        _atomic(directory / "cases.parquet", cases_frame(result).write_parquet)
-        _atomic(directory / "run.json", lambda path: path.write_bytes(manifest))
+        atomic(directory / CANDIDATES, candidates_frame(result).write_parquet)
+        atomic(directory / CASES, cases_frame(result).write_parquet)
+        manifest["files"] = {name: digest(directory / name) for name in (CANDIDATES, CASES)}
+        save_frame(evaluation, reports, directory)
+        line = results_line(run, batch_index=batch_index)
+        append_line(directory / RESULTS, line)
+        atomic(directory / MANIFEST, lambda path: path.write_bytes(to_json(manifest)))
+        atomic(directory / PAGE, lambda path: path.write_text(page(run), encoding="utf-8"))
+        if append_to is not None:
+            append_line(append_to, line)
     except OSError as problem:
         raise WorldError(f"{directory}: cannot write the run: {problem.strerror}") from None
+    return run
 
 
 def candidates_frame(result: Result) -> pl.DataFrame:
@@ -45,7 +77,7 @@ def candidates_frame(result: Result) -> pl.DataFrame:
     table = result.table
     assert table is not None
     sizes = np.diff(table.offsets)
-    kept = [c for c in table.candidates.columns if c not in ("reference", "passed", "score", "repeat", "answer")]
+    kept = [c for c in table.candidates.columns if c not in ("reference", "passed", "repeat", "answer")]
     columns = [
         table.cases["case_id"].gather(np.repeat(np.arange(len(sizes)), sizes)),
         pl.Series("index", np.arange(int(sizes.sum())) - np.repeat(table.offsets[:-1], sizes)),
@@ -68,11 +100,54 @@ def cases_frame(result: Result) -> pl.DataFrame:
 
     table = result.table
     assert table is not None
+    layout = layout_of(result)
+    tags = [table.tags[name].alias(column) for name, column in layout["tags"].items()]
     values = [
-        pl.Series(f"{metric}.{name}" if metric else name, column, nan_to_null=True)
-        for (metric, name), column in result.case_values.items()
+        pl.Series(v["column"], result.case_values[v["metric"], v["aggregator"]], nan_to_null=True)
+        for v in layout["values"]
     ]
-    return pl.concat([table.cases, table.tags, pl.DataFrame(values)], how="horizontal")
+    return pl.DataFrame([*table.cases.iter_columns(), *tags, *values])
+
+
+def layout_of(result: Result) -> dict[str, Any]:
+    """Which column of the files holds what: a tag may be called like an aggregator."""
+    table = result.table
+    assert table is not None
+    values = [
+        {"metric": metric, "aggregator": name, "column": f"{metric}.{name}" if metric else name}
+        for metric, name in result.case_values
+    ]
+    return {
+        "case_columns": table.cases.columns,
+        "tags": _free_names(table.tags.columns, {*table.cases.columns, *(v["column"] for v in values)}),
+        "values": values,
+        "metrics": [
+            {
+                "metric": one.metric,
+                "source": one.source,
+                "beside_labels": one.beside_labels,
+                "higher_is_better": one.sets.higher_is_better,
+            }
+            for one in result.scored
+        ],
+    }
+
+
+def _free_names(names: Sequence[str], taken: set[str]) -> dict[str, str]:
+    """A column for every name: its own where that is free.
+
+    >>> _free_names(["a", "b", "tag.a"], {"a"})
+    {'a': 'tag.tag.a', 'b': 'b', 'tag.a': 'tag.a'}
+    """
+    used = taken | {name for name in names if name not in taken}
+    found = {}
+    for name in names:
+        column = name
+        while name in taken and column in used:
+            column = f"tag.{column}"
+        used.add(column)
+        found[name] = column
+    return found
 
 
 def manifest_of(result: Result, sources: Sequence[Path], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,6 +169,7 @@ def manifest_of(result: Result, sources: Sequence[Path], options: Mapping[str, A
             **{name: version(name) for name in ("numpy", "polars", "scipy")},
         },
         "git_commit": _git_commit(),
+        "layout": layout_of(result),
         "result": result.to_dict(),
     }
 
@@ -114,20 +190,25 @@ def _fingerprint(source: Path) -> dict[str, Any]:
     """What a file was; a stream has been read and is gone, so nothing can be said of it but its name."""
     if not source.is_file():
         return {"path": str(source), "bytes": None, "sha256": None}
+    return {"path": str(source), "bytes": source.stat().st_size, "sha256": digest(source)}
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file."""
     import hashlib
 
-    with source.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"path": str(source), "bytes": source.stat().st_size, "sha256": digest}
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _json(data: Any) -> bytes:
+def to_json(data: Any) -> bytes:
+    """Indented, as people read it, keys in the order they came."""
     import orjson
 
     return orjson.dumps(data, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS, default=str)
 
 
-def _atomic(path: Path, write: Callable[[Path], object]) -> None:
+def atomic(path: Path, write: Callable[[Path], object]) -> None:
     """Write to a name nobody reads, flush it to the disk, then rename."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -137,3 +218,87 @@ def _atomic(path: Path, write: Callable[[Path], object]) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object of a file, or one line that says what is wrong with it."""
+    import orjson
+
+    try:
+        data = orjson.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise InputError(f"{path}: missing: {_what_is(path)}") from None
+    except orjson.JSONDecodeError as problem:
+        raise InputError(f"{path}: not JSON: {problem}") from None
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
+    if not isinstance(data, dict):
+        raise InputError(f"{path}: expected a JSON object, found {type(data).__name__}")
+    return data
+
+
+def _what_is(path: Path) -> str:
+    if not path.parent.exists():
+        return f"there is no directory {path.parent}"
+    return "not a run directory, or one that was not finished"
+
+
+def read_parquet(
+    path: Path, schema: pl.Schema | None = None, *, sha256: str | None = None, columns: list[str] | None = None
+) -> tuple[pl.DataFrame, dict[str, str]]:
+    """A Parquet file's rows (of these columns, or all) and its metadata.
+
+    With a schema, its columns must be there with these types. `sha256` is what the file had when it was written.
+    """
+    import polars as pl
+
+    check_parquet(path, sha256)
+    try:
+        frame = pl.read_parquet(path, columns=columns, glob=False, hive_partitioning=False)
+        metadata = pl.read_parquet_metadata(path)
+    except pl.exceptions.ColumnNotFoundError:
+        there = pl.read_parquet_schema(path)
+        missing = next(name for name in columns or () if name not in there)
+        raise InputError(f"{path}: column {missing!r} is missing") from None
+    except (pl.exceptions.PolarsError, OSError) as problem:
+        raise InputError(f"{path}: damaged, or not Parquet: {str(problem).splitlines()[0][:200]}") from None
+    if schema is None:
+        return frame, metadata
+    for name, dtype in schema.items():
+        if name not in frame.columns:
+            raise InputError(f"{path}: column {name!r} is missing")
+        if frame.schema[name] != dtype:
+            raise InputError(f"{path}: column {name!r} is {frame.schema[name]}, expected {dtype}")
+    return frame.select(schema.names()), metadata
+
+
+def check_parquet(path: Path, sha256: str | None = None) -> None:
+    """Refuse a Parquet file that is missing or damaged, before polars reads it.
+
+    A damaged file can end a process that reads it, and there is nothing to catch. So a file that is not what it was
+    when it was written is first read by another process.
+    """
+    import subprocess
+    import sys
+
+    try:
+        if digest(path) == sha256:
+            return
+        with path.open("rb") as file:
+            head = file.read(4)
+            file.seek(-4, os.SEEK_END)
+            whole = head == file.read(4) == b"PAR1"
+    except FileNotFoundError:
+        raise InputError(f"{path}: missing: {_what_is(path)}") from None
+    except OSError as problem:
+        if path.is_file() and path.stat().st_size < 4:
+            raise InputError(f"{path}: damaged, or not Parquet: it holds {path.stat().st_size} bytes") from None
+        raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
+    if not whole:
+        raise InputError(f"{path}: damaged, or not Parquet: its first or last bytes are not Parquet's")
+    reader = (
+        "import sys, polars; polars.read_parquet(sys.argv[1], glob=False); polars.read_parquet_metadata(sys.argv[1])"
+    )
+    command = [sys.executable, "-c", reader, str(path)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:  # noqa: S603 - our own words
+        raise InputError(f"{path}: damaged: its parts do not fit together")

@@ -1,0 +1,611 @@
+"""What is required of a run, and whether it holds.
+
+Bounds on numbers, overall and by segment; no drop against a baseline; passes a case; cost; nothing missing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from kofn.errors import InputError, UnknownName
+from kofn.evaluate import applied
+from kofn.policy import GroupType, Requirement
+from kofn.trends import higher_is_better
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import polars as pl
+
+    from kofn.aggregators.base import Aggregator
+    from kofn.evaluate import Options, Result
+    from kofn.policy import PassPolicy
+    from kofn.scoring import Scored
+    from kofn.sets import Floats, Ints
+    from kofn.stats import Comparison
+    from kofn.types import Decision, Estimate
+
+PASS_RATE, SCORE = "pass_rate", "score"
+OF_CASES = (PASS_RATE, SCORE)  # numbers of the report itself, so that every run has them
+OF_REPORT = ("group", "type")  # fields that every run has
+_NAMED = 5  # so many cases are named in a line
+_PASSES = re.compile(r"\s*(\d{1,9})\s*(?:/\s*(\d{1,9})\s*)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One requirement and what came of it. `numbers` is plain data for programs.
+
+    >>> print(Check(name="any_pass >= 0.8", kind="require", passed=True, found="0.850, 60 cases", segment="kind=a"))
+    any_pass >= 0.8 in kind=a: 0.850, 60 cases
+    """
+
+    name: str
+    kind: str
+    passed: bool
+    found: str
+    segment: str | None = None
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        where = "" if self.segment is None else f" in {self.segment}"
+        return f"{self.name}{where}: {self.found}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `kofn check --json` prints it."""
+        own = {"name": self.name, "kind": self.kind, "segment": self.segment, "passed": self.passed}
+        return {**own, "reason": str(self), **self.numbers}
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """At least `passing` candidates of a case pass and, where `of` is given, at least so many are graded.
+
+    >>> str(Passes.parse("2")), str(Passes.parse("3/5"))
+    ('at least 2 passes', 'at least 3 of 5 passes')
+    """
+
+    passing: int
+    of: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Passes:
+        """Read `M` or `M/N`, with 1 <= M <= N."""
+        found = _PASSES.fullmatch(text)
+        if found is None:
+            raise InputError(f"passes {text!r}: expected M or M/N, such as 3 or 3/5")
+        passing, of = int(found[1]), None if found[2] is None else int(found[2])
+        if passing < 1 or (of is not None and of < passing):
+            raise InputError(f"passes {text!r}: expected at least 1, and no more passes than candidates")
+        return cls(passing, of)
+
+    def __str__(self) -> str:
+        share = f"{self.passing}" if self.of is None else f"{self.passing} of {self.of}"
+        return f"at least {share} {'pass' if self.passing == 1 and self.of is None else 'passes'}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What a run holds that something can be required of.
+
+    cases          a row a case: id, group, type, score (null where nothing was verified), passed
+    group_weights  group -> the weight of its score
+    decide         what a policy says of the run; of None: what its own says
+    verdict        the rule by which a case passes, such as "majority >= 1"
+    result         the candidate sets and their numbers, cases in the same order; None where there are no candidates
+    failure        what broke where the harness did
+    """
+
+    name: str
+    task: str
+    cases: pl.DataFrame
+    group_weights: Mapping[str, float]
+    decide: Callable[[PassPolicy | None], Decision]
+    options: Options
+    verdict: str | None = None
+    result: Result | None = None
+    failure: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.result is not None and self.result.scored[0].sets.case_ids.to_list() != self.cases["id"].to_list():
+            raise InputError(f"run {self.name}: its reports and its candidates are not of the same cases")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demands:
+    """What is required. Nothing at all means the run's own policy."""
+
+    policy: PassPolicy | None = None
+    requirements: tuple[Requirement, ...] = ()
+    each: tuple[str, ...] = ()
+    alpha: float = 0.05
+    max_cost: float | None = None
+    passes: Passes | None = None
+    allow_missing: bool = False
+
+    def __post_init__(self) -> None:
+        if self.each and not self.requirements:
+            raise InputError("each says where a requirement must hold: give a requirement too")
+        if not 0 < self.alpha < 1:
+            raise InputError(f"alpha {self.alpha:g}: expected a number between 0 and 1")
+        if self.max_cost is not None and not self.max_cost >= 0:
+            raise InputError(f"cost {self.max_cost:g}: expected a number of 0 or more")
+
+
+def checks_of(subject: Subject, demands: Demands, baseline: Subject | None = None) -> list[Check]:
+    """Every requirement in the order asked for; last, where something is missing, whether the run is complete."""
+    asked = bool(demands.requirements) or demands.max_cost is not None or demands.passes is not None
+    by_policy = demands.policy is not None or not (asked or baseline is not None)
+    checks = [policy_check(subject, demands.policy)] if by_policy else []
+    for requirement in demands.requirements:
+        checks += requirement_checks(subject, requirement, demands.each)
+    if baseline is not None:
+        checks += baseline_checks(subject, baseline, demands.requirements, demands.alpha)
+    if demands.passes is not None:
+        checks.append(passes_check(subject, demands.passes))
+    if demands.max_cost is not None:
+        checks.append(cost_check(subject, demands.max_cost))
+    if subject.failure is not None and not by_policy:
+        checks.append(Check(name="harness", kind="complete", passed=False, found=f"it failed: {subject.failure}"))
+    incomplete = complete_check(subject, allowed=demands.allow_missing)
+    return checks if incomplete is None else [*checks, incomplete]
+
+
+def policy_check(subject: Subject, policy: PassPolicy | None) -> Check:
+    """What a policy says of the run; None: the run's own."""
+    said = subject.decide(policy)
+    found = said.reason.removeprefix(f"{said.policy}: ")
+    return Check(name=said.policy, kind="policy", passed=said.passed, found=found, numbers={"policy": said.policy})
+
+
+class Measure(NamedTuple):
+    """A number that every case has one of, and how to take its mean as the run takes its own.
+
+    `higher` says whether more is better; None where nobody can know (a spread, a count).
+    """
+
+    metric: str
+    name: str
+    values: Floats
+    rate: bool
+    higher: bool | None
+    weights: Floats | None = None
+    clusters: Ints | None = None
+    interval: str = "auto"
+
+    @property
+    def title(self) -> str:
+        return f"{self.metric}:{self.name}" if self.metric else self.name
+
+
+def measure(subject: Subject, name: str) -> Measure:
+    """The number of this name: pass_rate, score, an aggregator, or METRIC:AGGREGATOR of one of the run's metrics."""
+    if name in OF_CASES:
+        return _of_cases(subject, name)
+    result = subject.result
+    if result is None:
+        hint = f"the run has no candidates, so there is only {' and '.join(OF_CASES)}"
+        raise UnknownName("number", name, list(OF_CASES), hint)
+    scored, spec = _metric_and_spec(result, name)
+    if spec in OF_CASES:
+        raise InputError(f"{name}: {spec} is of whole cases: ask for it without a metric")
+    rule = _rule(result, scored, spec)
+    key = (scored.metric, spec if rule is None else rule.name)
+    stored = result.case_values.get(key)
+    rate = rule is not None and rule.bounded and (scored.sets.zero_one or not rule.of_values)
+    return Measure(
+        *key,
+        values=applied(rule, scored) if stored is None and rule is not None else np.asarray(stored, dtype=np.float64),
+        rate=rate,
+        higher=None if rule is None else higher_is_better(rule.name, scored.sets.higher_is_better),
+        weights=_case_numbers(subject, "weight"),
+        clusters=_case_numbers(subject, "cluster"),
+        interval=subject.options.interval,
+    )
+
+
+def _metric_and_spec(result: Result, name: str) -> tuple[Scored, str]:
+    """METRIC:AGGREGATOR taken apart where METRIC is one of the run's; otherwise the run's first metric."""
+    for one in result.scored:
+        if one.metric and name.startswith(f"{one.metric}:"):
+            return one, name.removeprefix(f"{one.metric}:").strip()
+    prefix, colon, rest = name.partition(":")
+    if colon and "." not in prefix and "(" not in prefix:
+        from kofn.registry import known
+
+        if rest.partition("(")[0].partition("@")[0].partition("^")[0] in {*known("aggregator"), "pass", "maj", "any"}:
+            raise UnknownName("metric", prefix, [one.metric for one in result.scored if one.metric])
+    return result.scored[0], name
+
+
+def _rule(result: Result, scored: Scored, spec: str) -> Aggregator | None:
+    """The aggregator; None for one that only the run knows, a function of whoever made it."""
+    from kofn.registry import aggregator
+
+    try:
+        return aggregator(spec)
+    except InputError:
+        if (scored.metric, spec) in result.case_values:
+            return None
+        raise
+
+
+def _case_numbers(subject: Subject, role: str) -> Any:
+    """The weight or the cluster of every case, as the run took them."""
+    from kofn.evaluate import case_codes, case_numbers
+
+    result = subject.result
+    if result is None or result.table is None:
+        return None
+    name = result.understood.get(role)
+    return case_numbers(result.table, name) if role == "weight" else case_codes(result.table, name)
+
+
+def _of_cases(subject: Subject, name: str) -> Measure:
+    """Whether a case passes, or its score; a case of which nothing was verified has neither.
+
+    The mean of scores is the report's: each group's mean counts by the group's weight, w = weight / cases with a score.
+    """
+    cases, clusters = subject.cases, _case_numbers(subject, "cluster")
+    scores = np.array(cases["score"].cast(float).to_numpy(), dtype=np.float64)
+    interval = subject.options.interval
+    if name == PASS_RATE:
+        values = np.where(np.isnan(scores), np.nan, cases["passed"].cast(float).to_numpy())
+        return Measure("", name, values, rate=True, higher=True, clusters=clusters, interval=interval)
+    weights = _score_weights(subject, scores)
+    if interval not in ("auto", "bootstrap", "expanded", "bca", "cluster"):
+        interval = "auto"  # the run's own is for 0/1 values, or for means without weights
+    return Measure("", name, scores, rate=True, higher=True, weights=weights, clusters=clusters, interval=interval)
+
+
+def _score_weights(subject: Subject, scores: Floats) -> Floats | None:
+    """The weight of every case in the report's score; None where all are alike."""
+    if not scores.size:
+        return None
+    names, codes = np.unique(np.array(subject.cases["group"].to_list(), dtype=object), return_inverse=True)
+    known = np.bincount(codes, weights=~np.isnan(scores), minlength=len(names))
+    of_group = np.array([subject.group_weights.get(name, 1.0) for name in names]) / np.maximum(known, 1)
+    weights: Floats = (of_group / of_group.max())[codes]
+    return None if bool((weights == weights[0]).all()) else weights
+
+
+def requirement_checks(subject: Subject, requirement: Requirement, each: Sequence[str] = ()) -> list[Check]:
+    """The requirement on all cases and, for every field of `each`, within each of its segments."""
+    found = measure(subject, requirement.name)
+    estimates = [e for by in (None, *each) for e in _estimates(subject, found, by)]
+    return [_requirement_check(requirement, found, e) for e in estimates]
+
+
+def _estimates(subject: Subject, found: Measure, by: str | None) -> list[Estimate]:
+    """The estimates the run stored, where it did; else made in the same way."""
+    from kofn.stats import estimate, segment_estimates
+
+    stored = [] if subject.result is None or found.name in OF_CASES else list(subject.result.estimates)
+    own = {e.segment: e for e in stored if (e.metric, e.aggregator) == (found.metric, found.name)}
+    options = subject.options
+    how: dict[str, Any] = {
+        "aggregator": found.name,
+        "metric": found.metric,
+        "weights": found.weights,
+        "clusters": found.clusters,
+        "interval": found.interval,
+        "level": options.level,
+        "n_resamples": options.n_resamples,
+        "seed": options.seed,
+        "rate": found.rate,
+    }
+    names = [] if by is None else [f"{by}={name}" for name in segments_of(subject, by)]
+    wanted = [None] if by is None else sorted(set(names))
+    if all(name in own for name in wanted):
+        return [own[name] for name in wanted]
+    try:
+        return [estimate(found.values, **how)] if by is None else segment_estimates(found.values, names, **how)
+    except InputError as problem:  # an interval of the run's that is not for such values
+        raise InputError(f"{found.name}: {problem}") from None
+
+
+def segments_of(subject: Subject, by: str) -> list[str | None]:
+    """The segment of every case by a field: of the file, else the report's `group` or `type`."""
+    from kofn.evaluate import case_column, segment_names
+
+    table = None if subject.result is None else subject.result.table
+    if table is not None:
+        try:
+            if case_column(table, by).dtype.is_nested():
+                raise InputError(f"field {by!r} holds lists: expected one value a case")
+            return segment_names(table, by)
+        except UnknownName:
+            if by not in OF_REPORT:
+                raise
+    elif by not in OF_REPORT:
+        raise UnknownName("field", by, list(OF_REPORT))
+    return list(subject.cases[by].to_list())
+
+
+def _requirement_check(requirement: Requirement, found: Measure, e: Estimate) -> Check:
+    from kofn.stats import SMALL_SEGMENT
+
+    few = e.segment is not None and e.n + e.n_missing < SMALL_SEGMENT
+    return Check(
+        name=str(requirement),
+        kind="require",
+        segment=e.segment,
+        passed=requirement.decide(e).passed,
+        found=requirement.found(e) + (" (few cases)" if few else ""),
+        numbers={
+            "metric": found.metric,
+            "aggregator": found.name,
+            "part": requirement.part,
+            "operator": requirement.operator,
+            "bound": requirement.bound,
+            "value": getattr(e, requirement.part),
+            **{name: getattr(e, name) for name in ("point", "low", "high", "level", "n", "n_missing", "method")},
+            "few_cases": few,
+        },
+    )
+
+
+class _Pair(NamedTuple):
+    """One number of the run and of the baseline, which way is better, and what a line calls it."""
+
+    new: Measure
+    old: Measure
+    higher: bool
+    title: str
+
+
+class _Test(NamedTuple):
+    """What a pair is tested with: the p-value adjusted for all tests, their number, and alpha."""
+
+    p: float | None
+    tests: int
+    alpha: float
+
+
+def baseline_checks(
+    subject: Subject, baseline: Subject, requirements: Sequence[Requirement] = (), alpha: float = 0.05
+) -> list[Check]:
+    """No significant drop, case by case: for every number required, else for the run's verdict.
+
+    A drop is a difference the wrong way whose two-sided permutation p, adjusted by Holm for all numbers looked at, is
+    below alpha. Cases that only one run has, or has a value for, take no part.
+    """
+    from kofn.stats import holm
+
+    pairs = list(_pairs(subject, baseline, requirements))
+    keys_new, keys_old = _keys(subject, baseline)
+    if not set(keys_new) & set(keys_old):
+        raise InputError(f"baseline {baseline.name}: has no case of {subject.name}: compare runs of the same cases")
+    compared = [_compared(subject, pair, keys_new, keys_old) for pair in pairs]
+    adjusted = iter(holm([c.p for c in compared if c.p is not None]))
+    checks = []
+    for pair, c in zip(pairs, compared, strict=True):
+        test = _Test(None if c.p is None else next(adjusted), len(pairs), alpha)
+        checks.append(_baseline_check(pair, c, test, baseline.name, _unlike(subject, baseline, pair.new)))
+    return checks
+
+
+def _pairs(subject: Subject, baseline: Subject, requirements: Sequence[Requirement]) -> Iterator[_Pair]:
+    several = subject.result is not None and len(subject.result.scored) > 1
+    seen = set()
+    for rule in requirements or _verdict_rules(subject):
+        new = measure(subject, rule.name)
+        if (new.metric, new.name) not in seen:
+            seen.add((new.metric, new.name))
+            higher = rule.wants_high if new.higher is None else new.higher
+            yield _Pair(new, _same(baseline, new), higher, new.title if several else new.name)
+
+
+def _verdict_rules(subject: Subject) -> list[Requirement]:
+    """What the run's verdict looks at, under every metric that has a say in it; without one, the pass rate."""
+    if subject.result is None or subject.verdict is None:
+        return [Requirement(name=PASS_RATE, bound=1.0)]
+    rule = Requirement.parse(subject.verdict)
+    metrics = [one.metric for one in subject.result.scored if one.metric and not one.beside_labels]
+    return [Requirement(name=f"{m}:{rule.name}", operator=rule.operator, bound=rule.bound) for m in metrics]
+
+
+def _same(baseline: Subject, new: Measure) -> Measure:
+    """The baseline's number of the same name under the same metric."""
+    metrics = [] if baseline.result is None else [one.metric for one in baseline.result.scored]
+    if new.name not in OF_CASES and new.metric not in metrics:
+        known = ", ".join(metrics) or "no candidates"
+        raise InputError(f"baseline {baseline.name}: has no {new.title} (it has {known}): compare runs graded alike")
+    try:
+        return measure(baseline, new.title)
+    except InputError as problem:
+        raise InputError(f"baseline {baseline.name}: {problem}") from None
+
+
+def _keys(a: Subject, b: Subject) -> tuple[list[str], list[str]]:
+    """What cases are paired by: their id, with their group where one run has an id in several."""
+    ids = [one.cases["id"].to_list() for one in (a, b)]
+    if all(len(set(names)) == len(names) for names in ids):
+        return ids[0], ids[1]
+    groups = [one.cases["group"].to_list() for one in (a, b)]
+    whole = [[f"{group}\0{name}" for group, name in zip(*both, strict=True)] for both in zip(groups, ids, strict=True)]
+    return whole[0], whole[1]
+
+
+def _compared(subject: Subject, pair: _Pair, keys_new: list[str], keys_old: list[str]) -> Comparison:
+    from kofn.stats import compare
+
+    interval = subject.options.interval
+    clusters = None
+    if pair.new.clusters is not None:  # compare wants those of its first side; who is not shared takes no part
+        of_case = dict(zip(keys_new, pair.new.clusters.tolist(), strict=True))
+        clusters = [of_case.get(key, 0) for key in keys_old]
+    return compare(
+        keys_old,
+        pair.old.values,
+        keys_new,
+        pair.new.values,
+        clusters=clusters,
+        interval=interval if interval in ("bootstrap", "expanded", "bca") else "auto",
+        level=subject.options.level,
+        n_resamples=subject.options.n_resamples,
+        seed=subject.options.seed,
+    )
+
+
+def _unlike(subject: Subject, baseline: Subject, new: Measure) -> list[str]:
+    """What makes the two runs less alike than a comparison would have them."""
+    sizes = [_size(one) for one in (subject, baseline)]
+    weighted = new.name != SCORE and new.weights is not None
+    grouped = new.name == SCORE and new.weights is not None
+    notes = {
+        f"another task there: {baseline.task}": subject.task != baseline.task,
+        f"another verdict there: {baseline.verdict}": new.name in OF_CASES and subject.verdict != baseline.verdict,
+        f"sets of {sizes[1]} there, of {sizes[0]} here": sizes[0] != sizes[1],
+        "weights of cases not used": weighted,
+        "weights of groups not used": grouped,
+    }
+    return [note for note, holds in notes.items() if holds]
+
+
+def _size(subject: Subject) -> str:
+    if subject.result is None:
+        return "1"
+    sizes = subject.result.scored[0].sets.sizes
+    low, high = int(sizes.min()), int(sizes.max())
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _baseline_check(pair: _Pair, c: Comparison, test: _Test, baseline: str, notes: Sequence[str]) -> Check:
+    worse = c.difference is not None and (c.difference < 0 if pair.higher else c.difference > 0)
+    dropped = worse and test.p is not None and test.p < test.alpha
+    wins, losses = (c.wins, c.losses) if pair.higher else (c.losses, c.wins)
+    return Check(
+        name=f"no drop in {pair.title}",
+        kind="baseline",
+        passed=c.n > 0 and not dropped,
+        found="; ".join([_difference(c, test, wins, losses, baseline), *_left_out(c, test), *notes]),
+        numbers={
+            "baseline": baseline,
+            "metric": pair.new.metric,
+            "aggregator": pair.new.name,
+            "before": c.a,
+            "after": c.b,
+            **{key: getattr(c, key) for key in ("difference", "low", "high", "level", "method", "p")},
+            "p_adjusted": test.p,
+            "alpha": test.alpha,
+            "higher_is_better": pair.higher,
+            "wins": wins,
+            "ties": c.ties,
+            "losses": losses,
+            "n": c.n,
+            "n_missing": c.n_missing,
+            "n_only_here": len(c.only_b),
+            "n_only_there": len(c.only_a),
+            "notes": list(notes),
+        },
+    )
+
+
+def _left_out(c: Comparison, test: _Test) -> list[str]:
+    """Cases that took no part, and whether the rest could show a drop at all: n signs give p of at least 2^(1 - n)."""
+    unmatched = len(c.only_a) + len(c.only_b)
+    said = [f"{unmatched:,} {'case' if unmatched == 1 else 'cases'} unmatched"] if unmatched else []
+    said += [f"{c.n_missing:,} without a value in one of the runs"] if c.n_missing else []
+    return said + (["too few cases to find any drop"] if 0 < c.n < 64 and 2.0 ** (1 - c.n) >= test.alpha else [])
+
+
+def _difference(c: Comparison, test: _Test, wins: int, losses: int, baseline: str) -> str:
+    if c.a is None or c.b is None or c.difference is None or test.p is None:
+        return f"undefined against {baseline}: no case has a value in both"
+    ends = f" [{c.low:+.3f}, {c.high:+.3f}]" if c.low is not None and c.high is not None else ""
+    holm = f" (Holm over {test.tests})" if test.tests > 1 else ""
+    return (
+        f"{c.a:.3f} in {baseline}, {c.b:.3f} here, difference {c.difference:+.3f}{ends}, p {test.p:.3g}{holm}, "
+        f"{wins:,} wins and {losses:,} losses in {c.n:,} cases"
+    )
+
+
+def passes_check(subject: Subject, passes: Passes) -> Check:
+    """Every Core case has enough passing candidates, under the first metric. No core cases: not met."""
+    graded, passing = _pass_counts(subject)
+    _check_reachable(subject, passes)
+    core = np.flatnonzero((subject.cases["type"] == GroupType.CORE.value).to_numpy())
+    short = core[(passing[core] < passes.passing) | (graded[core] < (passes.of or 0))]
+    ids = subject.cases["id"]
+    failing = [{"id": ids[i], "passing": int(passing[i]), "graded": int(graded[i])} for i in short.tolist()]
+    found = f"{len(core) - len(short):,} of {len(core):,} core cases" if len(core) else "no core cases"
+    if failing:
+        named = ", ".join(f"{f['id']} ({f['passing']} of {f['graded']})" for f in failing[:_NAMED])
+        found += f"; short: {named}" + (f" and {len(failing) - _NAMED:,} more" if len(failing) > _NAMED else "")
+    return Check(
+        name=str(passes),
+        kind="passes",
+        passed=bool(len(core)) and not failing,
+        found=found,
+        numbers={
+            "min_passing": passes.passing,
+            "min_graded": passes.of,
+            "n": len(core),
+            "n_met": len(core) - len(short),
+            "failing": failing,
+        },
+    )
+
+
+def _pass_counts(subject: Subject) -> tuple[Ints, Ints]:
+    """(graded, passing) candidates a case; a case without candidates is one attempt."""
+    if subject.result is not None:
+        return subject.result.scored[0].sets.counts
+    verified = subject.cases["score"].is_not_null().to_numpy().astype(np.int64)
+    return verified, subject.cases["passed"].to_numpy().astype(np.int64)
+
+
+def _check_reachable(subject: Subject, passes: Passes) -> None:
+    sizes = None if subject.result is None else subject.result.scored[0].sets.sizes
+    largest = 1 if sizes is None else int(sizes.max())
+    if max(passes.passing, passes.of or 0) > largest:
+        noun = "candidate" if largest == 1 else "candidates"
+        raise InputError(f"{passes}: the largest set has {largest} {noun}; ask for no more")
+
+
+def cost_check(subject: Subject, most: float) -> Check:
+    """The cost of all candidates together; those that have none are counted."""
+    costs = None if subject.result is None else subject.result.scored[0].sets.costs
+    if costs is None or bool(np.isnan(costs).all()):
+        raise InputError(f"run {subject.name}: no candidate has a cost, so there is none to bound")
+    total, without = float(np.nansum(costs)), int(np.isnan(costs).sum())
+    rule = Requirement(name="cost", operator="<=", bound=most)
+    note = f"; {without:,} without a cost" if without else ""
+    return Check(
+        name=str(rule),
+        kind="cost",
+        passed=rule.met_by(total),
+        found=f"{total:,.6g} for {costs.size:,} candidates{note}",
+        numbers={"total": total, "bound": most, "n": costs.size - without, "n_without": without},
+    )
+
+
+def complete_check(subject: Subject, *, allowed: bool = False) -> Check | None:
+    """Whether every candidate is graded and every case verified; None where it is so."""
+    ungraded = _ungraded(subject)
+    unverified = subject.cases["score"].null_count()
+    if not ungraded and not unverified:
+        return None
+    parts = [f"{ungraded:,} {'candidate' if ungraded == 1 else 'candidates'} not graded"] if ungraded else []
+    parts += [f"{unverified:,} {'case' if unverified == 1 else 'cases'} unverified"] if unverified else []
+    advice = "allowed" if allowed else "--allow-missing lets that pass"
+    return Check(
+        name="complete",
+        kind="complete",
+        passed=allowed,
+        found=f"{', '.join(parts)}; {advice}",
+        numbers={"n_ungraded": ungraded, "n_unverified": unverified, "allowed": allowed},
+    )
+
+
+def _ungraded(subject: Subject) -> int:
+    """Candidates that a metric with a say in the verdict has no grade for."""
+    if subject.result is None:
+        return 0
+    having = [one.sets.graded for one in subject.result.scored if one.metric and not one.beside_labels]
+    return int((~np.logical_and.reduce(having)).sum()) if having else 0

@@ -1,0 +1,208 @@
+"""evaluation.json and reports.parquet, written and read.
+
+reports.parquet carries the evaluation in its own metadata too. It is renamed into place first, so that a writer killed
+between the two files leaves a directory that reads as the new evaluation, never as a mixture.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kofn.errors import InputError, WorldError
+from kofn.report.files import atomic, digest, read_json, read_parquet, to_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import polars as pl
+
+    from kofn.report.results import CorrectnessResults, VerifierReport
+
+    Results = TypeVar("Results", bound=CorrectnessResults)
+
+SCHEMA_VERSION = 2
+EVALUATION = "evaluation.json"
+REPORTS = "reports.parquet"
+_KEY = "kofn.evaluation"
+_DERIVED = ("schema_version", "score", "n_unverified", "policies", "digest", "reports_sha256")
+
+
+def body_of(results: CorrectnessResults) -> dict[str, Any]:
+    """Everything but the case reports, in a stable order, with the score and what every policy says of it."""
+    from kofn.policy import PassPolicy
+
+    _check_scores(results)
+    fields = results.model_dump(mode="json", exclude={"reports"})
+    decisions = {p.value: results.decide(p) for p in PassPolicy}
+    body = {
+        "schema_version": SCHEMA_VERSION,
+        **fields,
+        "n_unverified": results.n_unverified,
+        "score": results.score(),
+        "policies": {name: {"passed": d.passed, "reason": d.reason} for name, d in decisions.items()},
+    }
+    return {**body, "digest": sha256(to_json(body)).hexdigest()}
+
+
+def _check_scores(results: CorrectnessResults) -> None:
+    """Refuse scores and ids that JSON would change: NaN (to null), half of a surrogate pair (to other characters)."""
+    for name, group in results.group_outcomes.items():
+        for case, score in group.results.items():
+            if score is not None and not 0 <= score <= 1:
+                raise InputError(f"group {name!r}: case {case!r}: a score is from 0 to 1, or none, not {score}")
+        try:
+            "".join(group.results).encode()
+        except UnicodeEncodeError as problem:
+            raise InputError(f"group {name!r}: the id of a case is no Unicode text: {problem.reason}") from None
+
+
+def save(results: CorrectnessResults, directory: Path) -> None:
+    """Write both files of an evaluation."""
+    from kofn.report.frames import reports_frame
+
+    save_frame(results, reports_frame(results), directory)
+
+
+def save_frame(results: CorrectnessResults, reports: pl.DataFrame, directory: Path) -> None:
+    """The same where the case reports are columns already; `results.reports` is not looked at."""
+    import orjson
+
+    from kofn.report.frames import check_reports
+
+    check_reports(reports)
+    body = body_of(results)
+    carried = {_KEY: orjson.dumps(_slim(body, reports)).decode()}
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        atomic(directory / REPORTS, lambda path: reports.write_parquet(path, compression="zstd", metadata=carried))
+        body["reports_sha256"] = digest(directory / REPORTS)
+        atomic(directory / EVALUATION, lambda path: path.write_bytes(to_json(body)))
+    except OSError as problem:
+        raise WorldError(f"{directory}: cannot write the evaluation: {problem.strerror or problem}") from None
+
+
+def load(directory: Path, kind: type[Results]) -> tuple[Results, pl.DataFrame]:
+    """The evaluation without its case reports, and those as columns."""
+    from kofn.report.frames import SCHEMA, check_reports
+
+    path, of_reports = directory / EVALUATION, directory / REPORTS
+    body = read_json(path)
+    check_version(path, body)
+    frame, metadata = read_parquet(of_reports, SCHEMA, sha256=body.get("reports_sha256"))
+    try:
+        check_reports(frame)
+        carried = _carried(metadata)
+    except InputError as problem:
+        raise InputError(f"{of_reports}: {problem}") from None
+    if carried is not None and carried.get("digest") != body.get("digest"):
+        check_version(of_reports, carried)
+        return _validated(_filled(carried, frame), of_reports, kind), frame
+    results = _validated(body, path, kind)
+    named = sum(len(g.results) for g in results.group_outcomes.values())
+    expected = carried.get("n_reports") if carried is not None else named if results.group_outcomes else frame.height
+    if expected != frame.height:
+        raise InputError(
+            f"{of_reports}: {frame.height:,} case reports, and {expected:,} belong to {EVALUATION}: "
+            "the two files are not of one run"
+        )
+    return results, frame
+
+
+def load_full(directory: Path, kind: type[Results]) -> Results:
+    """The evaluation with its case reports as objects."""
+    results, frame = load(directory, kind)
+    results.reports = reports_in(directory / REPORTS, frame)
+    return results
+
+
+def reports_in(path: Path, frame: pl.DataFrame) -> list[VerifierReport]:
+    """The objects of a file's case reports; a value in it that is no JSON is named."""
+    from pydantic import ValidationError
+
+    from kofn.report.frames import reports_of
+
+    try:
+        return reports_of(frame)
+    except (ValidationError, InputError) as problem:
+        raise InputError(f"{path}: {first_problem(problem)}") from None
+
+
+def check_version(path: Path, body: dict[str, Any]) -> None:
+    """Refuse a file of another schema."""
+    version = body.get("schema_version")
+    if version == SCHEMA_VERSION:
+        return
+    if version is None:
+        raise InputError(f"{path}: no schema_version: not a file that kofn wrote")
+    if isinstance(version, bool) or not isinstance(version, int):
+        raise InputError(f"{path}: schema_version is {version!r:.40}: not a file that kofn wrote")
+    advice = (
+        "an older kofn wrote it: make the run again" if version < SCHEMA_VERSION else "a newer kofn wrote it: upgrade"
+    )
+    raise InputError(f"{path}: schema version {version}, expected {SCHEMA_VERSION}: {advice}")
+
+
+def first_problem(problem: Any) -> str:
+    """The first thing pydantic found, in one line."""
+    from pydantic import ValidationError
+
+    if not isinstance(problem, ValidationError):
+        return str(problem)
+    first = problem.errors(include_url=False, include_input=False)[0]
+    where = ".".join(" ".join(str(part).split()) for part in first["loc"])
+    what = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {what}" if where else what
+
+
+def _validated(body: dict[str, Any], path: Path, kind: type[Results]) -> Results:
+    from pydantic import ValidationError
+
+    try:
+        results = kind.model_validate({k: v for k, v in body.items() if k not in _DERIVED})
+        results.decide()  # refuses more passing cases than there are
+        return results
+    except (ValidationError, InputError) as problem:
+        raise InputError(f"{path}: {first_problem(problem)}") from None
+
+
+def _carried(metadata: dict[str, str]) -> dict[str, Any] | None:
+    """The evaluation that reports.parquet carries; none where another program wrote the file anew."""
+    import orjson
+
+    if _KEY not in metadata:
+        return None
+    try:
+        found = orjson.loads(metadata[_KEY])
+    except orjson.JSONDecodeError as problem:
+        raise InputError(f"its metadata is not JSON: {problem}") from None
+    if not (isinstance(found, dict) and isinstance(found.get("n_reports"), int)):
+        raise InputError("its metadata is not what kofn writes")
+    return found
+
+
+def _slim(body: dict[str, Any], frame: pl.DataFrame) -> dict[str, Any]:
+    """The evaluation to carry: without the case scores where the rows give the same ones."""
+    carried = {**body, "n_reports": frame.height, "scores": "given"}
+    given = {name: group["results"] for name, group in body["group_outcomes"].items()}
+    if given != {name: {} for name in given} | _scores_by_group(frame):
+        return carried
+    groups = {name: {**group, "results": {}} for name, group in body["group_outcomes"].items()}
+    return {**carried, "scores": "of the rows", "group_outcomes": groups}
+
+
+def _filled(carried: dict[str, Any], frame: pl.DataFrame) -> dict[str, Any]:
+    """The evaluation that `_slim` made smaller."""
+    body = {k: v for k, v in carried.items() if k not in ("n_reports", "scores")}
+    if carried.get("scores") == "of the rows":
+        scores, groups = _scores_by_group(frame), body["group_outcomes"]
+        body["group_outcomes"] = {name: {**group, "results": scores.get(name, {})} for name, group in groups.items()}
+    return body
+
+
+def _scores_by_group(frame: pl.DataFrame) -> dict[str, dict[str, float | None]]:
+    """{group: {case id: score}} of the rows."""
+    from kofn.report.frames import case_scores
+
+    parts = case_scores(frame).group_by("group", maintain_order=True)
+    return {str(name): dict(zip(p["id"].to_list(), p["score"].to_list(), strict=True)) for (name,), p in parts}

@@ -1,0 +1,160 @@
+"""Pages that need nothing but a browser: no network, no eval, and text from a file is never markup."""
+
+from __future__ import annotations
+
+import base64
+import re
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from markupsafe import Markup, escape
+
+from kofn.report.casedata import case_islands
+from kofn.report.islands import Packed, packed
+from kofn.report.visible import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jinja2 import Environment
+
+    from kofn.report.islands import Budget
+    from kofn.report.run import Run
+
+_ENDS_SCRIPT = re.compile(r"<(?=/script|!--)", re.IGNORECASE)
+
+
+def document(
+    *,
+    title: str,
+    body: Markup,
+    charts: Mapping[str, dict[str, Any]] | None = None,
+    scripts: Sequence[str] = (),
+    islands: Mapping[str, bytes | Packed] | None = None,
+) -> str:
+    """A whole page: our style sheet, the body, charts, scripts and data.
+
+    title    text, escaped here
+    body     markup; `<figure class="chart" data-chart="ID">` is where the chart ID is drawn
+    charts   ID -> Vega-Lite specification; the chart library is in the page only where there are some
+    scripts  JavaScript; each runs alone (strict, its names are its own) after the body is there
+    islands  ID -> bytes, put in as `<script type="text/plain" id=ID>` gzipped in base64; `kofn.island(ID)` in a script
+             gives a promise of the text
+    """
+    from kofn.report.vega import vega_bundle
+
+    code = [script_text(vega_bundle())] if charts else []
+    code += [_own(script) for script in (source("page.js"), *scripts)]
+    return (
+        environment()
+        .get_template("document.html.j2")
+        .render(
+            title=title,
+            policy=content_policy(code),
+            style=Markup(source("page.css")),  # noqa: S704 - our own file
+            body=body,
+            charts=Markup(json_text(dict(charts))) if charts else None,  # noqa: S704 - `<` is escaped
+            scripts=[Markup(text) for text in code],  # noqa: S704 - ours and Vega's, made fit for a script element
+            islands={name: _in_page(data) for name, data in (islands or {}).items()},
+        )
+    )
+
+
+def page(run: Run, budget: Budget | None = None) -> str:
+    """report.html of a run: its verdict, numbers, charts, and every case with its candidates."""
+    from kofn.report.pagedata import page_data
+
+    data = page_data(run)
+    cases = case_islands(run, budget)
+    data["warnings"] += cases.notes
+    charts = [chart for part in ("estimates", "sets", "segments", "spending") for chart in data[part]]
+    template = environment().get_template("report.html.j2")
+    body = template.render(**data, shown=cases.shown, total=cases.total, searched=cases.searched)
+    return document(
+        title=f"{data['task']} – {data['verdict']['word'].lower()} · kofn",
+        body=Markup(body),  # noqa: S704 - the template escapes
+        charts={chart.id: {**chart.spec, "description": chart.label} for chart in charts},
+        scripts=[source("report.js")],
+        islands=cases.islands,
+    )
+
+
+def _in_page(data: bytes | Packed) -> Markup:
+    return Markup(data if isinstance(data, Packed) else packed(data))  # noqa: S704 - base64 holds no markup
+
+
+def json_text(data: Any) -> str:
+    """JSON in ASCII without `<`, `>` and `&`: inside a page it can end nothing and reorder nothing.
+
+    >>> json_text({"a": "</script>\u202e"})
+    '{"a":"\\\\u003c/script\\\\u003e\\\\u202e"}'
+    """
+    import json
+
+    plain = orjson.loads(orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS))
+    text = json.dumps(plain, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def script_text(text: str) -> str:
+    r"""JavaScript that can stand in a script element: nothing in it ends the element or is changed by the parser.
+
+    >>> script_text("s = '</script>'")
+    "s = '\\x3c/script>'"
+    """
+    return _ENDS_SCRIPT.sub(r"\\x3c", text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\\0"))
+
+
+def _own(text: str) -> str:
+    """A script of ours with names of its own: the chart library leaves short names on the page."""
+    return script_text(f'(() => {{\n"use strict";\n{text}\n}})();\n')
+
+
+def content_policy(scripts: Sequence[str]) -> str:
+    """Only these scripts run, by their hash; nothing is loaded from anywhere. Charts set styles on their elements."""
+    hashes = " ".join(f"'sha256-{base64.b64encode(sha256(s.encode()).digest()).decode()}'" for s in scripts)
+    rules = [
+        "default-src 'none'",
+        f"script-src {hashes}" if hashes else "script-src 'none'",
+        "style-src 'unsafe-inline'",
+        "img-src data: blob:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    return "; ".join(rules)
+
+
+@cache
+def source(name: str) -> str:
+    """A file of ours beside the templates."""
+    return (files("kofn.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+@cache
+def environment() -> Environment:
+    """The templates; everything put into them is escaped unless it is Markup."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    env = Environment(
+        loader=PackageLoader("kofn.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.filters["lines"] = _lines
+    return env
+
+
+def _shown(value: Any) -> Any:
+    """Every text a template prints shows all its characters; markup is left as it is."""
+    return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+def _lines(text: str) -> Markup:
+    """A text of several lines, each made visible."""
+    return Markup("\n").join(escape(visible(line)) for line in text.split("\n"))

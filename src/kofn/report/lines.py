@@ -1,0 +1,145 @@
+"""results.jsonl: an evaluation as one JSON line, appended to whatever the file holds already."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kofn.errors import InputError, WorldError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import polars as pl
+
+    from kofn.evaluate import Result
+    from kofn.report.run import Run
+
+MOST_CANDIDATES = 200_000  # beyond this the details stay in candidates.parquet, and the line says so
+LEGACY = {"letter": "letter_first", "number": "number_simple"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelExtraction:
+    """What an extractor that asks a model found: the share of right answers, what it cost, and how often it asked."""
+
+    accuracy: float | None
+    cost_usd: float
+    num_calls: int
+
+
+def results_line(
+    run: Run, *, batch_index: int | None = None, model_extraction: ModelExtraction | None = None
+) -> dict[str, Any]:
+    """The line: a summary, and what every case was asked, said and got.
+
+    `accuracy` is the share of the verified cases that pass; `accuracy_legacy` the same with the answers that the older
+    documented rule finds (`letter_first`, `number_simple`), none where there is no such rule. A case's
+    `generated_answer`, `reasoning` and `predicted` are its first candidate's, `correct` is the case's verdict, and
+    `repeats` holds every candidate.
+    """
+    from kofn.report.frames import case_scores
+
+    result = run.result
+    assert result is not None
+    scores = case_scores(run.reports)
+    verified = scores.filter(scores["score"].is_not_null())
+    line: dict[str, Any] = {
+        "timestamp": run.evaluation.timestamp.isoformat(),
+        "task_type": run.task,
+        **({} if batch_index is None else {"batch_index": batch_index}),
+        "accuracy": verified["passed"].mean(),
+        "accuracy_legacy": legacy_accuracy(result, run.evaluation.verdict),
+    }
+    if model_extraction is not None:
+        line |= {
+            "haiku_accuracy": model_extraction.accuracy,
+            "haiku_cost_usd": model_extraction.cost_usd,
+            "haiku_num_calls": model_extraction.num_calls,
+        }
+    line |= {"num_examples": result.n_cases, "verdict": run.evaluation.verdict}
+    if result.n_candidates > MOST_CANDIDATES:
+        return {**line, "detailed_results": [], "detailed_results_in": "candidates.parquet"}
+    passed = scores.select(passed=scores["passed"].set(scores["score"].is_null(), None))["passed"]
+    return {**line, "detailed_results": list(_details(result, passed))}
+
+
+def append_line(path: Path, line: dict[str, Any]) -> None:
+    """Append one line and flush it to the disk. A last line that a killed writer left open is closed first."""
+    import orjson
+
+    text = orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab+") as file:
+            size = file.seek(0, os.SEEK_END)
+            if size:
+                file.seek(size - 1)
+                text = text if file.read(1) == b"\n" else b"\n" + text
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as problem:
+        raise WorldError(f"{path}: cannot append: {problem.strerror}") from None
+
+
+def legacy_accuracy(result: Result, verdict: str | None) -> float | None:
+    """The share of cases that pass when answers are found by the older rule of the same kind."""
+    from kofn.metrics import default_metric
+    from kofn.policy import Requirement
+    from kofn.registry import aggregator
+    from kofn.scoring import find_answers, score_table
+
+    extractor = str(result.extraction.get("extractor")).partition("(")[0]
+    table = result.table
+    assert table is not None
+    if extractor not in LEGACY or verdict is None or "reference" not in table.candidates.columns:
+        return None
+    rule = Requirement.parse(verdict)
+    try:
+        decides = aggregator(rule.name)
+    except InputError:
+        return None  # a user's own function, which has no name to find it by
+    answers = find_answers(table, LEGACY[extractor])
+    sets = score_table(table, answers, [default_metric(extractor)], None)[0].sets
+    values = decides(sets)
+    met = [rule.met_by(v) for v in values[~np.isnan(values)].tolist()]
+    return sum(met) / len(met) if met else None
+
+
+def _details(result: Result, passed: pl.Series) -> Iterator[dict[str, Any]]:
+    """A dictionary a case."""
+    table = result.table
+    assert table is not None
+    cases, rows = table.cases, table.candidates
+    sets = result.scored[0].sets
+    columns = {
+        "reasoning": _values(rows, "reasoning"),
+        "generated_answer": _values(rows, "text"),
+        "predicted": [None] * rows.height if sets.answers is None else sets.answers.to_list(),
+        "correct": [None if p < 0 else bool(p) for p in sets.passes.tolist()],
+        "score": [None if v != v else v for v in sets.values.tolist()],
+    }
+    questions, answers = _values(cases, "input"), _values(cases, "reference")
+    offsets = table.offsets.tolist()
+    for i, case_id in enumerate(cases["case_id"].to_list()):
+        repeats = [{name: column[j] for name, column in columns.items()} for j in range(offsets[i], offsets[i + 1])]
+        first = repeats[0] if repeats else dict.fromkeys(columns)
+        yield {
+            "id": case_id,
+            "question": questions[i],
+            "reasoning": first["reasoning"],
+            "generated_answer": first["generated_answer"],
+            "predicted": first["predicted"],
+            "answer": answers[i],
+            "correct": passed[i],
+            "repeats": repeats,
+        }
+
+
+def _values(frame: pl.DataFrame, name: str) -> list[Any]:
+    return frame[name].to_list() if name in frame.columns else [None] * frame.height

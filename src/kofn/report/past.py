@@ -1,0 +1,327 @@
+"""Stored runs read lightly: evaluation.json, run.json and the columns of cases.parquet that somebody needs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from kofn.errors import InputError
+from kofn.report.evaluation import EVALUATION, REPORTS, check_version, first_problem, load
+from kofn.report.files import CANDIDATES, CASES, MANIFEST, check_parquet, digest, read_json, read_parquet
+from kofn.report.manifest import check_manifest
+from kofn.report.results import CorrectnessResults
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import polars as pl
+    from numpy.typing import NDArray
+
+    from kofn.sets import Floats
+
+_RUN_FILES = (MANIFEST, EVALUATION, REPORTS)
+_DATA = ("input", "reference", "choices")  # what a case is, as against what was answered
+
+
+class Column(NamedTuple):
+    """Where a run keeps the value of every case."""
+
+    metric: str
+    aggregator: str
+    column: str
+
+
+class Stored(NamedTuple):
+    """The columns of cases.parquet that are needed: values by column name, and a hash of what each case is."""
+
+    cases: tuple[str, ...]
+    values: dict[str, Floats]
+    clusters: NDArray[Any] | None
+    weights: Floats | None
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """A stored run, as much of it as a trend needs.
+
+    manifest                run.json, checked; empty for an evaluation saved by itself
+    cases, scores, passed   one a case report: NaN and false where nothing was verified
+    weights                 of the case reports in the report's score, None where all are alike
+    stored                  None for runs without candidates, and until `with_columns` read it
+    """
+
+    name: str
+    path: Path
+    evaluation: CorrectnessResults
+    manifest: Mapping[str, Any]
+    cases: tuple[str, ...]
+    scores: Floats
+    passed: NDArray[np.bool_]
+    weights: Floats | None
+    stored: Stored | None = None
+
+    @property
+    def task(self) -> str:
+        return self.evaluation.problem_name
+
+    @property
+    def when(self) -> datetime:
+        """When the run was made."""
+        if "created" not in self.manifest:
+            return self.evaluation.timestamp
+        when = datetime.fromisoformat(self.manifest["created"])
+        return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+
+    @property
+    def result(self) -> Mapping[str, Any] | None:
+        """What `kofn score --json` printed; None for runs without candidates."""
+        return self.manifest.get("result")
+
+    @property
+    def columns(self) -> list[Column]:
+        """Every number that the run keeps by case."""
+        layout = self.manifest.get("layout")
+        return [Column(v["metric"], v["aggregator"], v["column"]) for v in layout["values"]] if layout else []
+
+    @property
+    def n_passed(self) -> int:
+        return int(self.passed.sum())
+
+    @property
+    def pass_rate(self) -> float | None:
+        """The share of the verified cases that pass."""
+        verified = int((~np.isnan(self.scores)).sum())
+        return self.n_passed / verified if verified else None
+
+    @property
+    def cost(self) -> float | None:
+        return self._spent("cost")
+
+    @property
+    def seconds(self) -> float | None:
+        """What the candidates took, or the evaluation; None where nobody measured."""
+        took = self._spent("seconds")
+        return took if took is not None else self.evaluation.duration or None
+
+    def _spent(self, name: str) -> float | None:
+        spent = self.result["diagnostics"].get(name) if self.result else None
+        return float(spent["total"]) if spent else None
+
+    @property
+    def verdicts(self) -> list[bool | None]:
+        """Whether each case passes; None where nothing was verified."""
+        unknown = np.isnan(self.scores).tolist()
+        return [None if u else p for u, p in zip(unknown, self.passed.tolist(), strict=True)]
+
+    def verdict_of(self, case: str) -> bool | None:
+        """Whether one case passes; None where the run does not have it, or did not verify it."""
+        at = self.cases.index(case) if case in self.cases else -1
+        return None if at < 0 or np.isnan(self.scores[at]) else bool(self.passed[at])
+
+    @property
+    def digests(self) -> list[str | None]:
+        """Of the files that were scored."""
+        return [source["sha256"] for source in self.manifest.get("sources", ())]
+
+    def column(self, aggregator: str, metric: str | None = None) -> Column | None:
+        """Where the run keeps an aggregator; under its first metric that has it, unless one is named."""
+        return next((c for c in self.columns if c.aggregator == aggregator and metric in (None, c.metric)), None)
+
+
+class LeftOut(NamedTuple):
+    """A directory that is no part of the trend, and why."""
+
+    path: str
+    reason: str
+
+
+def find_runs(directory: Path) -> Iterator[Path]:
+    """The run directories at or below a directory, each once; nothing inside a run or a hidden folder is looked at.
+
+    Links are followed, and a folder reached twice is entered once, so that a loop of links ends.
+    """
+    seen: set[Path] = set()
+    waiting = [directory]
+    while waiting:
+        folder = waiting.pop()
+        real = folder.resolve()
+        if real in seen:
+            continue
+        seen.add(real)
+        entries = _listed(folder)
+        if any(e.name in _RUN_FILES for e in entries):
+            yield folder
+        else:
+            waiting += [folder / e.name for e in entries if not e.name.startswith(".") and _is_folder(e)]
+
+
+def _listed(folder: Path) -> list[os.DirEntry[str]]:
+    """What a folder holds; one that may not be looked into holds nothing."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda e: e.name, reverse=True)
+    except OSError:
+        return []
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself
+        return False
+
+
+def load_all(directories: Sequence[Path]) -> tuple[list[Past], list[LeftOut]]:
+    """Every run in these directories, once, and those that cannot be read or whose harness failed."""
+    runs: list[Past] = []
+    left_out: list[LeftOut] = []
+    seen: set[Path] = set()
+    for directory in directories:
+        if not directory.is_dir():
+            what = "is a file" if directory.exists() else "no such directory"
+            raise InputError(f"{directory}: {what}: expected a run directory, or one that holds runs")
+        for path in find_runs(directory):
+            if path.resolve() in seen:
+                continue
+            seen.add(path.resolve())
+            try:
+                runs.append(_whole(load_past(path)))
+            except InputError as problem:
+                left_out.append(LeftOut(str(path), str(problem)))
+    return runs, left_out
+
+
+def _whole(run: Past) -> Past:
+    """The run, unless its harness failed: what it measured then is not the system."""
+    if run.evaluation.infrastructure_failure is not None:
+        raise InputError(f"{run.path}: the harness failed: {run.evaluation.infrastructure_failure}")
+    return run
+
+
+def load_past(path: Path) -> Past:
+    """The evaluation and the manifest of a run. What is missing, damaged or foreign is named in one line."""
+    manifest: dict[str, Any] = {}
+    if (path / MANIFEST).exists() or (path / CANDIDATES).exists():
+        manifest = read_json(path / MANIFEST)
+        check_version(path / MANIFEST, manifest)
+        check_manifest(path / MANIFEST, manifest)
+    evaluation = _evaluation(path)
+    cases, scores, passed = _case_reports(path, evaluation)
+    return Past(
+        name=path.resolve().name,
+        path=path,
+        evaluation=evaluation,
+        manifest=manifest,
+        cases=cases,
+        scores=scores,
+        passed=passed,
+        weights=_score_weights(evaluation, scores),
+    )
+
+
+def _evaluation(path: Path) -> CorrectnessResults:
+    """evaluation.json, where reports.parquet says that the two belong together; else what `load` makes of both."""
+    import polars as pl
+    from pydantic import ValidationError
+
+    body = read_json(path / EVALUATION)
+    check_version(path / EVALUATION, body)
+    check_parquet(path / REPORTS, body.get("reports_sha256"))
+    carried = pl.read_parquet_metadata(path / REPORTS).get("kofn.evaluation", "")
+    digest = body.get("digest")
+    if not isinstance(digest, str) or f'"digest":"{digest}"' not in carried:
+        return load(path, CorrectnessResults)[0]
+    try:
+        return CorrectnessResults.model_validate(
+            {k: v for k, v in body.items() if k in CorrectnessResults.model_fields}
+        )
+    except (ValidationError, InputError) as problem:
+        raise InputError(f"{path / EVALUATION}: {first_problem(problem)}") from None
+
+
+def _case_reports(path: Path, evaluation: CorrectnessResults) -> tuple[tuple[str, ...], Floats, NDArray[np.bool_]]:
+    """Ids, scores and verdicts. A case passes where its score is 1, unless the counts say that rounding made it so."""
+    groups = evaluation.group_outcomes
+    pairs = [(group, case) for group, g in groups.items() for case in g.results]
+    given = [score for g in groups.values() for score in g.results.values()]
+    scores = np.array([np.nan if s is None else s for s in given], dtype=np.float64)
+    passed = scores == 1.0
+    if int(passed.sum()) != sum(evaluation.pass_counts.values()):
+        passed = _exact_verdicts(path, pairs, passed.tolist())
+    ids = tuple(case for _, case in pairs)
+    if len(set(ids)) < len(ids):  # an id is one case only within its group
+        ids = tuple(f"{group} / {case}" for group, case in pairs)
+    return ids, scores, passed
+
+
+def _score_weights(evaluation: CorrectnessResults, scores: Floats) -> Floats | None:
+    """What every case counts in the report's score: the weight of its group over the group's cases with a score."""
+    groups = [g for g in evaluation.group_outcomes.values() if g.results]
+    if not groups:
+        return None
+    of_group = [g.weight / max(1, sum(s is not None for s in g.results.values())) for g in groups]
+    weights = np.repeat(np.array(of_group) / max(of_group), [len(g.results) for g in groups])
+    known = weights[~np.isnan(scores)]
+    return None if not known.size or bool((known == known[0]).all()) else weights
+
+
+def _exact_verdicts(path: Path, pairs: list[tuple[str, str]], by_score: list[bool]) -> NDArray[np.bool_]:
+    """Verdicts from the case reports themselves; by the score where a case has none."""
+    from kofn.report.frames import SCHEMA, case_scores
+
+    frame, _ = read_parquet(path / REPORTS, SCHEMA, sha256=digest(path / REPORTS))  # checked when the run was found
+    table = case_scores(frame)
+    known = dict(zip(zip(table["group"], table["id"], strict=True), table["passed"], strict=True))
+    return np.array([known.get(pair, score) for pair, score in zip(pairs, by_score, strict=True)], dtype=bool)
+
+
+def with_columns(run: Past, columns: Sequence[Column]) -> Past:
+    """The run with these columns of cases.parquet, its clusters and weights, and a hash of what each case is."""
+    import polars as pl
+
+    if run.result is None:
+        return run
+    path = run.path / CASES
+    roles = {role: _field_column(run, role) for role in ("cluster", "weight")}
+    data = [c for c in _DATA if c in run.manifest["layout"]["case_columns"]]
+    names = dict.fromkeys(["case_id", *(c.column for c in columns), *filter(None, roles.values()), *data])
+    frame, _ = read_parquet(path, sha256=run.manifest.get("files", {}).get(CASES), columns=list(names))
+    try:
+        floats = {c.column: frame[c.column].cast(pl.Float64).to_numpy() for c in columns}
+        weights = None if roles["weight"] is None else frame[roles["weight"]].cast(pl.Float64).to_numpy()
+    except pl.exceptions.PolarsError as problem:
+        raise InputError(f"{path}: a value is not a number: {str(problem).splitlines()[0][:200]}") from None
+    stored = Stored(
+        cases=tuple(frame["case_id"].cast(pl.String).to_list()),
+        values=floats,
+        clusters=None if roles["cluster"] is None else _texts(frame[roles["cluster"]]),
+        weights=weights,
+        data={c: frame[c].hash().to_numpy() for c in data},
+    )
+    if len(set(stored.cases)) < len(stored.cases) or None in stored.cases:
+        raise InputError(f"{path}: a case is there twice, or has no id")
+    return replace(run, stored=stored)
+
+
+def _texts(column: pl.Series) -> NDArray[Any]:
+    import polars as pl
+
+    return np.array(column.cast(pl.String).to_list(), dtype=object)
+
+
+def _field_column(run: Past, role: str) -> str | None:
+    """The column of the field that cases were clustered or weighted by."""
+    assert run.result is not None
+    understood = run.result["understood"]
+    name = understood[role]
+    if name is None:
+        return None
+    known = next((r for r, field_name in understood["fields"].items() if field_name == name), name)
+    column: str = run.manifest["layout"]["tags"].get(known, "case_id" if known == "id" else known)
+    return column

@@ -1,0 +1,229 @@
+"""A run as one object: from an evaluation just made, or from a directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kofn.errors import InputError
+from kofn.report.evaluation import EVALUATION, REPORTS, check_version, load, reports_in
+from kofn.report.files import CANDIDATES, CASES, MANIFEST, read_json, read_parquet
+from kofn.report.manifest import check_manifest
+from kofn.report.results import CorrectnessResults
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import polars as pl
+
+    from kofn.evaluate import Options, Result
+    from kofn.scoring import Scored
+    from kofn.table import Table
+    from kofn.types import Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One evaluation with its manifest.
+
+    name         what the directory is called
+    evaluation   CorrectnessResults without its case reports (`reports` is empty)
+    reports      the case reports as columns: `kofn.report.frames.SCHEMA`
+    manifest     run.json; empty where there is none (an evaluation saved by itself)
+    result       the candidate sets, their scores and estimates; None where the run has no candidates
+    """
+
+    name: str
+    evaluation: CorrectnessResults
+    reports: pl.DataFrame
+    manifest: Mapping[str, Any]
+    result: Result | None
+    path: Path | None = None
+
+    @property
+    def task(self) -> str:
+        """What was evaluated: runs of one task can be compared."""
+        return self.evaluation.problem_name
+
+    @property
+    def options(self) -> Options:
+        """How the run was evaluated, so that further numbers are made the same way."""
+        from kofn.evaluate import Options
+
+        names = ("threshold", "top_k", "interval", "level", "n_resamples", "seed", "cluster", "weight")
+        stored = self.manifest.get("options", {})
+        kept = {k: stored[k] for k in names if stored.get(k) is not None}
+        by = stored.get("by") or ()
+        return Options(**kept, by=(by,) if isinstance(by, str) else tuple(by))
+
+    def full(self) -> CorrectnessResults:
+        """The evaluation with its case reports as objects."""
+        found = reports_in(Path(REPORTS) if self.path is None else self.path / REPORTS, self.reports)
+        return self.evaluation.model_copy(update={"reports": found})
+
+
+def load_run(directory: Path | str) -> Run:
+    """Read a run directory. What is missing, damaged or foreign is named in one line."""
+    path = Path(directory)
+    manifest: dict[str, Any] = {}
+    if _has_manifest(path):
+        manifest = read_json(path / MANIFEST)
+        check_version(path / MANIFEST, manifest)
+        check_manifest(path / MANIFEST, manifest)
+    evaluation, reports = load(path, CorrectnessResults)
+    result = _result(path, manifest, reports) if manifest.get("result") is not None else None
+    return Run(
+        name=path.resolve().name, evaluation=evaluation, reports=reports, manifest=manifest, result=result, path=path
+    )
+
+
+def _has_manifest(path: Path) -> bool:
+    """Whether a directory is a run with run.json; an evaluation saved by itself has none, and no candidates."""
+    try:
+        if not path.is_dir():
+            what = "is a file" if path.exists() else "no such directory"
+            raise InputError(f"{path}: {what}: expected a run directory (kofn score ... --out DIR)")
+        alone = (path / EVALUATION).exists() and not (path / CANDIDATES).exists()
+        return (path / MANIFEST).exists() or not alone
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
+
+
+def _result(path: Path, manifest: Mapping[str, Any], reports: pl.DataFrame) -> Result:
+    """The stored result; its numbers are read, not made again."""
+    stored, layout = manifest["result"], manifest["layout"]
+    known = manifest["files"]
+    candidates, _ = read_parquet(path / CANDIDATES, sha256=known.get(CANDIDATES))
+    cases, _ = read_parquet(path / CASES, sha256=known.get(CASES))
+    _check_columns(path / CASES, cases, _case_types(layout))
+    _check_columns(path / CANDIDATES, candidates, _candidate_types(layout, candidates.columns))
+    for name, frame, said in ((CASES, cases, "n_cases"), (CANDIDATES, candidates, "n_candidates")):
+        if frame.height != stored[said]:
+            raise InputError(f"{path / name}: {frame.height:,} rows where {MANIFEST} says {stored[said]:,} ({said})")
+    if cases["case_id"].null_count() or cases["case_id"].n_unique() < cases.height:
+        raise InputError(f"{path / CASES}: a case_id is null or there twice")
+    if not reports["id"].equals(cases["case_id"]):
+        raise InputError(f"{path / REPORTS}: its cases are not those of {CASES}: the two files are not of one run")
+    return _rebuilt(manifest, _table(path, stored, layout, candidates, cases), cases)
+
+
+def _rebuilt(manifest: Mapping[str, Any], table: Table, cases: pl.DataFrame) -> Result:
+    from kofn.evaluate import Result
+
+    stored, layout = manifest["result"], manifest["layout"]
+    return Result(
+        n_cases=stored["n_cases"],
+        n_candidates=stored["n_candidates"],
+        n_missing=stored["n_missing"],
+        understood=stored["understood"],
+        estimates=tuple(_estimate(manifest, e) for e in stored["estimates"]),
+        extraction=stored["extraction"],
+        diagnostics=stored["diagnostics"],
+        warnings=tuple(stored["warnings"]),
+        scored=tuple(_scored(table, m) for m in layout["metrics"]),
+        case_values={(v["metric"], v["aggregator"]): cases[v["column"]].to_numpy() for v in layout["values"]},
+        table=table,
+    )
+
+
+def _estimate(manifest: Mapping[str, Any], stored: Mapping[str, Any]) -> Estimate:
+    """The estimate with its recipe, which is the same for all but for the metric and the aggregator."""
+    from kofn.evaluate import Options
+    from kofn.types import Estimate
+
+    seed = manifest["options"].get("seed")
+    recipe = {
+        "extractor": manifest["result"]["extraction"]["extractor"],
+        "seed": Options().seed if seed is None else seed,
+        "version": manifest["versions"].get("kofn"),
+        "top_k": manifest["result"]["understood"]["top_k"],
+        "metric": stored["metric"],
+        "aggregator": stored["aggregator"],
+    }
+    return Estimate(**stored, recipe=recipe)
+
+
+def _case_types(layout: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """The columns cases.parquet must have; a tag may be of any type."""
+    import polars as pl
+
+    texts = pl.List(pl.String)
+    known: dict[str, tuple[Any, ...]] = {
+        "case_id": (pl.String,),
+        "reference": (pl.String, texts),
+        "choices": (texts,),
+        "input": (pl.String,),
+        "cluster": (pl.String,),
+        "weight": (pl.Float64,),
+        "required": (texts,),
+        "ideal": (pl.List(pl.Float64),),
+    }
+    wanted: dict[str, tuple[Any, ...]] = dict.fromkeys(layout["tags"].values(), ())
+    wanted |= {c: known[c] for c in ("case_id", *layout["case_columns"]) if c in known}
+    return wanted | {v["column"]: (pl.Float64,) for v in layout["values"]}
+
+
+def _candidate_types(layout: Mapping[str, Any], columns: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """The columns candidates.parquet must have, and those it may have."""
+    import polars as pl
+
+    known: dict[str, Any] = dict.fromkeys(("text", "answer", "reasoning", "error"), pl.String)
+    known |= dict.fromkeys(("score", "cost", "seconds", "tokens", "candidate_weight"), pl.Float64)
+    known |= {"facets": pl.List(pl.String)} | {c: pl.Float64 for c in columns if c.startswith("selector.")}
+    wanted: dict[str, Any] = {"case_id": pl.String, "index": pl.Int64}
+    wanted |= {name: dtype for name, dtype in known.items() if name in columns}
+    wanted |= {f"score.{m['metric']}": pl.Float64 for m in layout["metrics"] if m["metric"]}
+    wanted |= {f"passed.{m['metric']}": pl.Boolean for m in layout["metrics"] if m["metric"]}
+    return {name: (dtype,) for name, dtype in wanted.items()}
+
+
+def _check_columns(path: Path, frame: pl.DataFrame, wanted: Mapping[str, tuple[Any, ...]]) -> None:
+    for name, dtypes in wanted.items():
+        if name not in frame.columns:
+            raise InputError(f"{path}: column {name!r} is missing, and {MANIFEST} names it")
+        if dtypes and frame.schema[name] not in dtypes:
+            expected = " or ".join(str(dtype) for dtype in dtypes)
+            raise InputError(f"{path}: column {name!r} is {frame.schema[name]}, expected {expected}")
+
+
+def _table(
+    path: Path, stored: Mapping[str, Any], layout: Mapping[str, Any], candidates: pl.DataFrame, cases: pl.DataFrame
+) -> Table:
+    import polars as pl
+
+    from kofn.sets import offsets_of
+    from kofn.table import CASE_COLUMNS, Table
+
+    counts = candidates.group_by("case_id").len()
+    sizes = cases.select("case_id").join(counts, on="case_id", how="left", maintain_order="left")["len"].fill_null(0)
+    owner = cases["case_id"].gather(np.repeat(np.arange(cases.height), sizes.to_numpy()))
+    if not owner.equals(candidates["case_id"]):
+        raise InputError(f"{path / CANDIDATES}: its rows are not in the order of {CASES}, or of cases that it lacks")
+    understood = stored["understood"]
+    return Table(
+        candidates=candidates.drop("case_id", "index"),
+        cases=cases.select("case_id", *(c for c in CASE_COLUMNS if c in layout["case_columns"])),
+        tags=pl.DataFrame([cases[column].alias(name) for name, column in layout["tags"].items()]),
+        offsets=offsets_of(sizes.to_numpy().astype(np.int64)),
+        fields=understood["fields"],
+        form=understood["form"],
+        sources=tuple(understood["sources"]),
+    )
+
+
+def _scored(table: Table, metric: Mapping[str, Any]) -> Scored:
+    from kofn.scoring import Scored, stored_sets
+    from kofn.sets import NOT_GRADED
+
+    name = metric["metric"]
+    if name:
+        values = table.candidates[f"score.{name}"].to_numpy()
+        passes = table.candidates[f"passed.{name}"].cast(int).fill_null(NOT_GRADED).to_numpy().astype(np.int8)
+    else:
+        values = np.full(table.n_candidates, np.nan)
+        passes = np.full(table.n_candidates, NOT_GRADED, dtype=np.int8)
+    sets = stored_sets(table, values, passes, higher_is_better=metric["higher_is_better"])
+    return Scored(metric=name, sets=sets, source=metric["source"], beside_labels=metric["beside_labels"])

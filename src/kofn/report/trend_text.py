@@ -1,0 +1,261 @@
+"""A trend for somebody at a terminal: a table a number, a line of blocks, and what the runs say together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kofn.diagnose import counted
+from kofn.present import Grid, columns, grid_lines, safe
+from kofn.report.findings import duration, number
+from kofn.report.terminal import name_of, pieces
+from kofn.report.trend import FROM_REPORTS, verdict
+from kofn.trends import flaky, sparkline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kofn.report.past import Past
+    from kofn.report.trend import Followed, TaskTrend, Trend
+    from kofn.stats import Comparison
+    from kofn.trends import Change, Spread
+
+    Style = Callable[[str, str], str]
+
+LEAST = ("cost", "time", "passed", "cases")  # columns that go first where a terminal is narrow
+_LABEL = 15
+_ROLES = {"better": "good", "worse": "bad", "higher": "strong", "lower": "strong"}
+
+
+def as_text(found: Trend, style: Style = lambda text, _: text, *, width: int = 120) -> str:
+    """Every task's section, as text of at most `width` columns where its table allows."""
+    return "\n\n".join("\n".join(_section(part, style, width)) for part in found.tasks)
+
+
+def _section(part: TaskTrend, style: Style, width: int) -> list[str]:
+    lines = [style(line, "strong") for line in pieces(title(part), width)]
+    for f in part.followed:
+        lines += ["", *_series_lines(part, f, style, width)]
+    return [*lines, "", *_labelled(_cases_rows(part), style, width)]
+
+
+def title(part: TaskTrend) -> str:
+    """The task, how many runs, and from when to when."""
+    days = list(dict.fromkeys(f"{r.when:%Y-%m-%d}" for r in (part.runs[0], part.runs[-1])))
+    return f"{name_of(part.task, 60)}: {counted(len(part.runs), 'run')}, {' to '.join(days)}"
+
+
+def what(f: Followed) -> str:
+    """The number in words."""
+    if f.name in FROM_REPORTS:
+        return {
+            "pass_rate": "pass_rate: the share of verified cases that pass",
+            "score": "score: the report's, by group weight",
+        }[f.name]
+    way = {True: "higher is better", False: "lower is better", None: "neither more nor less is better"}
+    metric = f" of metric {f.metric}" if f.metric else ""
+    return f"{f.name}{metric}: {way[f.higher_is_better]}"
+
+
+def _series_lines(part: TaskTrend, f: Followed, style: Style, width: int) -> list[str]:
+    lines = pieces(safe(what(f)), width)
+    lines += _table(part.runs, f, style, width)
+    rows = _series_rows(part, f)
+    return [*lines, *([""] if rows else []), *_labelled(rows, style, width)]
+
+
+def times(runs: Sequence[Past]) -> list[str]:
+    """When each run was made: the day where every run has a day of its own, else the minute, UTC."""
+    days = [f"{r.when:%Y-%m-%d}" for r in runs]
+    return days if len(set(days)) == len(days) else [f"{r.when:%Y-%m-%d %H:%M}" for r in runs]
+
+
+def mark(change: Change | None) -> str:
+    """▲ up and ▼ down where a change is real, · where it may be noise."""
+    if change is None or not change.comparison.n:
+        return ""
+    return "·" if not change.real else "▲" if change.sign > 0 else "▼"
+
+
+def signed(value: float | None) -> str:
+    """A difference with its sign; none of a zero.
+
+    >>> signed(0.0333), signed(-0.2), signed(0.0), signed(None)
+    ('+0.033', '-0.200', '0.000', '-')
+    """
+    if value is None:
+        return "-"
+    return f"{value:+.3f}" if f"{abs(value):.3f}" != "0.000" else "0.000"
+
+
+def between(low: float | None, high: float | None) -> str:
+    return "-" if low is None or high is None else f"[{low + 0.0:.3f}, {high + 0.0:.3f}]"
+
+
+def chance(p: float | None) -> str:
+    """A p-value, never 0.
+
+    >>> chance(0.03), chance(1e-9), chance(None)
+    ('0.030', '<0.0001', '-')
+    """
+    if p is None:
+        return "-"
+    return "<0.0001" if p < 1e-4 else f"{p:.4f}" if p < 1e-2 else f"{p:.3f}"
+
+
+def money(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.4g}"
+
+
+def took(seconds: float | None) -> str:
+    return "-" if seconds is None else duration(seconds)
+
+
+def of_level(level: float | None) -> str:
+    return "interval" if level is None else f"{100 * level:g} % interval"
+
+
+def _table(runs: Sequence[Past], f: Followed, style: Style, width: int) -> list[str]:
+    header, rows = _cells(runs, f)
+    unknown = {n for n in ("cost", "time") if all(row[header.index(n)] == "-" for row in rows)}
+    for name in ("", *LEAST):
+        unknown |= {name} - {""}
+        kept = [i for i, h in enumerate(header) if h not in unknown]
+        grid = Grid(
+            "",
+            tuple(header[i] for i in kept),
+            tuple(tuple(row[i] for i in kept) for row in rows),
+            tuple(header[i] not in ("", "run", "when") for i in kept),
+        )
+        lines = grid_lines(grid, lambda text, _: text)
+        if max(columns(line) for line in lines) <= width:
+            break
+    return _with_notes(lines, f, style, width)
+
+
+def _cells(runs: Sequence[Past], f: Followed) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    header = ("run", "when", "value", of_level(f.level), "", "change", "95 % of change", "p", "cases", "passed", "cost",
+              "time")  # fmt: skip
+    rows = []
+    for run, when, point, change in zip(runs, times(runs), f.series.points, f.series.changes, strict=True):
+        e, c = point.estimate, change.comparison if change else None
+        changed = ("", "", "", "") if c is None else ("-", "-", "-", "0") if not c.n else _changed(c, change)
+        rows.append(
+            (
+                name_of(run.name, 32),
+                when,
+                number(e.point),
+                between(e.low, e.high),
+                f"{mark(change)} {verdict(change, f.higher_is_better)}" if change and change.real else mark(change),
+                *changed,
+                f"{run.n_passed:,}/{len(run.cases):,}",
+                money(run.cost),
+                took(run.seconds),
+            )
+        )
+    return header, rows
+
+
+def _changed(c: Comparison, change: Change | None) -> tuple[str, ...]:
+    p = change.p_holm if change else None
+    return (signed(c.difference), between(c.low, c.high), chance(p), f"{c.n:,}")
+
+
+def _with_notes(lines: list[str], f: Followed, style: Style, width: int) -> list[str]:
+    """The table with marks in colour, and under a run what is different about it."""
+    out = [style(lines[0], "head")]
+    for line, change, notes in zip(lines[1:], f.series.changes, f.notes, strict=True):
+        word = verdict(change, f.higher_is_better) if change else ""
+        if role := _ROLES.get(word, ""):
+            before, shown, after = line.rpartition(f"{mark(change)} {word}")  # the last: a run may be called so too
+            line = before + style(shown, role) + after
+        out.append(line)
+        if notes:
+            first, *rest = pieces(safe("; ".join(notes)), width - 5)
+            out += [f"   {style('!', 'warn')} {first}", *(f"     {text}" for text in rest)]
+    return out
+
+
+def _labelled(rows: Sequence[tuple[str, str]], style: Style, width: int) -> list[str]:
+    lines = []
+    for label, text in rows:
+        first, *rest = pieces(safe(text), max(20, width - _LABEL))
+        lines.append(style(label.ljust(_LABEL), "dim") + first)
+        lines += [" " * _LABEL + line for line in rest]
+    return lines
+
+
+def _series_rows(part: TaskTrend, f: Followed) -> list[tuple[str, str]]:
+    values = [p.estimate.point for p in f.series.points]
+    known = [v for v in values if v is not None]
+    rows = []
+    if len(known) > 1:
+        scale = f"from {number(min(known))} (▁) to {number(max(known))} (█)" if min(known) < max(known) else "all alike"
+        rows.append(("series", f"{sparkline(values)}  {scale}"))
+    if f.series.overall is not None and len(known) > 2:
+        rows.append(("first to last", overall_text(part, f)))
+    rows += [("changes", changes_text(f))] if len(known) > 1 else []
+    return rows + ([("spread", spread_text(f.series.spread, f.series.alpha))] if f.series.spread else [])
+
+
+def overall_text(part: TaskTrend, f: Followed) -> str:
+    """The last run against the first, in one line."""
+    change = f.series.overall
+    assert change is not None
+    c = change.comparison
+    if not c.n:
+        return "they have no case in common"
+    word = verdict(change, f.higher_is_better)
+    said = f"{mark(change)} {signed(c.difference)} {between(c.low, c.high)}, p {chance(c.p)}, {c.n:,} cases: "
+    return said + (
+        "may be noise" if word == "noise" else f"the last run is {word} than {part.runs[change.against].name}"
+    )
+
+
+def changes_text(f: Followed) -> str:
+    """How many of the changes are real."""
+    known = [c for c in f.series.changes if c is not None and c.comparison.n]
+    real = [verdict(c, f.higher_is_better) for c in known if c.real]
+    words = ", ".join(f"{real.count(word)} {word}" for word in dict.fromkeys(real))
+    if not known:
+        return "none to test: no run shares a case with the one before"
+    first = f"{len(real)} of {len(known):,} real" + (f" ({words})" if words else "")
+    return f"{first}; paired by case, p adjusted for {len(known):,} (Holm), real below {f.series.alpha:g}"
+
+
+def spread_text(s: Spread, alpha: float) -> str:
+    """How far the runs lie apart, and whether chance alone would do it."""
+    if s.sd is None:
+        return f"one value, {number(s.mean)}; its own standard error is {number(s.standard_error)}"
+    said = f"mean {number(s.mean)}, sd {number(s.sd)}, {number(s.low)} to {number(s.high)} over {s.n:,} runs; "
+    if s.p is None or s.noise is None:
+        return said + "what chance alone would give cannot be told"
+    source = "repeating the same cases" if s.same_cases else "drawing other cases of the same kind"
+    alone = f"{source} alone would give sd {number(s.noise)} (p {chance(s.p)})"
+    if s.is_noise(alpha):
+        return said + f"no larger than noise: {alone}"
+    return said + f"larger than noise: {alone}"
+
+
+def _cases_rows(part: TaskTrend) -> list[tuple[str, str]]:
+    return [("across runs", across_text(part)), ("cases", cases_text(part)), *_flaky_rows(part)]
+
+
+def across_text(part: TaskTrend) -> str:
+    """The means over the runs of what every run has."""
+    said = [f"mean pass rate {number(part.pass_rate)}"]
+    said += [f"mean time {took(part.seconds)}"] if part.seconds is not None else []
+    said += [f"mean cost {money(part.cost)}"] if part.cost is not None else []
+    return ", ".join(said)
+
+
+def cases_text(part: TaskTrend) -> str:
+    n = part.counts
+    said = f"{n['pass_in_all']:,} pass in all runs, {n['pass_in_some']:,} in some, {n['pass_in_none']:,} in none"
+    return said + (f"; {n['unverified']:,} never verified" if n["unverified"] else "")
+
+
+def _flaky_rows(part: TaskTrend) -> list[tuple[str, str]]:
+    shown = flaky(part.cases)
+    said = [f"{name_of(h.case, 40)} ({counted(h.flips, 'flip')}, passes {h.passes:,} of {h.runs:,})" for h in shown]
+    more = sum(h.flips > 0 for h in part.cases) - len(shown)
+    return [("flaky cases", ", ".join(said) + (f" and {more:,} more" if more else ""))] if said else []

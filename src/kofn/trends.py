@@ -1,0 +1,389 @@
+"""Runs of one task over time: what changed from one to the next, and what chance alone would do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import exp, isnan, nan, sqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kofn.errors import InputError
+from kofn.stats import clustered_se, compare, estimate, holm
+from kofn.stats.intervals import cluster_codes
+from kofn.stats.permutation import sign_flip_p
+from kofn.stats.resample import as_units
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from kofn.sets import Floats
+    from kofn.stats import Comparison
+    from kofn.types import Estimate
+
+MOSTLY = 0.9  # runs that share this part of their cases are repeats of the same cases
+BLOCKS = "▁▂▃▄▅▆▇█"
+_DRAWS = 10_000  # of `compare`, where it draws at all
+_NEITHER = ("std", "agreement", "vote_margin", "unique_answers", "distinct", "unique_texts", "self_bleu", "redundancy",
+            "redundancy_penalty", "semantic_diversity")  # fmt: skip  # more of it is neither better nor worse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One run in a series: the value of every case, and their estimate. NaN: the case has no value."""
+
+    name: str
+    cases: Sequence[str]
+    values: Floats
+    estimate: Estimate
+    clusters: Sequence[Any] | NDArray[Any] | None = None
+    weights: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A run against an earlier one, case by case.
+
+    `against` is the place of the earlier run in the series. `p_holm` is p adjusted for all changes of the series, None
+    where the two share no case. A change is real where p_holm < alpha; everything else may be noise.
+    """
+
+    against: int
+    comparison: Comparison
+    p_holm: float | None
+    real: bool
+
+    @property
+    def sign(self) -> int:
+        """1 up, -1 down, 0 neither (or nothing to compare)."""
+        d = self.comparison.difference
+        return 0 if d is None else (d > 0) - (d < 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How far the runs lie apart, beside what chance alone would do.
+
+    standard_error  the mean of the runs' own: what other cases of the same kind would move one run by
+    noise           the standard deviation that chance alone would give: for runs of the same cases that of repeating
+                    them (`same_cases`), otherwise `standard_error`
+    p               the chance of a spread at least this large from noise alone; None where it cannot be told
+    """
+
+    n: int
+    mean: float
+    sd: float | None
+    low: float
+    high: float
+    standard_error: float | None
+    noise: float | None
+    same_cases: bool
+    p: float | None
+
+    def is_noise(self, alpha: float = 0.05) -> bool | None:
+        """Whether chance alone explains the spread; None where it cannot be told."""
+        return None if self.p is None else self.p >= alpha
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One number over the runs of a task, oldest first. A run without the number, and the first, has no change."""
+
+    points: tuple[Point, ...]
+    changes: tuple[Change | None, ...]
+    overall: Change | None
+    spread: Spread | None
+    alpha: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """One case through the runs: in how many it was verified, in how many it passed, how often that changed."""
+
+    case: str
+    runs: int
+    passes: int
+    flips: int
+
+
+def series(points: Sequence[Point], *, alpha: float = 0.05, level: float = 0.95) -> Series:
+    """What changed along these runs, oldest first.
+
+    Every run is compared with the last before it that has the number, on the cases both have; their p-values are
+    adjusted together (Holm), so that among all changes of a series of pure noise one is called real with a chance of
+    at most alpha. First to last is one question of its own and is not adjusted.
+
+    >>> point = lambda name, values: Point(name=name, cases="abcdefgh", values=np.array(values, float),
+    ...                                    estimate=estimate(values))
+    >>> found = series([point("x", [1] * 8), point("y", [1] * 8), point("z", [0] * 8)])
+    >>> [c and (c.real, c.sign) for c in found.changes]
+    [None, (False, 0), (True, -1)]
+    """
+    if not 0 < alpha < 1:
+        raise InputError(f"alpha takes a number between 0 and 1, not {alpha}")
+    pairs = _pairs(points)
+    found = {b: compared(points[a], points[b], level=level) for a, b in pairs}
+    known = [b for b, c in found.items() if c.p is not None]
+    adjusted = dict(zip(known, holm([found[b].p or 0.0 for b in known]), strict=True))
+    changes: list[Change | None] = [None] * len(points)
+    for a, b in pairs:
+        p = adjusted.get(b)
+        changes[b] = Change(against=a, comparison=found[b], p_holm=p, real=_is_real(p, found[b], alpha))
+    return Series(
+        points=tuple(points),
+        changes=tuple(changes),
+        overall=_overall(points, pairs, alpha, level),
+        spread=spread(points),
+        alpha=alpha,
+    )
+
+
+def _pairs(points: Sequence[Point]) -> list[tuple[int, int]]:
+    """(earlier, later) of the runs that have the number."""
+    known = [i for i, p in enumerate(points) if p.estimate.point is not None]
+    return list(pairwise(known))
+
+
+def _is_real(p: float | None, found: Comparison, alpha: float) -> bool:
+    return p is not None and p < alpha and bool(found.difference)
+
+
+def _overall(points: Sequence[Point], pairs: list[tuple[int, int]], alpha: float, level: float) -> Change | None:
+    if not pairs:
+        return None
+    first, last = pairs[0][0], pairs[-1][1]
+    found = compared(points[first], points[last], level=level)
+    return Change(against=first, comparison=found, p_holm=found.p, real=_is_real(found.p, found, alpha))
+
+
+def compared(a: Point, b: Point, *, level: float = 0.95) -> Comparison:
+    """`kofn.stats.compare` of two runs, by cluster and by weight where they have them (those of the later run)."""
+    found = compare(a.cases, a.values, b.cases, b.values, clusters=a.clusters, level=level, n_resamples=_DRAWS)
+    if not found.n:
+        return found
+    at = {case: i for i, case in enumerate(b.cases)}
+    rows = [(i, at[c]) for i, c in enumerate(a.cases) if c in at and not isnan(a.values[i] + b.values[at[c]])]
+    in_a, in_b = np.array(rows, dtype=np.intp).T
+    weights = b.weights[in_b] if b.weights is not None else None if a.weights is None else a.weights[in_a]
+    weights = weights if weights is not None and weights.any() else None
+    clusters = None if a.clusters is None else cluster_codes(a.clusters)[in_a]
+    if weights is not None:
+        found = _weighted(found, a.values[in_a], b.values[in_b], weights, clusters)
+    sums = as_units(b.values[in_b] - a.values[in_a], weights, clusters).sums
+    return replace(found, p=_sharp(found.p, sums))
+
+
+def _weighted(found: Comparison, a: Floats, b: Floats, weights: Floats, clusters: Any) -> Comparison:
+    """The same comparison where cases weigh differently: Σw(b - a)/Σw, and whole weighted differences flip."""
+    e = estimate(b - a, weights=weights, clusters=clusters, interval="bca", level=found.level, rate=False)
+    return replace(
+        found,
+        a=as_units(a, weights, None).point,
+        b=as_units(b, weights, None).point,
+        difference=e.point,
+        low=e.low,
+        high=e.high,
+        method=e.method,
+        p=sign_flip_p(as_units(b - a, weights, clusters).sums, n_resamples=_DRAWS),
+        mcnemar_p=None,
+    )
+
+
+def _sharp(p: float | None, sums: Floats) -> float | None:
+    """A p-value that drawing could not tell from 0, bounded by 2 exp(-(Σd)²/2Σd²) (Hoeffding 1963).
+
+    10,000 draws end at 1e-4, and Holm over thousands of changes asks for less. The bound holds for every sum of random
+    signs, so that a change it calls real is.
+    """
+    if p is None or p * (_DRAWS + 1) > 1 or not sums.any():
+        return p
+    return min(p, 2 * exp(-(float(sums.sum()) ** 2) / (2 * float(sums @ sums))))
+
+
+def spread(points: Sequence[Point]) -> Spread | None:
+    """How far the runs lie apart, and whether chance alone would do it; None of no values.
+
+    Runs of the same cases: the variance of a run's mean under chance is that of the residuals e = x - run mean - case
+    mean + mean, Σe²/((R-1)(C-1)C) for R runs of C cases (clusters are summed and cases weighted first), and p is the
+    F test of the two-way layout; for 0/1 values this is Cochran's (1950) question. Otherwise each run is a sample of
+    its own: its standard error, and χ².
+
+    >>> alike = [Point(name=n, cases="abcd", values=np.array([1.0, 0, 1, 0]), estimate=estimate([1, 0, 1, 0]))
+    ...          for n in "xyz"]
+    >>> spread(alike).sd, spread(alike).p
+    (0.0, 1.0)
+    """
+    known = [p for p in points if p.estimate.point is not None]
+    if not known:
+        return None
+    means = np.array([p.estimate.point for p in known], dtype=np.float64)
+    errors = [e for p in known if not isnan(e := standard_error(p))]
+    own = float(np.mean(errors)) if errors else None
+    shared = shared_cases(known)
+    same = len(known) > 1 and len(shared) > 1 and all(len(shared) >= MOSTLY * p.estimate.n for p in known)
+    noise, p = _repeats(known, shared) if same else (own, _by_errors(means, own))
+    return Spread(
+        n=len(known),
+        mean=float(means.mean()),
+        sd=float(means.std(ddof=1)) if means.size > 1 else None,
+        low=float(means.min()),
+        high=float(means.max()),
+        standard_error=own,
+        noise=noise,
+        same_cases=same,
+        p=p,
+    )
+
+
+def standard_error(point: Point) -> float:
+    """Of the run's mean over its cases, by cluster and weight where it has them; NaN of fewer than two."""
+    kept = ~np.isnan(point.values)
+    x = point.values[kept]
+    if x.size < 2:
+        return nan
+    clusters = np.arange(x.size) if point.clusters is None else cluster_codes(point.clusters)[kept]
+    weights = None if point.weights is None else point.weights[kept]
+    return nan if weights is not None and not weights.any() else clustered_se(x, clusters, weights=weights)
+
+
+def shared_cases(points: Sequence[Point]) -> list[str]:
+    """The cases that have a value in every run, in the order of the first.
+
+    >>> one = Point(name="x", cases=["a", "b"], values=np.array([1.0, np.nan]), estimate=estimate([1]))
+    >>> shared_cases([one])
+    ['a']
+    """
+    common: dict[str, None] = dict.fromkeys(points[0].cases if points else ())
+    for point in points:
+        here = {c for c, v in zip(point.cases, point.values.tolist(), strict=True) if not isnan(v)}
+        if len(here) < len(common) or not common.keys() <= here:
+            common = {c: None for c in common if c in here}
+    return list(common)
+
+
+def _repeats(points: Sequence[Point], shared: list[str]) -> tuple[float | None, float | None]:
+    """The standard deviation of run means that repeating the same cases gives, and p of the one there is."""
+    from scipy.special import fdtrc
+
+    rows = [_on(p, p.values, shared) for p in points]
+    weights, units = _design(points[0], shared)
+    n_units, n_runs = int(units.max()) + 1, len(rows)
+    if n_units < 2:
+        return None, None
+    of_case = sum(rows[1:], rows[0]) / n_runs
+    means = np.array([weights @ row for row in rows])
+    total = 0.0
+    for row, mean in zip(rows, means.tolist(), strict=True):
+        residual = row - mean - of_case + float(weights @ of_case)
+        total += float((np.bincount(units, weights=weights * residual) ** 2).sum())
+    noise = sqrt(total / (n_runs - 1) * n_units / (n_units - 1))
+    apart = float(means.var(ddof=1))
+    if noise < 1e-12:
+        return 0.0, 1.0 if apart < 1e-24 else 0.0
+    return noise, float(fdtrc(n_runs - 1, (n_runs - 1) * (n_units - 1), apart / noise**2))
+
+
+def _design(point: Point, cases: list[str]) -> tuple[Floats, NDArray[np.intp]]:
+    """The cases' weights, which sum to 1, and the unit each belongs to: its cluster, or itself."""
+    weights = np.ones(len(cases)) if point.weights is None else _on(point, point.weights, cases)
+    weights = weights if weights.any() else np.ones(len(cases))
+    units = np.arange(len(cases)) if point.clusters is None else _on(point, cluster_codes(point.clusters), cases)
+    return weights / weights.sum(), cluster_codes(units)
+
+
+def _on(point: Point, column: NDArray[Any], cases: list[str]) -> NDArray[Any]:
+    """A run's column on these cases."""
+    if list(point.cases) == cases:
+        return column
+    at = {c: i for i, c in enumerate(point.cases)}
+    return column[[at[c] for c in cases]]
+
+
+def _by_errors(means: Floats, error: float | None) -> float | None:
+    """χ² of runs that are samples of their own."""
+    from scipy.special import chdtrc
+
+    if means.size < 2 or not error:
+        return None
+    return float(chdtrc(means.size - 1, float(((means - means.mean()) ** 2).sum()) / error**2))
+
+
+def histories(runs: Sequence[tuple[Sequence[str], Sequence[bool | None]]]) -> list[History]:
+    """Every case through the runs (cases and their verdicts, oldest first), in the order they first appear.
+
+    A case that a run does not have, or that was not verified in it (None), has no verdict there: a flip is a change
+    from one verdict to the next there is.
+
+    >>> histories([("ab", [True, None]), ("ba", [True, False]), ("a", [True])])
+    [History(case='a', runs=3, passes=2, flips=2), History(case='b', runs=1, passes=1, flips=0)]
+    """
+    index: dict[str, int] = {}
+    places = [np.array([index.setdefault(c, len(index)) for c in cases], dtype=np.int32) for cases, _ in runs]
+    last = np.full(len(index), -1, dtype=np.int8)
+    counts = np.zeros((3, len(index)), dtype=np.int64)
+    for at, (_, verdicts) in zip(places, runs, strict=True):
+        now = np.array([-1 if v is None else int(v) for v in verdicts], dtype=np.int8)
+        known = now >= 0
+        at, now = at[known], now[known]
+        counts[0, at] += 1
+        counts[1, at] += now
+        counts[2, at] += (last[at] >= 0) & (last[at] != now)
+        last[at] = now
+    return [
+        History(case=c, runs=int(n), passes=int(k), flips=int(f))
+        for c, n, k, f in zip(index, *counts.tolist(), strict=True)
+    ]
+
+
+def flaky(found: Sequence[History], most: int = 10) -> list[History]:
+    """The cases whose verdict changes most often; of equals those nearest to passing half the time, then by name."""
+    flipping = [h for h in found if h.flips]
+    return sorted(flipping, key=lambda h: (-h.flips, abs(h.passes / h.runs - 0.5), h.case))[:most]
+
+
+def higher_is_better(aggregator_name: str, metric_is: bool = True) -> bool | None:
+    """Whether more of a stored aggregator is better; None where it is neither, or not one of ours.
+
+    Nothing but kofn's own is imported to tell: the name may come from anybody's file.
+
+    >>> higher_is_better("pass@5", False), higher_is_better("mean", False), higher_is_better("redundancy")
+    (True, False, None)
+    """
+    from kofn.registry import AGGREGATORS, aggregator, parse_spec
+
+    if aggregator_name in ("pass_rate", "score"):
+        return True
+    try:
+        label, _, _ = parse_spec("aggregator", aggregator_name)
+        if label not in AGGREGATORS or label in _NEITHER:
+            return None
+        return metric_is if aggregator(aggregator_name).of_values else True
+    except InputError:
+        return None
+
+
+def sparkline(values: Sequence[float | None], width: int = 80) -> str:
+    """Values as blocks from the lowest (▁) to the highest (█); a gap where there is none.
+
+    More values than `width` are averaged, neighbours together, on the scale of the values themselves.
+
+    >>> sparkline([0.1, 0.5, None, 0.9]), sparkline([2, 2]), sparkline([0, 1, 1, 1], width=2)
+    ('▁▅ █', '▄▄', '▅█')
+    """
+    numbers = np.array([nan if v is None else v for v in values], dtype=np.float64)
+    known = numbers[~np.isnan(numbers)]
+    if not known.size:
+        return " " * min(numbers.size, width)
+    low, high = float(known.min()), float(known.max())
+    if numbers.size > width:
+        numbers = np.array([_mean(part) for part in np.array_split(numbers, width)])
+    share = (numbers - low) / (high - low) if high > low else numbers * 0 + 3 / 7
+    return "".join(" " if isnan(s) else BLOCKS[int(s * (len(BLOCKS) - 1) + 0.5)] for s in share.tolist())
+
+
+def _mean(values: Floats) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else nan
