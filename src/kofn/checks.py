@@ -14,7 +14,8 @@ import numpy as np
 from kofn.errors import InputError, UnknownName
 from kofn.evaluate import applied
 from kofn.policy import GroupType, Requirement
-from kofn.trends import higher_is_better
+from kofn.stats import estimate
+from kofn.trends import Point, compared, higher_is_better
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -246,7 +247,7 @@ def _case_numbers(subject: Subject, role: str) -> Any:
 
 
 def _of_cases(subject: Subject, name: str) -> Measure:
-    """Whether a case passes, or its score; a case of which nothing was verified has neither.
+    """Whether a case passes, or its score. A case of which nothing was verified does not pass and has no score.
 
     The mean of scores is the report's: each group's mean counts by the group's weight, w = weight / cases with a score.
     """
@@ -254,7 +255,7 @@ def _of_cases(subject: Subject, name: str) -> Measure:
     scores = np.array(cases["score"].cast(float).to_numpy(), dtype=np.float64)
     interval = subject.options.interval
     if name == PASS_RATE:
-        values = np.where(np.isnan(scores), np.nan, cases["passed"].cast(float).to_numpy())
+        values = np.array(cases["passed"].cast(float).to_numpy(), dtype=np.float64)
         return Measure("", name, values, rate=True, higher=True, clusters=clusters, interval=interval)
     weights = _score_weights(subject, scores)
     if interval not in ("auto", "bootstrap", "expanded", "bca", "cluster"):
@@ -330,6 +331,10 @@ def _requirement_check(requirement: Requirement, found: Measure, e: Estimate) ->
     from kofn.stats import SMALL_SEGMENT
 
     few = e.segment is not None and e.n + e.n_missing < SMALL_SEGMENT
+    if found.rate and requirement.bound > 1:
+        raise InputError(
+            f"requirement {str(requirement)!r}: {found.name} goes from 0 to 1: write {requirement.bound:g}%"
+        )
     return Check(
         name=str(requirement),
         kind="require",
@@ -376,17 +381,40 @@ def baseline_checks(
     """
     from kofn.stats import holm
 
+    if baseline.failure is not None:
+        raise InputError(f"baseline {baseline.name}: its harness failed: {baseline.failure}")
     pairs = list(_pairs(subject, baseline, requirements))
     keys_new, keys_old = _keys(subject, baseline)
     if not set(keys_new) & set(keys_old):
         raise InputError(f"baseline {baseline.name}: has no case of {subject.name}: compare runs of the same cases")
+    other, shared = _other_questions(subject, baseline)
+    if 2 * other > shared:
+        raise InputError(
+            f"baseline {baseline.name}: {other:,} of {shared:,} cases of the same id ask or expect something else: "
+            "compare runs of the same cases"
+        )
     compared = [_compared(subject, pair, keys_new, keys_old) for pair in pairs]
     adjusted = iter(holm([c.p for c in compared if c.p is not None]))
     checks = []
     for pair, c in zip(pairs, compared, strict=True):
         test = _Test(None if c.p is None else next(adjusted), len(pairs), alpha)
-        checks.append(_baseline_check(pair, c, test, baseline.name, _unlike(subject, baseline, pair.new)))
+        notes = _unlike(subject, baseline, pair.new)
+        notes += [f"{other:,} cases ask or expect something else there"] if other else []
+        checks.append(_baseline_check(pair, c, test, baseline.name, notes))
     return checks
+
+
+def _other_questions(a: Subject, b: Subject) -> tuple[int, int]:
+    """(cases of one id whose input or reference differs, cases of one id), where both runs tell."""
+    if a.result is None or b.result is None or a.result.table is None or b.result.table is None:
+        return 0, 0
+    here, there = a.result.table.cases, b.result.table.cases
+    told = [c for c in ("input", "reference") if c in here.columns and here.schema[c] == there.schema.get(c)]
+    both = here.select("case_id", *told).join(there.select("case_id", *told), on="case_id", suffix=".there")
+    differ = np.zeros(both.height, dtype=bool)
+    for column in told:
+        differ |= ~both[column].eq_missing(both[f"{column}.there"]).to_numpy()
+    return int(differ.sum()), both.height
 
 
 def _pairs(subject: Subject, baseline: Subject, requirements: Sequence[Requirement]) -> Iterator[_Pair]:
@@ -404,7 +432,7 @@ def _verdict_rules(subject: Subject) -> list[Requirement]:
     """What the run's verdict looks at, under every metric that has a say in it; without one, the pass rate."""
     if subject.result is None or subject.verdict is None:
         return [Requirement(name=PASS_RATE, bound=1.0)]
-    rule = Requirement.parse(subject.verdict)
+    rule = Requirement.of_verdict(subject.verdict)
     metrics = [one.metric for one in subject.result.scored if one.metric and not one.beside_labels]
     return [Requirement(name=f"{m}:{rule.name}", operator=rule.operator, bound=rule.bound) for m in metrics]
 
@@ -432,37 +460,31 @@ def _keys(a: Subject, b: Subject) -> tuple[list[str], list[str]]:
 
 
 def _compared(subject: Subject, pair: _Pair, keys_new: list[str], keys_old: list[str]) -> Comparison:
-    from kofn.stats import compare
-
-    interval = subject.options.interval
+    """The later run against the earlier one, by weight and cluster where there are such."""
     clusters = None
     if pair.new.clusters is not None:  # compare wants those of its first side; who is not shared takes no part
         of_case = dict(zip(keys_new, pair.new.clusters.tolist(), strict=True))
         clusters = [of_case.get(key, 0) for key in keys_old]
-    return compare(
-        keys_old,
-        pair.old.values,
-        keys_new,
-        pair.new.values,
+    nothing = estimate([], aggregator=pair.new.name)
+    old = Point(
+        name=pair.old.name,
+        cases=keys_old,
+        values=pair.old.values,
+        estimate=nothing,
         clusters=clusters,
-        interval=interval if interval in ("bootstrap", "expanded", "bca") else "auto",
-        level=subject.options.level,
-        n_resamples=subject.options.n_resamples,
-        seed=subject.options.seed,
+        weights=pair.old.weights,
     )
+    new = Point(name=pair.new.name, cases=keys_new, values=pair.new.values, estimate=nothing, weights=pair.new.weights)
+    return compared(old, new, level=subject.options.level)
 
 
 def _unlike(subject: Subject, baseline: Subject, new: Measure) -> list[str]:
     """What makes the two runs less alike than a comparison would have them."""
     sizes = [_size(one) for one in (subject, baseline)]
-    weighted = new.name != SCORE and new.weights is not None
-    grouped = new.name == SCORE and new.weights is not None
     notes = {
         f"another task there: {baseline.task}": subject.task != baseline.task,
         f"another verdict there: {baseline.verdict}": new.name in OF_CASES and subject.verdict != baseline.verdict,
         f"sets of {sizes[1]} there, of {sizes[0]} here": sizes[0] != sizes[1],
-        "weights of cases not used": weighted,
-        "weights of groups not used": grouped,
     }
     return [note for note, holds in notes.items() if holds]
 
@@ -530,7 +552,10 @@ def passes_check(subject: Subject, passes: Passes) -> Check:
     graded, passing = _pass_counts(subject)
     _check_reachable(subject, passes)
     core = np.flatnonzero((subject.cases["type"] == GroupType.CORE.value).to_numpy())
-    short = core[(passing[core] < passes.passing) | (graded[core] < (passes.of or 0))]
+    too_few = (passing < passes.passing) | (graded < (passes.of or 0))
+    if passes.of is not None:  # in larger sets the same share
+        too_few |= passing * passes.of < passes.passing * graded
+    short = core[too_few[core]]
     ids = subject.cases["id"]
     failing = [{"id": ids[i], "passing": int(passing[i]), "graded": int(graded[i])} for i in short.tolist()]
     found = f"{len(core) - len(short):,} of {len(core):,} core cases" if len(core) else "no core cases"

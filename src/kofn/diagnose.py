@@ -125,9 +125,9 @@ def _sizes(sets: CandidateSets) -> dict[str, Any]:
 
 
 def _votes(sets: CandidateSets) -> dict[str, Any]:
-    from kofn.aggregators.votes import outputs, tally
+    from kofn.aggregators.votes import graded_votes, outputs, tally
 
-    votes = tally(sets)
+    votes = tally(graded_votes(sets))
     size = outputs(sets)
     several = sets.sizes > 1
     return {

@@ -280,6 +280,11 @@ def _check(table: Table, options: Options) -> None:
         raise InputError(f"threshold takes a finite number, not {options.threshold}")
     if not table.n_cases:
         raise InputError("no cases")
+    from kofn.stats.estimate import check_interval
+    from kofn.stats.intervals import check_level
+
+    check_level(options.level)
+    check_interval(options.interval)
 
 
 def case_column(table: Table, name: str) -> pl.Series:
@@ -303,6 +308,8 @@ def segment_names(table: Table, name: str) -> list[str | None]:
     column = case_column(table, name)
     if column.dtype.is_nested():
         raise InputError(f"field {name!r} holds lists or objects: expected one plain value a case")
+    if column.dtype.is_float() and bool((column.drop_nulls() % 1 == 0).all()):
+        column = column.cast(pl.Int64, strict=False)  # whole numbers are read as numbers; a name has no ".0"
     names: list[str | None] = column.cast(pl.String).to_list()
     return ["(none)" if n is None else n for n in names]
 

@@ -157,6 +157,15 @@ class Requirement:
             raise InputError(f"requirement {text!r}: a bound is a finite number")
         return cls(name=name, part=part, operator=found["operator"], bound=bound / 100 if found["percent"] else bound)
 
+    @classmethod
+    def of_verdict(cls, text: str) -> Requirement:
+        """The rule of a stored verdict; of one that names a rule a metric, the first.
+
+        >>> str(Requirement.of_verdict("mean >= 1 under numeric; mean <= 0 under refused"))
+        'mean >= 1'
+        """
+        return cls.parse(text.partition("; ")[0].partition(" under ")[0])
+
     def __str__(self) -> str:
         part = "" if self.part == "point" else f".{self.part}"
         return f"{self.name}{part} {self.operator} {self.bound:.12g}"

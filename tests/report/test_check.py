@@ -309,7 +309,7 @@ def test_raising_a_bound_never_makes_a_failing_requirement_pass(value, one, othe
 
 
 @given(
-    st.lists(st.floats(0, 1.1), min_size=2, max_size=6),
+    st.lists(st.floats(0, 1), min_size=2, max_size=6),
     st.sampled_from(["any_pass", "pass@2.low", "score", "mean.high"]),
 )
 def test_the_same_holds_for_every_line_of_a_run(arithmetic_subject, bounds, name):
@@ -499,10 +499,12 @@ def test_what_is_missing_fails_until_it_is_allowed(check, tmp_path):
     assert "complete" not in check(labelled(tmp_path / "whole", [[True]]))[1]
 
 
-def test_an_unverified_program_case_is_missing_and_not_a_failure(check, tmp_path):
-    code, out, _ = check(programs(tmp_path / "p", unverified=2), "--require", "pass_rate >= 0.8")
+def test_an_unverified_program_case_does_not_pass_and_has_no_score(check, tmp_path):
+    demands = ("--require", "pass_rate >= 0.8", "--require", "score >= 0")
+    code, out, _ = check(programs(tmp_path / "p", unverified=2), *demands)
     assert code == 1
-    assert out.splitlines()[0].endswith("5 cases, 2 missing")
+    assert out.splitlines()[0].endswith("7 cases")
+    assert out.splitlines()[1].endswith("5 cases, 2 missing")
     assert "✗ complete: 2 cases unverified" in out
 
 
@@ -685,3 +687,48 @@ def test_an_interval_of_the_run_that_does_not_suit_a_number_is_named(check, tmp_
     code, _, err = check(tmp_path / "r", "--require", "mean > 0")
     assert (code, err) == (2, "kofn: mean: interval 'wilson' is for 0/1 values only: use 'bootstrap' or 't'\n")
     assert check(tmp_path / "r", "--require", "score.low > 0", "--require", "pass_rate.low > 0")[0] == 0
+
+
+def test_a_bound_that_no_share_can_meet_is_a_mistake(check, arithmetic):
+    code, _, said = check(arithmetic, "--require", "any_pass >= 80")
+    assert code == 2
+    assert "any_pass goes from 0 to 1: write 80%" in said
+
+
+def test_a_baseline_whose_harness_failed_is_no_baseline(check, tmp_path):
+    broken = programs(tmp_path / "old", failure="docker died")
+    code, _, said = check(programs(tmp_path / "new"), "--baseline", broken)
+    assert (code, "its harness failed: docker died" in said) == (2, True)
+
+
+def test_a_baseline_of_other_questions_under_the_same_ids_is_refused(check, tmp_path):
+    def written(name, shift):
+        rows = [{"id": i, "question": f"{i + shift}?", "reference": str(i), "outputs": [str(i)]} for i in range(40)]
+        write_run(kofn.score(rows, everything=True), tmp_path / name, sources=[], options={})
+        return tmp_path / name
+
+    code, _, said = check(written("new", 0), "--baseline", written("old", 1))
+    assert (code, "40 of 40 cases of the same id ask or expect something else" in said) == (2, True)
+
+
+def test_a_drop_in_the_cases_that_weigh_most_is_found(check, tmp_path):
+    """Half the cases weigh 50 times the others, and those are the ones that fail."""
+
+    def written(name, heavy):
+        rows = [
+            {"id": i, "w": 50 if i % 2 else 1, "passes": [heavy if i % 2 else i % 4 == 0]} for i in range(40)
+        ]  # fmt: skip
+        write_run(kofn.score(rows, everything=True, weight="w"), tmp_path / name, sources=[], options={"weight": "w"})
+        return tmp_path / name
+
+    code, out, _ = check(written("new", heavy=False), "--baseline", written("old", heavy=True))
+    assert code == 1
+    assert "0.990 in old, 0.010 here" in out
+
+
+def test_m_of_n_is_a_share_in_larger_sets(check, tmp_path):
+    rows = [{"id": i, "passes": [1, 1, 1, 0, 0, 0, 0, 0]} for i in range(30)]
+    write_run(kofn.score(rows), tmp_path / "run", sources=[], options={})
+    assert check(tmp_path / "run", "--min-passes", "3/5")[0] == 1
+    assert check(tmp_path / "run", "--min-passes", "3/8")[0] == 0
+    assert check(tmp_path / "run", "--min-passes", "3")[0] == 0

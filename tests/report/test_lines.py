@@ -32,6 +32,13 @@ def run_of(rows, **plan):
     return Run(name="r", evaluation=evaluation, reports=reports, manifest={}, result=result)
 
 
+def line_of(rows, *, metric=(), **plan):
+    result = kofn.score(rows, everything=True, metric=metric)
+    evaluation, reports = report_of(result, Plan(task="t", **plan))
+    run = Run(name="r", evaluation=evaluation, reports=reports, manifest={}, result=result)
+    return results_line(run, Plan(task="t", **plan))
+
+
 def kofn_command(*args):
     return subprocess.run([sys.executable, "-m", "kofn", *map(str, args)], capture_output=True, text=True, check=False)
 
@@ -54,6 +61,21 @@ def test_the_older_rule_is_reported_beside_it():
     line = results_line(run_of(LETTERS))
     assert line["accuracy"] == 1.0
     assert line["accuracy_legacy"] == 0.5  # "The answer is B" reads as E
+
+
+def test_the_older_rule_keeps_metric_and_threshold():
+    rows = [{"id": i, "reference": "10", "outputs": ["It is 11", "It is 10"]} for i in range(4)]
+    near = line_of(rows, metric="numeric(tolerance=1)", verdict="all_pass")
+    assert (near["accuracy"], near["accuracy_legacy"]) == (1.0, 1.0)
+    exact = line_of(rows, verdict="all_pass")
+    assert (exact["accuracy"], exact["accuracy_legacy"]) == (0.0, 0.0)
+
+
+def test_a_metric_that_reads_whole_texts_has_no_older_rule():
+    rows = [{"id": i, "reference": "10", "outputs": ["I cannot help with that", "It is 10"]} for i in range(4)]
+    line = line_of(rows, metric="refused", verdict="mean <= 0.5")
+    assert line["accuracy"] == 1.0
+    assert line["accuracy_legacy"] is None
 
 
 def test_there_is_no_older_rule_for_labels():

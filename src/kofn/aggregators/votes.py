@@ -8,7 +8,7 @@ of the candidates that gave it (they agree unless labels are noisy). Nobody vote
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -320,6 +320,15 @@ class Tally(NamedTuple):
     first: Floats
     second: Floats
     different: Floats
+
+
+def graded_votes(sets: CandidateSets) -> CandidateSets:
+    """The sets as a graded vote sees them: without a grade no vote; where nothing is graded, all vote."""
+    if sets.answers is None or sets.complete or not sets.graded.any():
+        return sets
+    import polars as pl
+
+    return replace(sets, answers=sets.answers.set(pl.Series(~sets.graded), None))
 
 
 def tally(sets: CandidateSets) -> Tally:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +69,8 @@ def command(
         passes=None if min_passes is None else Passes.parse(min_passes),
         allow_missing=allow_missing,
     )
+    if baseline is None and click.get_current_context().get_parameter_source("alpha") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--alpha says when a drop against --baseline is significant: give --baseline too")
     checked = load_run(run)
     against = None if baseline is None else subject_of(load_run(baseline))
     checks = checks_of(subject_of(checked), demands, against)

@@ -408,9 +408,9 @@ def _filters(chosen: _Chosen) -> list[dict[str, Any]]:
 
 
 def _tied(sets: CandidateSets) -> Ints:
-    from kofn.aggregators.votes import tally
+    from kofn.aggregators.votes import graded_votes, tally
 
-    votes = tally(sets)
+    votes = tally(graded_votes(sets))
     tied: Ints = ((votes.first == votes.second) & (votes.different > 1)).astype(np.int64)
     return tied
 

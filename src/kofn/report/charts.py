@@ -374,7 +374,12 @@ def passing(chart_id: str, names: Sequence[str], counts: Sequence[int], what: st
         for name, n, kind in zip(names, counts, kinds, strict=True)
     ]
     x = _steps(names, what)
-    y = {"field": "count", "type": "quantitative", "title": None, "axis": {"tickCount": 4, "format": "~s"}}
+    y = {
+        "field": "count",
+        "type": "quantitative",
+        "title": None,
+        "axis": {"tickCount": 4, "format": ",d", "tickMinStep": 1},
+    }
     tooltip = [
         {"field": "kind", "title": " "},
         {"field": "name", "title": what},
@@ -432,7 +437,12 @@ def vote_strength(chart_id: str, names: Sequence[str], right: Sequence[int], wro
         rows.append({"name": name, "low": r, "high": r + w, "count": w, "kind": "wrong"})
     colours = {"right": "var(--pass)", "wrong": "var(--fail)"}
     x = _steps(names, what)
-    y = {"field": "low", "type": "quantitative", "title": None, "axis": {"tickCount": 4, "format": "~s"}}
+    y = {
+        "field": "low",
+        "type": "quantitative",
+        "title": None,
+        "axis": {"tickCount": 4, "format": ",d", "tickMinStep": 1},
+    }
     tooltip = [
         {"field": "kind", "title": "the vote is"},
         {"field": "name", "title": what},
@@ -475,7 +485,12 @@ def distribution(chart_id: str, title: str, bins: Bins, what: str) -> Chart:
         "scale": {"domain": [bins.edges[0], bins.edges[-1]], "nice": False, "zero": False},
         "axis": {"tickCount": 5, "grid": False, "format": "~g"},
     }
-    y = {"field": "count", "type": "quantitative", "title": None, "axis": {"tickCount": 4, "format": "~s"}}
+    y = {
+        "field": "count",
+        "type": "quantitative",
+        "title": None,
+        "axis": {"tickCount": 4, "format": ",d", "tickMinStep": 1},
+    }
     numbers = (
         f"median {_short(bins.median)}{bins.unit}, 95 % below {_short(bins.p95)}{bins.unit}, "
         f"largest {_short(bins.largest)}{bins.unit}"

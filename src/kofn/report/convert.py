@@ -14,10 +14,12 @@ from kofn.policy import GroupType, PassPolicy, Requirement
 from kofn.report.frames import FIELD, RESULT, SCHEMA, case_scores
 from kofn.report.jsontext import json_list, json_text
 from kofn.report.results import CorrectnessResults, GroupReport
+from kofn.trends import higher_is_better
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kofn.aggregators.base import Aggregator
     from kofn.evaluate import Result
     from kofn.scoring import Scored
     from kofn.sets import Floats
@@ -60,7 +62,7 @@ def report_of(result: Result, plan: Plan | None = None) -> tuple[CorrectnessResu
     table = result.table
     assert table is not None
     groups = _groups(table, plan)
-    verdicts = _verdicts(result, plan)
+    verdicts = verdicts_of(result, plan)
     frame = _frame(result, plan, groups, verdicts)
     scores = case_scores(frame)
     outcomes = _outcomes(scores, plan)
@@ -76,13 +78,13 @@ def report_of(result: Result, plan: Plan | None = None) -> tuple[CorrectnessResu
         pass_counts={GroupType(t): n for t, n in by_type.select("type", "passed").iter_rows()},
         total_counts={GroupType(t): n for t, n in by_type.select("type", "total").iter_rows()},
         policy=plan.policy,
-        verdict=None if not verdicts else str(verdicts[0].rule),
+        verdict=_told(verdicts),
     )
     return evaluation, frame
 
 
 @dataclass(frozen=True, slots=True)
-class _Verdict:
+class Verdict:
     """What one metric says of every case: the rule, and 1, 0 or NaN a case."""
 
     metric: str
@@ -101,7 +103,16 @@ def _has_bound(text: str) -> bool:
     return any(sign in text for sign in "<>")
 
 
-def _verdicts(result: Result, plan: Plan) -> list[_Verdict]:
+def _told(verdicts: list[Verdict]) -> str | None:
+    """The rule by which cases pass; metrics of different directions have one each."""
+    rules = list(dict.fromkeys(str(v.rule) for v in verdicts))
+    if len(rules) > 1:
+        return "; ".join(f"{v.rule} under {v.metric}" for v in verdicts)
+    return rules[0] if rules else None
+
+
+def verdicts_of(result: Result, plan: Plan) -> list[Verdict]:
+    """What every metric that has a say in it says of every case."""
     graded = [one for one in result.scored if one.metric and not one.beside_labels]  # else the verdicts are the labels'
     known = [one.metric for one in graded]
     for name, weight in plan.metric_weights.items():
@@ -109,7 +120,7 @@ def _verdicts(result: Result, plan: Plan) -> list[_Verdict]:
             raise UnknownName("metric", name, known)
         _check_weight("metric", name, weight)
     found = [(one, *_verdict_of(result, one, plan)) for one in graded]
-    return [_Verdict(one.metric, rule, _met(rule, values)) for one, values, rule in found]
+    return [Verdict(one.metric, rule, met(rule, values)) for one, values, rule in found]
 
 
 def _check_weight(kind: str, name: str, weight: float) -> None:
@@ -117,11 +128,11 @@ def _check_weight(kind: str, name: str, weight: float) -> None:
         raise InputError(f"{kind} weight {name}={weight}: a weight is above 0")
 
 
-def _met(rule: Requirement, values: Floats) -> Floats:
+def met(rule: Requirement, values: Floats) -> Floats:
     """1 or 0 a case, NaN where it has no value; the different values are few, and each is looked at once."""
     kinds, which = np.unique(values, return_inverse=True)
-    met = np.array([np.nan if v != v else rule.met_by(v) for v in kinds.tolist()], dtype=np.float64)
-    found: Floats = met[which] if len(met) else met
+    of_kind = np.array([np.nan if v != v else rule.met_by(v) for v in kinds.tolist()], dtype=np.float64)
+    found: Floats = of_kind[which] if len(of_kind) else of_kind
     return found
 
 
@@ -129,25 +140,46 @@ def _verdict_of(result: Result, one: Scored, plan: Plan) -> tuple[Floats, Requir
     from kofn.registry import aggregator
 
     name = verdict_name(result, plan)
-    stored = result.case_values.get((one.metric, name))
-    if plan.verdict is not None and _has_bound(plan.verdict):
-        rule = Requirement.parse(plan.verdict)
-        if rule.part != "point":
-            raise InputError(f"verdict {plan.verdict!r}: a single case has no interval; bound the value itself")
-        return (stored if stored is not None else aggregator(rule.name)(one.sets)), rule
+    values = result.case_values.get((one.metric, name))
+    known = None
     try:
         known = aggregator(name)
     except InputError:
-        if stored is None:
+        if values is None:  # else a function of the user's own, which has been called already
             raise
-        known = None
-    values = stored if stored is not None else known(one.sets) if known is not None else np.empty(0)
-    if known is None or not (known.of_values or known.bounded):
+    if values is None:
+        assert known is not None
+        values = known(one.sets)
+    if plan.verdict and _has_bound(plan.verdict):
+        return values, _given_rule(result, one, plan.verdict, known)
+    return values, _usual_rule(one, plan.threshold, name, known)
+
+
+def _given_rule(result: Result, one: Scored, text: str, known: Aggregator | None) -> Requirement:
+    """The bound that was asked for. Metrics of which more and of which less is better cannot share one."""
+    rule = Requirement.parse(text)
+    if rule.part != "point":
+        raise InputError(f"verdict {text!r}: a single case has no interval; bound the value itself")
+    share = known is not None and known.bounded and (one.sets.zero_one or not known.of_values)
+    if share and rule.bound > 1:
+        raise InputError(f"verdict {text!r}: {rule.name} goes from 0 to 1: no case can pass")
+    directions = {s.sets.higher_is_better for s in result.scored if s.metric and not s.beside_labels}
+    if known is not None and known.of_values and len(directions) > 1:
+        better = "more" if one.sets.higher_is_better else "less"
+        raise InputError(
+            f"verdict {text!r}: {better} is better under {one.metric}, unlike the other: leave the bound out"
+        )
+    return rule
+
+
+def _usual_rule(one: Scored, threshold: float | None, name: str, known: Aggregator | None) -> Requirement:
+    """From where on a case passes where nobody said: 1 of a share, the threshold of the metric's values."""
+    if known is None or not (known.of_values or known.bounded) or higher_is_better(known.name) is None:
         raise InputError(f"verdict {name}: say from where on a case passes, such as --verdict '{name} >= 1'")
     higher = one.sets.higher_is_better or not known.of_values
     usual = 1.0 if higher else 0.0
-    bound = plan.threshold if plan.threshold is not None and known.of_values else usual
-    return values, Requirement(name=name, operator=">=" if higher else "<=", bound=bound)
+    bound = threshold if threshold is not None and known.of_values else usual
+    return Requirement(name=name, operator=">=" if higher else "<=", bound=bound)
 
 
 def _groups(table: Table, plan: Plan) -> pl.Series:
@@ -181,7 +213,7 @@ def _outcomes(scores: pl.DataFrame, plan: Plan) -> dict[str, GroupReport]:
     return outcomes
 
 
-def _frame(result: Result, plan: Plan, groups: pl.Series, verdicts: list[_Verdict]) -> pl.DataFrame:
+def _frame(result: Result, plan: Plan, groups: pl.Series, verdicts: list[Verdict]) -> pl.DataFrame:
     """The case reports, built as columns: a million cases must not become a million objects."""
     table = result.table
     assert table is not None
@@ -226,7 +258,7 @@ def _by_case(kind: pl.Struct, parts: list[pl.DataFrame], n: int) -> pl.Series:
     return members.reshape((n, len(parts))).cast(pl.List(kind))
 
 
-def _attributes(result: Result, plan: Plan, verdicts: list[_Verdict]) -> list[pl.DataFrame]:
+def _attributes(result: Result, plan: Plan, verdicts: list[Verdict]) -> list[pl.DataFrame]:
     table = result.table
     assert table is not None
     expected = json_text(table.cases["reference"]) if "reference" in table.cases.columns else None
@@ -253,7 +285,7 @@ def _attributes(result: Result, plan: Plan, verdicts: list[_Verdict]) -> list[pl
     return parts
 
 
-def _diffs(result: Result, verdict: _Verdict, fails: Any) -> pl.Series:
+def _diffs(result: Result, verdict: Verdict, fails: Any) -> pl.Series:
     """For a case that fails, one line: how many candidates pass, and which answers they gave instead."""
     sets = next(one.sets for one in result.scored if one.metric == verdict.metric)
     graded, passing = sets.counts

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kofn.errors import InputError, WorldError
-from kofn.report.files import atomic, digest, read_json, read_parquet, to_json
+from kofn.report.files import SCHEMA_VERSION, atomic, digest, read_json, read_parquet, to_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     Results = TypeVar("Results", bound=CorrectnessResults)
 
-SCHEMA_VERSION = 2
 EVALUATION = "evaluation.json"
 REPORTS = "reports.parquet"
 _KEY = "kofn.evaluation"
@@ -42,7 +41,13 @@ def body_of(results: CorrectnessResults) -> dict[str, Any]:
         "score": results.score(),
         "policies": {name: {"passed": d.passed, "reason": d.reason} for name, d in decisions.items()},
     }
-    return {**body, "digest": sha256(to_json(body)).hexdigest()}
+    return {**body, "digest": _digest(body)}
+
+
+def _digest(body: dict[str, Any]) -> str:
+    """The digest of everything in evaluation.json but the digests themselves."""
+    told = {k: v for k, v in body.items() if k not in ("digest", "reports_sha256")}
+    return sha256(to_json(told)).hexdigest()
 
 
 def _check_scores(results: CorrectnessResults) -> None:
@@ -82,8 +87,11 @@ def save_frame(results: CorrectnessResults, reports: pl.DataFrame, directory: Pa
         raise WorldError(f"{directory}: cannot write the evaluation: {problem.strerror or problem}") from None
 
 
-def load(directory: Path, kind: type[Results]) -> tuple[Results, pl.DataFrame]:
-    """The evaluation without its case reports, and those as columns."""
+def load(directory: Path, kind: type[Results], *, finished: bool = False) -> tuple[Results, pl.DataFrame]:
+    """The evaluation without its case reports, and those as columns.
+
+    In a `finished` run, one with its manifest, no writer was killed: files that do not belong together are foreign.
+    """
     from kofn.report.frames import SCHEMA, check_reports
 
     path, of_reports = directory / EVALUATION, directory / REPORTS
@@ -96,9 +104,13 @@ def load(directory: Path, kind: type[Results]) -> tuple[Results, pl.DataFrame]:
     except InputError as problem:
         raise InputError(f"{of_reports}: {problem}") from None
     if carried is not None and carried.get("digest") != body.get("digest"):
+        if finished:
+            raise InputError(f"{of_reports}: of another evaluation than {EVALUATION}: the two files are not of one run")
         check_version(of_reports, carried)
         return _validated(_filled(carried, frame), of_reports, kind), frame
     results = _validated(body, path, kind)
+    if body.get("digest") != _digest(body):
+        raise InputError(f"{path}: changed since it was written: its digest is of other numbers")
     named = sum(len(g.results) for g in results.group_outcomes.values())
     expected = carried.get("n_reports") if carried is not None else named if results.group_outcomes else frame.height
     if expected != frame.height:

@@ -58,7 +58,7 @@ def write_run(
         atomic(directory / CASES, cases_frame(result).write_parquet)
         manifest["files"] = {name: digest(directory / name) for name in (CANDIDATES, CASES)}
         save_frame(evaluation, reports, directory)
-        line = results_line(run, batch_index=batch_index)
+        line = results_line(run, plan, batch_index=batch_index)
         append_line(directory / RESULTS, line)
         atomic(directory / MANIFEST, lambda path: path.write_bytes(to_json(manifest)))
         atomic(directory / PAGE, lambda path: path.write_text(page(run), encoding="utf-8"))
@@ -281,24 +281,27 @@ def check_parquet(path: Path, sha256: str | None = None) -> None:
     import subprocess
     import sys
 
-    try:
-        if digest(path) == sha256:
-            return
-        with path.open("rb") as file:
-            head = file.read(4)
-            file.seek(-4, os.SEEK_END)
-            whole = head == file.read(4) == b"PAR1"
-    except FileNotFoundError:
-        raise InputError(f"{path}: missing: {_what_is(path)}") from None
-    except OSError as problem:
-        if path.is_file() and path.stat().st_size < 4:
-            raise InputError(f"{path}: damaged, or not Parquet: it holds {path.stat().st_size} bytes") from None
-        raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
-    if not whole:
-        raise InputError(f"{path}: damaged, or not Parquet: its first or last bytes are not Parquet's")
+    check_whole(path)
+    if digest(path) == sha256:
+        return
     reader = (
         "import sys, polars; polars.read_parquet(sys.argv[1], glob=False); polars.read_parquet_metadata(sys.argv[1])"
     )
     command = [sys.executable, "-c", reader, str(path)]
     if subprocess.run(command, capture_output=True, check=False).returncode:  # noqa: S603 - our own words
         raise InputError(f"{path}: damaged: its parts do not fit together")
+
+
+def check_whole(path: Path) -> None:
+    """Refuse a file that is missing, or that does not begin and end as Parquet does."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(4)
+            file.seek(max(0, path.stat().st_size - 4))
+            tail = file.read(4)
+    except FileNotFoundError:
+        raise InputError(f"{path}: missing: {_what_is(path)}") from None
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
+    if not head == tail == b"PAR1" or path.stat().st_size < 12:
+        raise InputError(f"{path}: damaged, or not Parquet: its first or last bytes are not Parquet's")

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     import polars as pl
 
     from kofn.evaluate import Result
+    from kofn.report.convert import Plan
     from kofn.report.run import Run
+    from kofn.sets import CandidateSets
+    from kofn.table import Table
 
 MOST_CANDIDATES = 200_000  # beyond this the details stay in candidates.parquet, and the line says so
 LEGACY = {"letter": "letter_first", "number": "number_simple"}
@@ -33,7 +36,11 @@ class ModelExtraction:
 
 
 def results_line(
-    run: Run, *, batch_index: int | None = None, model_extraction: ModelExtraction | None = None
+    run: Run,
+    plan: Plan | None = None,
+    *,
+    batch_index: int | None = None,
+    model_extraction: ModelExtraction | None = None,
 ) -> dict[str, Any]:
     """The line: a summary, and what every case was asked, said and got.
 
@@ -42,6 +49,7 @@ def results_line(
     `generated_answer`, `reasoning` and `predicted` are its first candidate's, `correct` is the case's verdict, and
     `repeats` holds every candidate.
     """
+    from kofn.report.convert import Plan
     from kofn.report.frames import case_scores
 
     result = run.result
@@ -53,7 +61,7 @@ def results_line(
         "task_type": run.task,
         **({} if batch_index is None else {"batch_index": batch_index}),
         "accuracy": verified["passed"].mean(),
-        "accuracy_legacy": legacy_accuracy(result, run.evaluation.verdict),
+        "accuracy_legacy": legacy_accuracy(result, plan or Plan()),
     }
     if model_extraction is not None:
         line |= {
@@ -61,7 +69,11 @@ def results_line(
             "haiku_cost_usd": model_extraction.cost_usd,
             "haiku_num_calls": model_extraction.num_calls,
         }
-    line |= {"num_examples": result.n_cases, "verdict": run.evaluation.verdict}
+    line |= {
+        "num_examples": result.n_cases,
+        "num_unverified": scores.height - verified.height,
+        "verdict": run.evaluation.verdict,
+    }
     if result.n_candidates > MOST_CANDIDATES:
         return {**line, "detailed_results": [], "detailed_results_in": "candidates.parquet"}
     passed = scores.select(passed=scores["passed"].set(scores["score"].is_null(), None))["passed"]
@@ -87,28 +99,47 @@ def append_line(path: Path, line: dict[str, Any]) -> None:
         raise WorldError(f"{path}: cannot append: {problem.strerror}") from None
 
 
-def legacy_accuracy(result: Result, verdict: str | None) -> float | None:
-    """The share of cases that pass when answers are found by the older rule of the same kind."""
-    from kofn.metrics import default_metric
-    from kofn.policy import Requirement
-    from kofn.registry import aggregator
-    from kofn.scoring import find_answers, score_table
+def legacy_accuracy(result: Result, plan: Plan) -> float | None:
+    """The share of the verified cases that pass when answers are found by the older rule of the same kind.
+
+    The metrics, the verdict and the threshold stay what they are. None where there is no such rule, and where a metric
+    looks at something else than answers.
+    """
+    from kofn.report.convert import met, verdicts_of
 
     extractor = str(result.extraction.get("extractor")).partition("(")[0]
     table = result.table
     assert table is not None
-    if extractor not in LEGACY or verdict is None or "reference" not in table.candidates.columns:
+    if extractor not in LEGACY or "reference" not in table.candidates.columns:
         return None
-    rule = Requirement.parse(verdict)
+    verdicts = verdicts_of(result, plan)
     try:
-        decides = aggregator(rule.name)
+        again = _scored_again(table, LEGACY[extractor], [v.metric for v in verdicts], plan.threshold)
+        told = [met(v.rule, _aggregator(v.rule.name)(sets)) for v, sets in zip(verdicts, again, strict=True)]
     except InputError:
-        return None  # a user's own function, which has no name to find it by
-    answers = find_answers(table, LEGACY[extractor])
-    sets = score_table(table, answers, [default_metric(extractor)], None)[0].sets
-    values = decides(sets)
-    met = [rule.met_by(v) for v in values[~np.isnan(values)].tolist()]
-    return sum(met) / len(met) if met else None
+        return None  # a function of the user's own has no name to find it by
+    table_of = np.array(told).reshape(len(told), table.n_cases)
+    known = np.flatnonzero((~np.isnan(table_of)).any(axis=0))
+    passes = np.nan_to_num(table_of, nan=1.0)[:, known].min(axis=0, initial=1.0)
+    return float(passes.mean()) if known.size else None
+
+
+def _scored_again(table: Table, extractor: str, metrics: list[str], threshold: float | None) -> list[CandidateSets]:
+    """The sets under the same metrics with answers by another extractor; refused where a metric reads no answers."""
+    from kofn.metrics import trait
+    from kofn.registry import metric
+    from kofn.scoring import find_answers, score_table
+
+    for name in metrics:
+        if name in ("pass", "score") or trait(metric(name), "uses") != "answer":
+            raise InputError(f"metric {name} does not look at answers")
+    return [one.sets for one in score_table(table, find_answers(table, extractor), metrics, threshold)]
+
+
+def _aggregator(name: str) -> Any:
+    from kofn.registry import aggregator
+
+    return aggregator(name)
 
 
 def _details(result: Result, passed: pl.Series) -> Iterator[dict[str, Any]]:

@@ -34,7 +34,7 @@ def headline(run: Run) -> str:
 
     names = [] if run.result is None else [e.aggregator for e in overall(run.result)]
     rule = run.evaluation.verdict
-    name = Requirement.parse(rule).name if rule is not None and any(sign in rule for sign in "<>") else rule
+    name = Requirement.of_verdict(rule).name if rule is not None and any(sign in rule for sign in "<>") else rule
     return name if name in names else names[0] if names else ""
 
 
@@ -119,11 +119,11 @@ def _vote(result: Result, sets: CandidateSets) -> Chart | None:
     """Where answers are right or wrong: how many candidates are behind the leading one."""
     if sets.answers is None or not sets.zero_one:
         return None
-    from kofn.aggregators.votes import Majority, outputs, tally
+    from kofn.aggregators.votes import Majority, graded_votes, outputs, tally
 
     stored = result.case_values.get((result.scored[0].metric, "majority"))
     right = Majority()(sets) if stored is None else stored
-    leading, size = tally(sets).first, outputs(sets)
+    leading, size = tally(graded_votes(sets)).first, outputs(sets)
     known = ~np.isnan(size) & ~np.isnan(right) & (leading > 0)
     if not known.any():
         return None

@@ -11,7 +11,7 @@ import numpy as np
 
 from kofn.errors import InputError
 from kofn.report.evaluation import EVALUATION, REPORTS, check_version, first_problem, load
-from kofn.report.files import CANDIDATES, CASES, MANIFEST, check_parquet, digest, read_json, read_parquet
+from kofn.report.files import CANDIDATES, CASES, MANIFEST, check_parquet, check_whole, digest, read_json, read_parquet
 from kofn.report.manifest import check_manifest
 from kofn.report.results import CorrectnessResults
 
@@ -95,9 +95,8 @@ class Past:
 
     @property
     def pass_rate(self) -> float | None:
-        """The share of the verified cases that pass."""
-        verified = int((~np.isnan(self.scores)).sum())
-        return self.n_passed / verified if verified else None
+        """The share of the cases that pass; one of which nothing was verified does not."""
+        return self.n_passed / len(self.passed) if len(self.passed) else None
 
     @property
     def cost(self) -> float | None:
@@ -211,6 +210,7 @@ def load_past(path: Path) -> Past:
         manifest = read_json(path / MANIFEST)
         check_version(path / MANIFEST, manifest)
         check_manifest(path / MANIFEST, manifest)
+        check_whole(path / CANDIDATES)
     evaluation = _evaluation(path)
     cases, scores, passed = _case_reports(path, evaluation)
     return Past(

@@ -102,6 +102,16 @@ def _readable(text: str) -> str:
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
+def _flag(value: Any) -> Any:
+    """True, False or none, and nothing that merely looks like one of them."""
+    if value is None or isinstance(value, bool):
+        return value
+    if type(value).__name__ in ("bool", "bool_"):  # numpy's
+        return bool(value)
+    raise ValueError(f"expected true, false or none, not {value!r:.40}")
+
+
+Flag = Annotated[bool | None, BeforeValidator(_flag)]
 Json = Annotated[Any, BeforeValidator(json_value)]
 Time = Annotated[datetime, BeforeValidator(_utc)]
 Name = Annotated[str, AfterValidator(_unicode)]
@@ -120,7 +130,7 @@ class _Model(BaseModel):
 class AttributeResult(_Model):
     """One checked thing about a case. `is_correct` is None where it was not verified."""
 
-    is_correct: bool | None
+    is_correct: Flag
     weight: Weight = 1.0
     expected: Json = None
     actual: Json = None

@@ -73,7 +73,7 @@ def load_run(directory: Path | str) -> Run:
         manifest = read_json(path / MANIFEST)
         check_version(path / MANIFEST, manifest)
         check_manifest(path / MANIFEST, manifest)
-    evaluation, reports = load(path, CorrectnessResults)
+    evaluation, reports = load(path, CorrectnessResults, finished=bool(manifest))
     result = _result(path, manifest, reports) if manifest.get("result") is not None else None
     return Run(
         name=path.resolve().name, evaluation=evaluation, reports=reports, manifest=manifest, result=result, path=path

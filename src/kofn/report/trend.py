@@ -201,7 +201,7 @@ def _verdict_name(run: Past) -> str | None:
 
     verdict = run.evaluation.verdict
     try:
-        return None if verdict is None else Requirement.parse(verdict).name
+        return None if verdict is None else Requirement.of_verdict(verdict).name
     except InputError:
         return verdict
 
@@ -270,7 +270,7 @@ def _point(run: Past, number: Number) -> Point:
     if name not in FROM_REPORTS:
         nothing = np.full(len(run.cases), np.nan)
         return Point(name=run.name, cases=run.cases, values=nothing, estimate=estimate([], aggregator=name))
-    values = run.scores if name == "score" else np.where(np.isnan(run.scores), np.nan, run.passed)
+    values = run.scores if name == "score" else run.passed.astype(np.float64)
     weights, clusters = run.weights if name == "score" else None, _clusters(run)
     found = estimate(values, aggregator=name, clusters=clusters, weights=weights)
     return Point(name=run.name, cases=run.cases, values=values, estimate=found, clusters=clusters, weights=weights)

@@ -124,7 +124,7 @@ def _head(part: TaskTrend) -> dict[str, str]:
         return {"kind": "", "mark": "", "word": word, "reason": visible(what(f)), "more": ""}
     c = change.comparison
     word = verdict(change, f.higher_is_better)
-    shown = {"noise": "No real change", "other cases": "Other cases"}.get(word, word.capitalize())
+    shown = {"noise": "First to last: no real change", "other cases": "Other cases"}.get(word, word.capitalize())
     ends = f"{part.runs[change.against].name} to {f.series.points[_last(f)].name}"
     reason = f"{signed(c.difference)} {between(c.low, c.high)} in {f.name}, p {chance(c.p)}, {c.n:,} cases"
     return {

@@ -48,7 +48,7 @@ def what(f: Followed) -> str:
     """The number in words."""
     if f.name in FROM_REPORTS:
         return {
-            "pass_rate": "pass_rate: the share of verified cases that pass",
+            "pass_rate": "pass_rate: the share of cases that pass",
             "score": "score: the report's, by group weight",
         }[f.name]
     way = {True: "higher is better", False: "lower is better", None: "neither more nor less is better"}
@@ -250,7 +250,8 @@ def across_text(part: TaskTrend) -> str:
 
 def cases_text(part: TaskTrend) -> str:
     n = part.counts
-    said = f"{n['pass_in_all']:,} pass in all runs, {n['pass_in_some']:,} in some, {n['pass_in_none']:,} in none"
+    some = f"{n['pass_in_some']:,} in some, {n['pass_in_none']:,} in none"
+    said = f"{n['pass_in_all']:,} pass in every run that has them, {some}"
     return said + (f"; {n['unverified']:,} never verified" if n["unverified"] else "")
 
 

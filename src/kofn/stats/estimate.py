@@ -40,6 +40,12 @@ FOR_RATES = {"wilson": wilson, "clopper_pearson": clopper_pearson, "jeffreys": j
 INTERVALS = ("auto", *BOOTSTRAPS, *FOR_RATES, "t", "cluster")
 
 
+def check_interval(interval: str) -> None:
+    """Refuse a name that is no interval's."""
+    if interval not in INTERVALS:
+        raise UnknownName("interval", interval, list(INTERVALS))
+
+
 def estimate(
     values: ArrayLike,
     *,
@@ -69,8 +75,7 @@ def estimate(
     >>> estimate([]).point is None
     True
     """
-    if interval not in INTERVALS:
-        raise UnknownName("interval", interval, list(INTERVALS))
+    check_interval(interval)
     check_level(level)
     check_resamples(n_resamples)
     x, w, c = _with_values(values, weights, clusters)
