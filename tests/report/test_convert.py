@@ -102,10 +102,22 @@ def size(one):
     return len(one)
 
 
+@pytest.mark.parametrize(
+    ("aggregate", "verdict"),
+    [
+        ([], "first >= 1"),
+        (["redundancy", "unique_answers", "majority"], "majority >= 1"),
+        (["redundancy"], "first >= 1"),
+    ],
+)
+def test_what_says_nothing_of_right_and_wrong_is_no_verdict_by_default(aggregate, verdict):
+    assert report_of(scored(aggregate=aggregate))[0].verdict == verdict
+
+
 def test_an_aggregator_of_ones_own_is_a_verdict_with_a_bound():
     result = scored(aggregate=[size])
     with pytest.raises(InputError, match="such as --verdict 'size >= 1'"):
-        report_of(result)
+        report_of(result, Plan(verdict="size"))
     assert len(passing(result, verdict="size >= 4")) == 4
     assert passing(result, verdict="size >= 5") == []
 

@@ -39,7 +39,7 @@ class Plan:
     weights   group -> weight, 1 where not named
     metric_weights  metric -> weight of its attribute, 1 where not named
     verdict   the aggregator that says whether a case passes, with or without a bound ("majority", "mean >= 0.8");
-              None: the first aggregator of the result
+              None: the first aggregator of the result that can, else `first`
     """
 
     task: str = "task"
@@ -93,10 +93,23 @@ class Verdict:
 
 
 def verdict_name(result: Result, plan: Plan) -> str:
-    """The aggregator that says whether a case passes."""
-    if plan.verdict is None:
-        return next(iter(result.case_values))[1]
-    return Requirement.parse(plan.verdict).name if _has_bound(plan.verdict) else plan.verdict
+    """The aggregator that says whether a case passes: the one asked for, else the first of the run that can.
+
+    One can that has a natural bound, and of which more or less is better; where none of the run's can, `first` says it.
+    """
+    if plan.verdict is not None:
+        return Requirement.parse(plan.verdict).name if _has_bound(plan.verdict) else plan.verdict
+    return next((name for _, name in result.case_values if _decides(name)), "first")
+
+
+def _decides(name: str) -> bool:
+    from kofn.registry import aggregator
+
+    try:
+        known = aggregator(name)
+    except InputError:
+        return False  # a function of the user's own
+    return (known.of_values or known.bounded) and higher_is_better(known.name) is not None
 
 
 def _has_bound(text: str) -> bool:
@@ -174,7 +187,7 @@ def _given_rule(result: Result, one: Scored, text: str, known: Aggregator | None
 
 def _usual_rule(one: Scored, threshold: float | None, name: str, known: Aggregator | None) -> Requirement:
     """From where on a case passes where nobody said: 1 of a share, the threshold of the metric's values."""
-    if known is None or not (known.of_values or known.bounded) or higher_is_better(known.name) is None:
+    if known is None or not _decides(name):
         raise InputError(f"verdict {name}: say from where on a case passes, such as --verdict '{name} >= 1'")
     higher = one.sets.higher_is_better or not known.of_values
     usual = 1.0 if higher else 0.0
