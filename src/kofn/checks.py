@@ -14,8 +14,8 @@ import numpy as np
 from kofn.errors import InputError, UnknownName
 from kofn.evaluate import applied
 from kofn.policy import GroupType, Requirement
-from kofn.stats import estimate
-from kofn.trends import Point, compared, higher_is_better
+from kofn.stats import compare
+from kofn.trends import higher_is_better, on_cases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -460,22 +460,24 @@ def _keys(a: Subject, b: Subject) -> tuple[list[str], list[str]]:
 
 
 def _compared(subject: Subject, pair: _Pair, keys_new: list[str], keys_old: list[str]) -> Comparison:
-    """The later run against the earlier one, by weight and cluster where there are such."""
-    clusters = None
-    if pair.new.clusters is not None:  # compare wants those of its first side; who is not shared takes no part
-        of_case = dict(zip(keys_new, pair.new.clusters.tolist(), strict=True))
-        clusters = [of_case.get(key, 0) for key in keys_old]
-    nothing = estimate([], aggregator=pair.new.name)
-    old = Point(
-        name=pair.old.name,
-        cases=keys_old,
-        values=pair.old.values,
-        estimate=nothing,
-        clusters=clusters,
-        weights=pair.old.weights,
+    """The run against the baseline, by the run's clusters and weights. `compare` wants those of its first side."""
+    new, options = pair.new, subject.options
+
+    def there(column: Any) -> list[Any] | None:  # a case that is not shared takes no part
+        return None if column is None else on_cases(keys_old, keys_new, column.tolist(), 0)
+
+    return compare(
+        keys_old,
+        pair.old.values,
+        keys_new,
+        new.values,
+        clusters=there(new.clusters),
+        weights=there(new.weights),
+        interval=options.interval if options.interval in ("bootstrap", "expanded", "bca") else "auto",
+        level=options.level,
+        n_resamples=options.n_resamples,
+        seed=options.seed,
     )
-    new = Point(name=pair.new.name, cases=keys_new, values=pair.new.values, estimate=nothing, weights=pair.new.weights)
-    return compared(old, new, level=subject.options.level)
 
 
 def _unlike(subject: Subject, baseline: Subject, new: Measure) -> list[str]:

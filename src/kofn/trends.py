@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from math import exp, isnan, nan, sqrt
+from math import isnan, nan, sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kofn.errors import InputError
-from kofn.stats import clustered_se, compare, estimate, holm
+from kofn.stats import clustered_se, compare, holm
 from kofn.stats.intervals import cluster_codes
-from kofn.stats.permutation import sign_flip_p
-from kofn.stats.resample import as_units
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
 MOSTLY = 0.9  # runs that share this part of their cases are repeats of the same cases
 BLOCKS = "▁▂▃▄▅▆▇█"
-_DRAWS = 10_000  # of `compare`, where it draws at all
 _NEITHER = ("std", "agreement", "vote_margin", "unique_answers", "distinct", "unique_texts", "self_bleu", "redundancy",
             "redundancy_penalty", "semantic_diversity")  # fmt: skip  # more of it is neither better nor worse
 
@@ -116,6 +113,7 @@ def series(points: Sequence[Point], *, alpha: float = 0.05, level: float = 0.95)
     adjusted together (Holm), so that among all changes of a series of pure noise one is called real with a chance of
     at most alpha. First to last is one question of its own and is not adjusted.
 
+    >>> from kofn.stats import estimate
     >>> point = lambda name, values: Point(name=name, cases="abcdefgh", values=np.array(values, float),
     ...                                    estimate=estimate(values))
     >>> found = series([point("x", [1] * 8), point("y", [1] * 8), point("z", [0] * 8)])
@@ -161,46 +159,18 @@ def _overall(points: Sequence[Point], pairs: list[tuple[int, int]], alpha: float
 
 def compared(a: Point, b: Point, *, level: float = 0.95) -> Comparison:
     """`kofn.stats.compare` of two runs, by cluster and by weight where they have them (those of the later run)."""
-    found = compare(a.cases, a.values, b.cases, b.values, clusters=a.clusters, level=level, n_resamples=_DRAWS)
-    if not found.n:
-        return found
-    at = {case: i for i, case in enumerate(b.cases)}
-    rows = [(i, at[c]) for i, c in enumerate(a.cases) if c in at and not isnan(a.values[i] + b.values[at[c]])]
-    in_a, in_b = np.array(rows, dtype=np.intp).T
-    weights = b.weights[in_b] if b.weights is not None else None if a.weights is None else a.weights[in_a]
-    weights = weights if weights is not None and weights.any() else None
-    clusters = None if a.clusters is None else cluster_codes(a.clusters)[in_a]
-    if weights is not None:
-        found = _weighted(found, a.values[in_a], b.values[in_b], weights, clusters)
-    sums = as_units(b.values[in_b] - a.values[in_a], weights, clusters).sums
-    return replace(found, p=_sharp(found.p, sums))
+    weights = a.weights if b.weights is None else on_cases(a.cases, b.cases, b.weights.tolist(), 0.0)
+    return compare(a.cases, a.values, b.cases, b.values, clusters=a.clusters, weights=weights, level=level)
 
 
-def _weighted(found: Comparison, a: Floats, b: Floats, weights: Floats, clusters: Any) -> Comparison:
-    """The same comparison where cases weigh differently: Σw(b - a)/Σw, and whole weighted differences flip."""
-    e = estimate(b - a, weights=weights, clusters=clusters, interval="bca", level=found.level, rate=False)
-    return replace(
-        found,
-        a=as_units(a, weights, None).point,
-        b=as_units(b, weights, None).point,
-        difference=e.point,
-        low=e.low,
-        high=e.high,
-        method=e.method,
-        p=sign_flip_p(as_units(b - a, weights, clusters).sums, n_resamples=_DRAWS),
-        mcnemar_p=None,
-    )
+def on_cases(wanted: Sequence[str], cases: Sequence[str], column: Sequence[Any], otherwise: Any) -> list[Any]:
+    """A column of some cases on others.
 
-
-def _sharp(p: float | None, sums: Floats) -> float | None:
-    """A p-value that drawing could not tell from 0, bounded by 2 exp(-(Σd)²/2Σd²) (Hoeffding 1963).
-
-    10,000 draws end at 1e-4, and Holm over thousands of changes asks for less. The bound holds for every sum of random
-    signs, so that a change it calls real is.
+    >>> on_cases("ba", "ac", [1, 2], 0)
+    [0, 1]
     """
-    if p is None or p * (_DRAWS + 1) > 1 or not sums.any():
-        return p
-    return min(p, 2 * exp(-(float(sums.sum()) ** 2) / (2 * float(sums @ sums))))
+    known = dict(zip(cases, column, strict=True))
+    return [known.get(case, otherwise) for case in wanted]
 
 
 def spread(points: Sequence[Point]) -> Spread | None:
@@ -211,6 +181,7 @@ def spread(points: Sequence[Point]) -> Spread | None:
     F test of the two-way layout; for 0/1 values this is Cochran's (1950) question. Otherwise each run is a sample of
     its own: its standard error, and χ².
 
+    >>> from kofn.stats import estimate
     >>> alike = [Point(name=n, cases="abcd", values=np.array([1.0, 0, 1, 0]), estimate=estimate([1, 0, 1, 0]))
     ...          for n in "xyz"]
     >>> spread(alike).sd, spread(alike).p
@@ -252,6 +223,7 @@ def standard_error(point: Point) -> float:
 def shared_cases(points: Sequence[Point]) -> list[str]:
     """The cases that have a value in every run, in the order of the first.
 
+    >>> from kofn.stats import estimate
     >>> one = Point(name="x", cases=["a", "b"], values=np.array([1.0, np.nan]), estimate=estimate([1]))
     >>> shared_cases([one])
     ['a']

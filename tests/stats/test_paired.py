@@ -11,7 +11,7 @@ from scipy import stats
 
 from kofn.errors import InputError, UnknownName
 from kofn.stats import bootstrap_mean, compare, holm, mcnemar_p, sign_flip_p, wilson
-from kofn.stats.permutation import _drawn, _expanded, _on_lattice
+from kofn.stats.permutation import _drawn, _expanded, _on_lattice, tail_bound
 
 
 def flip_all(differences):
@@ -148,3 +148,42 @@ def test_bad_numbers_of_resamples_are_refused(n_resamples):
         sign_flip_p(np.array([1.0, 2.0]), n_resamples=n_resamples)
     with pytest.raises(InputError, match="n_resamples must be a whole number"):
         compare(["x"], [1], ["x"], [1], n_resamples=n_resamples)
+
+
+@given(st.lists(st.floats(-1, 1).filter(lambda x: abs(x) > 1e-3), min_size=1, max_size=10))
+def test_the_bound_on_a_p_value_is_never_below_the_exact_one(differences):
+    d = np.array(differences)
+    assert tail_bound(np.abs(d), abs(float(d.sum()))) >= sign_flip_p(d) * (1 - 1e-9)
+
+
+def test_a_p_that_draws_cannot_tell_from_zero_is_bounded_and_one_they_can_tell_is_not():
+    rng = np.random.default_rng(1)
+    heavy = np.concatenate([rng.uniform(0.5, 1, 40), [30.0, 30.5, 31.0]])  # too uneven for the expansion
+    assert _drawn(np.sort(heavy), heavy.sum(), 10_000, 0) == pytest.approx(1 / 10_001, rel=1e-6)
+    assert sign_flip_p(heavy) <= 1 / 10_001
+    mixed = heavy * np.where(np.arange(heavy.size) % 2, 1, -1)
+    assert sign_flip_p(mixed) == pytest.approx(_drawn(np.sort(heavy), abs(mixed.sum()), 10_000, 0))
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 3)), min_size=1, max_size=9),
+)
+def test_a_case_of_whole_weight_w_moves_the_means_as_w_cases_would(rows):
+    a, b, w = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+    ids = [str(i) for i in range(len(rows))]
+    found = compare(ids, a, ids, b, weights=w)
+    times = w.astype(int) if w.any() else np.ones(len(rows), dtype=int)
+    assert found.a == pytest.approx(np.repeat(a, times).mean())
+    assert found.difference == pytest.approx(np.repeat(b - a, times).mean())
+    assert found.p == pytest.approx(flip_all((b - a) * times))
+    assert (found.wins, found.losses) == (int((b > a).sum()), int((b < a).sum()))
+    assert found.mcnemar_p is None or not w.any()
+
+
+def test_equal_weights_change_nothing():
+    rng = np.random.default_rng(3)
+    a, b = rng.random(50), rng.random(50)
+    ids = [str(i) for i in range(50)]
+    plain, weighted = compare(ids, a, ids, b), compare(ids, a, ids, b, weights=np.full(50, 2.0))
+    for name in ("a", "b", "difference", "low", "high", "p"):
+        assert getattr(weighted, name) == pytest.approx(getattr(plain, name), rel=1e-3), name

@@ -68,8 +68,13 @@ def _shared_rows(
     return rows[both, 0], rows[both, 1]
 
 
-def _means(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[float | None, float | None, float | None]:
-    return (float(a.mean()), float(b.mean()), float((b - a).mean())) if a.size else (None, None, None)
+def _means(
+    a: NDArray[np.float64], b: NDArray[np.float64], weights: NDArray[np.float64] | None
+) -> tuple[float | None, float | None, float | None]:
+    if not a.size:
+        return None, None, None
+    mean_a, mean_b, difference = (as_units(x, weights, None).point for x in (a, b, b - a))
+    return mean_a, mean_b, difference
 
 
 def compare(
@@ -79,6 +84,7 @@ def compare(
     values_b: ArrayLike,
     *,
     clusters: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     interval: str = DEFAULT_INTERVAL,
     level: float = 0.95,
     n_resamples: int = 10_000,
@@ -88,7 +94,9 @@ def compare(
 
     The interval is the bootstrap by case of the paired differences, the p-value a sign-flip
     permutation test (see `sign_flip_p`), with McNemar's exact test beside it when both sides are
-    0/1. With `clusters` (one a case of side a) whole clusters are resampled and flipped.
+    0/1. With `clusters` (one a case of side a) whole clusters are resampled and flipped. With
+    `weights` (one a case of side a) means are Σwx/Σw, and weighted differences are flipped; where
+    every shared case weighs 0, all count alike.
 
     >>> c = compare(["x", "y", "z"], [0, 0, 1], ["z", "y", "w"], [1, 1, 1])
     >>> c.n, c.difference, c.wins, c.only_a, c.only_b
@@ -102,11 +110,13 @@ def compare(
     at_a, at_b = _positions(ids_a, a, "a"), _positions(ids_b, b, "b")
     rows_a, rows_b = _shared_rows(a, b, at_a, at_b)
     groups = None if clusters is None else cluster_codes(clusters)[rows_a]
+    heavy = None if weights is None else np.asarray(weights, dtype=float)[rows_a]
+    heavy = heavy if heavy is not None and heavy.any() else None
     a, b = a[rows_a], b[rows_b]
     binary = bool(((a == 0) | (a == 1)).all() and ((b == 0) | (b == 1)).all())
     drawing: dict[str, int] = {"n_resamples": n_resamples, "seed": seed}
-    ends = _difference_interval(b - a, groups, interval, level, binary=binary, **drawing)
-    mean_a, mean_b, difference = _means(a, b)
+    ends = _difference_interval(b - a, groups, heavy, interval, level, binary=binary, **drawing)
+    mean_a, mean_b, difference = _means(a, b, heavy)
     wins, losses = int((b > a).sum()), int((b < a).sum())
     return Comparison(
         n=a.size,
@@ -117,8 +127,8 @@ def compare(
         high=ends.high if isfinite(ends.high) else None,
         level=level,
         method=ends.method,
-        p=_permutation_p(b - a, groups, **drawing) if a.size else None,
-        mcnemar_p=mcnemar_p(losses, wins) if binary and a.size and groups is None else None,
+        p=sign_flip_p(as_units(b - a, heavy, groups).sums, **drawing) if a.size else None,
+        mcnemar_p=mcnemar_p(losses, wins) if binary and a.size and groups is None and heavy is None else None,
         wins=wins,
         ties=a.size - wins - losses,
         losses=losses,
@@ -128,16 +138,10 @@ def compare(
     )
 
 
-def _permutation_p(
-    differences: NDArray[np.float64], clusters: NDArray[np.intp] | None, n_resamples: int, seed: int
-) -> float:
-    sums = as_units(differences, None, clusters).sums
-    return sign_flip_p(sums, n_resamples=n_resamples, seed=seed)
-
-
 def _difference_interval(
     difference: NDArray[np.float64],
     clusters: NDArray[np.intp] | None,
+    weights: NDArray[np.float64] | None,
     interval: str,
     level: float,
     *,
@@ -154,6 +158,7 @@ def _difference_interval(
     found = bootstrap_mean(
         difference,
         clusters=clusters,
+        weights=weights,
         level=level,
         method=DIFFERENCES[interval],
         n_resamples=n_resamples,
@@ -164,5 +169,5 @@ def _difference_interval(
     value = float(difference[0])
     if not binary:
         return Interval(value, value, "degenerate") if difference.size > 1 else NO_INTERVAL
-    reach = wilson(0, as_units(difference, None, clusters).effective_size(), level).high
+    reach = wilson(0, as_units(difference, weights, clusters).effective_size(), level).high
     return Interval(max(-1.0, value - reach), min(1.0, value + reach), "wilson")

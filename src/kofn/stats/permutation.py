@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from math import fsum, pi, sqrt
+from math import exp, fsum, pi, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +30,8 @@ def sign_flip_p(differences: NDArray[np.float64], *, n_resamples: int = 10_000, 
     Exact for differences of one size (binomial), for those on a lattice (product of transforms)
     and for up to 16 others (all patterns of signs). Beyond, an expansion where it is accurate, else
     `n_resamples` random patterns with (b + 1)/(m + 1), the same for any order of the differences.
-    Zero differences play no part; none but zeros gives 1.
+    Zero differences play no part; none but zeros gives 1. A p too small to be told is given as the
+    least that can be, or as the bound 2 exp(-(Σd)²/2Σd²) where that is less (Hoeffding 1963).
 
     >>> sign_flip_p(np.array([1.0, 1.0, 1.0, 0.0]))
     0.25
@@ -46,10 +47,21 @@ def sign_flip_p(differences: NDArray[np.float64], *, n_resamples: int = 10_000, 
     sizes, observed = np.sort(sizes), abs(fsum(differences.tolist()))  # so that no order of cases matters
     if sizes.size <= ENUMERATE_UP_TO:
         return _enumerated(sizes, observed)
-    p = _on_lattice(sizes, observed, high)
+    p, least = _on_lattice(sizes, observed, high), FLOOR
     if p is None and float((sizes**4).sum()) <= EXPAND_BELOW * float(sizes @ sizes) ** 2:
         p = _expanded(sizes, observed)
-    return _drawn(sizes, observed, n_resamples, seed) if p is None else p
+    if p is None:
+        p, least = _drawn(sizes, observed, n_resamples, seed), 1 / (n_resamples + 1)
+    return p if p > least else min(p, tail_bound(sizes, observed))
+
+
+def tail_bound(sizes: NDArray[np.float64], observed: float) -> float:
+    """2 exp(-s²/2Σd²), which P(|Σ ±d| ≥ s) never exceeds (Hoeffding 1963).
+
+    >>> round(tail_bound(np.ones(4), 4.0), 4)
+    0.2707
+    """
+    return max(2 * exp(-(observed**2) / (2 * float(sizes @ sizes))), sys.float_info.min)
 
 
 def binomial_two_sided(fewer: int, n: int) -> float:
