@@ -14,8 +14,9 @@ import numpy as np
 from kofn.errors import InputError, UnknownName
 from kofn.evaluate import applied
 from kofn.policy import GroupType, Requirement
+from kofn.registry import higher_is_better
 from kofn.stats import compare
-from kofn.trends import higher_is_better, on_cases
+from kofn.trends import TOLD, Questions, on_cases, other_questions, score_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -257,21 +258,10 @@ def _of_cases(subject: Subject, name: str) -> Measure:
     if name == PASS_RATE:
         values = np.array(cases["passed"].cast(float).to_numpy(), dtype=np.float64)
         return Measure("", name, values, rate=True, higher=True, clusters=clusters, interval=interval)
-    weights = _score_weights(subject, scores)
+    weights = score_weights(subject.cases["group"].to_list(), subject.group_weights, scores)
     if interval not in ("auto", "bootstrap", "expanded", "bca", "cluster"):
         interval = "auto"  # the run's own is for 0/1 values, or for means without weights
     return Measure("", name, scores, rate=True, higher=True, weights=weights, clusters=clusters, interval=interval)
-
-
-def _score_weights(subject: Subject, scores: Floats) -> Floats | None:
-    """The weight of every case in the report's score; None where all are alike."""
-    if not scores.size:
-        return None
-    names, codes = np.unique(np.array(subject.cases["group"].to_list(), dtype=object), return_inverse=True)
-    known = np.bincount(codes, weights=~np.isnan(scores), minlength=len(names))
-    of_group = np.array([subject.group_weights.get(name, 1.0) for name in names]) / np.maximum(known, 1)
-    weights: Floats = (of_group / of_group.max())[codes]
-    return None if bool((weights == weights[0]).all()) else weights
 
 
 def requirement_checks(subject: Subject, requirement: Requirement, each: Sequence[str] = ()) -> list[Check]:
@@ -311,13 +301,11 @@ def _estimates(subject: Subject, found: Measure, by: str | None) -> list[Estimat
 
 def segments_of(subject: Subject, by: str) -> list[str | None]:
     """The segment of every case by a field: of the file, else the report's `group` or `type`."""
-    from kofn.evaluate import case_column, segment_names
+    from kofn.evaluate import segment_names
 
     table = None if subject.result is None else subject.result.table
     if table is not None:
         try:
-            if case_column(table, by).dtype.is_nested():
-                raise InputError(f"field {by!r} holds lists: expected one value a case")
             return segment_names(table, by)
         except UnknownName:
             if by not in OF_REPORT:
@@ -387,7 +375,7 @@ def baseline_checks(
     keys_new, keys_old = _keys(subject, baseline)
     if not set(keys_new) & set(keys_old):
         raise InputError(f"baseline {baseline.name}: has no case of {subject.name}: compare runs of the same cases")
-    other, shared = _other_questions(subject, baseline)
+    other, shared = other_questions(_questions(subject), _questions(baseline))
     if 2 * other > shared:
         raise InputError(
             f"baseline {baseline.name}: {other:,} of {shared:,} cases of the same id ask or expect something else: "
@@ -404,17 +392,13 @@ def baseline_checks(
     return checks
 
 
-def _other_questions(a: Subject, b: Subject) -> tuple[int, int]:
-    """(cases of one id whose input or reference differs, cases of one id), where both runs tell."""
-    if a.result is None or b.result is None or a.result.table is None or b.result.table is None:
-        return 0, 0
-    here, there = a.result.table.cases, b.result.table.cases
-    told = [c for c in ("input", "reference") if c in here.columns and here.schema[c] == there.schema.get(c)]
-    both = here.select("case_id", *told).join(there.select("case_id", *told), on="case_id", suffix=".there")
-    differ = np.zeros(both.height, dtype=bool)
-    for column in told:
-        differ |= ~both[column].eq_missing(both[f"{column}.there"]).to_numpy()
-    return int(differ.sum()), both.height
+def _questions(subject: Subject) -> Questions:
+    """What the run's cases ask and expect; nothing where it has no candidates."""
+    table = None if subject.result is None else subject.result.table
+    if table is None:
+        return Questions((), {})
+    told = {c: table.cases[c].hash().to_numpy() for c in TOLD if c in table.cases.columns}
+    return Questions(table.cases["case_id"].to_list(), told)
 
 
 def _pairs(subject: Subject, baseline: Subject, requirements: Sequence[Requirement]) -> Iterator[_Pair]:

@@ -134,7 +134,7 @@ def _votes(sets: CandidateSets) -> dict[str, Any]:
         "agreement": _mean(votes.first / size),
         "margin": _mean((votes.first - votes.second) / size),
         "unique_answers": _mean(votes.different + 0 * size),
-        "ties": int(((votes.first == votes.second) & (votes.different > 1)).sum()),
+        "ties": int(votes.tied.sum()),
         "unanimous": int(((votes.first == size) & several).sum()),
         "nobody_answered": int(((votes.different == 0) & (sets.sizes > 0)).sum()),
     }

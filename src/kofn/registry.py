@@ -188,6 +188,24 @@ def _resolve(kind: str, spec: str | Callable[..., Any]) -> Any:
     return _make(kind, name, _load(target, kind), args, kwargs)
 
 
+def higher_is_better(name: str, metric_is: bool = True) -> bool | None:
+    """Whether more of an aggregator is better, under a metric of which more is better or not.
+
+    None where it is neither, and where the aggregator is not one of ours: the name may come from anybody's file, and
+    nothing but kofn's own is imported to tell.
+
+    >>> higher_is_better("pass@5", False), higher_is_better("mean", False), higher_is_better("redundancy")
+    (True, False, None)
+    """
+    try:
+        if parse_spec("aggregator", name)[0] not in AGGREGATORS:
+            return None
+        rule = aggregator(name)
+    except InputError:
+        return None
+    return None if rule.neutral else metric_is if rule.of_values else True
+
+
 def parse_spec(kind: str, spec: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
     """Split "name(1, k=3)" into its name and its literal parameters; nothing is evaluated.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isnan, nan, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from kofn.stats import clustered_se, compare, holm
 from kofn.stats.intervals import cluster_codes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 MOSTLY = 0.9  # runs that share this part of their cases are repeats of the same cases
 BLOCKS = "▁▂▃▄▅▆▇█"
-_NEITHER = ("std", "agreement", "vote_margin", "unique_answers", "distinct", "unique_texts", "self_bleu", "redundancy",
-            "redundancy_penalty", "semantic_diversity")  # fmt: skip  # more of it is neither better nor worse
+TOLD = ("input", "reference", "choices")  # what a case is, as against what was answered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +37,13 @@ class Point:
     estimate: Estimate
     clusters: Sequence[Any] | NDArray[Any] | None = None
     weights: Floats | None = None
+
+
+class Questions(NamedTuple):
+    """What the cases of a run ask and expect: a hash a case of each column in `TOLD` that the run has."""
+
+    cases: Sequence[str]
+    told: Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +289,40 @@ def _by_errors(means: Floats, error: float | None) -> float | None:
     return float(chdtrc(means.size - 1, float(((means - means.mean()) ** 2).sum()) / error**2))
 
 
+def score_weights(groups: Sequence[str], weights: Mapping[str, float], scores: Floats) -> Floats | None:
+    """What every case counts in a report's score, w = weight of its group / cases of the group with a score.
+
+    `groups` names the group of every case. None where all count alike.
+
+    >>> score_weights(["x", "x", "y"], {"x": 1.0, "y": 1.0}, np.array([1.0, 0.0, 1.0])).tolist()
+    [0.5, 0.5, 1.0]
+    """
+    if not scores.size:
+        return None
+    names, codes = np.unique(np.array(groups, dtype=object), return_inverse=True)
+    known = np.bincount(codes, weights=~np.isnan(scores), minlength=len(names))
+    of_group = np.array([weights.get(name, 1.0) for name in names]) / np.maximum(known, 1)
+    found: Floats = (of_group / of_group.max())[codes]
+    counting = found[~np.isnan(scores)]
+    return None if not counting.size or bool((counting == counting[0]).all()) else found
+
+
+def other_questions(a: Questions, b: Questions) -> tuple[int, int]:
+    """(cases of one id that ask or expect something else, cases of one id), as far as both runs tell.
+
+    >>> before = Questions("xy", {"input": np.array([1, 2])})
+    >>> other_questions(before, Questions("yz", {"input": np.array([7, 9])}))
+    (1, 1)
+    """
+    at = {case: i for i, case in enumerate(a.cases)}
+    rows = [(at[c], i) for i, c in enumerate(b.cases) if c in at]
+    in_a, in_b = np.array(rows, dtype=np.intp).reshape(-1, 2).T
+    differ = np.zeros(len(rows), dtype=bool)
+    for name in a.told.keys() & b.told.keys():
+        differ |= a.told[name][in_a] != b.told[name][in_b]
+    return int(differ.sum()), len(rows)
+
+
 def histories(runs: Sequence[tuple[Sequence[str], Sequence[bool | None]]]) -> list[History]:
     """Every case through the runs (cases and their verdicts, oldest first), in the order they first appear.
 
@@ -314,27 +354,6 @@ def flaky(found: Sequence[History], most: int = 10) -> list[History]:
     """The cases whose verdict changes most often; of equals those nearest to passing half the time, then by name."""
     flipping = [h for h in found if h.flips]
     return sorted(flipping, key=lambda h: (-h.flips, abs(h.passes / h.runs - 0.5), h.case))[:most]
-
-
-def higher_is_better(aggregator_name: str, metric_is: bool = True) -> bool | None:
-    """Whether more of a stored aggregator is better; None where it is neither, or not one of ours.
-
-    Nothing but kofn's own is imported to tell: the name may come from anybody's file.
-
-    >>> higher_is_better("pass@5", False), higher_is_better("mean", False), higher_is_better("redundancy")
-    (True, False, None)
-    """
-    from kofn.registry import AGGREGATORS, aggregator, parse_spec
-
-    if aggregator_name in ("pass_rate", "score"):
-        return True
-    try:
-        label, _, _ = parse_spec("aggregator", aggregator_name)
-        if label not in AGGREGATORS or label in _NEITHER:
-            return None
-        return metric_is if aggregator(aggregator_name).of_values else True
-    except InputError:
-        return None
 
 
 def sparkline(values: Sequence[float | None], width: int = 80) -> str:

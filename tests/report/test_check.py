@@ -272,7 +272,7 @@ def test_a_field_of_lists_has_no_segments(check, tmp_path):
     rows = [{"id": "a", "choices": ["x", "y"], "reference": "A", "outputs": ["A", "B"]}]
     write_run(kofn.score(rows, everything=True), tmp_path / "r", sources=[], options={})
     code, _, err = check(tmp_path / "r", "--require", "any_pass > 0", "--each", "choices")
-    assert (code, err) == (2, "kofn: field 'choices' holds lists: expected one value a case\n")
+    assert (code, err) == (2, "kofn: field 'choices' holds lists or objects: expected one plain value a case\n")
 
 
 def test_groups_and_types_of_the_report_are_segments_too(check, arithmetic):

@@ -24,13 +24,14 @@ from hypothesis import strategies as st
 from kofn.cli.score_verb import command as score_command
 from kofn.cli.trend_verb import command
 from kofn.errors import InputError, UnknownName
+from kofn.registry import higher_is_better
 from kofn.report import AttributeResult, CorrectnessResults, VerifierReport
 from kofn.report.past import find_runs
 from kofn.report.trend import trend
 from kofn.report.trend_page import _shades, heat_map, page
 from kofn.report.trend_text import as_text
 from kofn.stats import estimate
-from kofn.trends import Point, compared, flaky, higher_is_better, histories, series, sparkline, spread
+from kofn.trends import Point, compared, flaky, histories, series, sparkline, spread
 
 ROOT = Path(__file__).parents[2]
 EVIL = "<script>alert(1)</script>\x1b[31m\u202eRED"
@@ -186,7 +187,8 @@ def test_a_huge_change_of_odd_values_is_real_among_thousands_of_changes():
         ("mean", True, True),
         ("mean", False, False),
         ("pass@5", False, True),
-        ("pass_rate", False, True),
+        ("any_pass", False, True),
+        ("pass_rate", False, None),
         ("redundancy", True, None),
         ("std", True, None),
         ("my_own", True, None),
@@ -478,8 +480,9 @@ def test_a_name_in_a_stored_run_imports_nothing(history, tmp_path):
         path = tmp_path / "runs" / f"day{day}"
         change_json(path / "run.json", **json.loads((path / "run.json").read_text().replace(
             '"majority"', '"kofn_trap_module:x"')))  # fmt: skip
-        body = (path / "evaluation.json").read_text()
-        (path / "evaluation.json").write_text(body.replace("majority >=", "kofn_trap_module:x >="))
+        results = CorrectnessResults.from_dir(path)
+        told = results.model_dump_json().replace("majority >=", "kofn_trap_module:x >=")
+        CorrectnessResults.model_validate_json(told).save(path)
     sys.path.insert(0, str(tmp_path))
     try:
         assert as_json(tmp_path / "runs")["tasks"][0]["series"][0]["higher_is_better"] is None

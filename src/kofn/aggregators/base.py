@@ -35,6 +35,7 @@ class Aggregator(ABC):
     needs: ClassVar[tuple[str, ...]] = ()
     ordered: ClassVar[bool] = False
     of_values: ClassVar[bool] = False  # whether its values are on the scale of the metric's
+    neutral: ClassVar[bool] = False  # whether more of it is neither better nor worse, or nobody can know
     bounded: ClassVar[bool] = True  # whether its values are shares, from 0 to 1, when the metric's are
 
     def __call__(self, sets: CandidateSets) -> Floats:
@@ -88,6 +89,7 @@ class PerSet(Aggregator):
     title: str = ""
     label: ClassVar[str] = "per_set"
     ordered: ClassVar[bool] = True
+    neutral: ClassVar[bool] = True
     bounded: ClassVar[bool] = False
 
     @property

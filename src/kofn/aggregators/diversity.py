@@ -41,6 +41,7 @@ class Distinct(Aggregator):
 
     n: int = 2
     label: ClassVar[str] = "distinct"
+    neutral: ClassVar[bool] = True
     needs: ClassVar[tuple[str, ...]] = ("texts",)
 
     def __post_init__(self) -> None:
@@ -80,6 +81,7 @@ class UniqueTexts(Aggregator):
     """Share of the candidates' texts that are different, byte for byte; 1/n when all n are the same."""
 
     label: ClassVar[str] = "unique_texts"
+    neutral: ClassVar[bool] = True
     needs: ClassVar[tuple[str, ...]] = ("texts",)
 
     def compute(self, sets: CandidateSets) -> Floats:
@@ -106,6 +108,7 @@ class SelfBleu(Aggregator):
 
     n: int = 4
     label: ClassVar[str] = "self_bleu"
+    neutral: ClassVar[bool] = True
     needs: ClassVar[tuple[str, ...]] = ("texts",)
 
     def __post_init__(self) -> None:
@@ -124,6 +127,7 @@ class Redundancy(Aggregator):
 
     embedder: str = "words"
     label: ClassVar[str] = "redundancy"
+    neutral: ClassVar[bool] = True
     needs: ClassVar[tuple[str, ...]] = ("texts",)
 
     def compute(self, sets: CandidateSets) -> Floats:
@@ -136,6 +140,7 @@ class RedundancyPenalty(Aggregator):
 
     embedder: str = "words"
     label: ClassVar[str] = "redundancy_penalty"
+    neutral: ClassVar[bool] = True
     needs: ClassVar[tuple[str, ...]] = ("texts",)
 
     def compute(self, sets: CandidateSets) -> Floats:
@@ -152,6 +157,7 @@ class SemanticDiversity(Aggregator):
 
     embedder: str = "wordllama"
     label: ClassVar[str] = "semantic_diversity"
+    neutral: ClassVar[bool] = True
     needs: ClassVar[tuple[str, ...]] = ("texts",)
 
     def compute(self, sets: CandidateSets) -> Floats:

@@ -103,6 +103,7 @@ class Std(Aggregator):
 
     ddof: int = 0
     label: ClassVar[str] = "std"
+    neutral: ClassVar[bool] = True
     bounded: ClassVar[bool] = False
 
     def compute(self, sets: CandidateSets) -> Floats:

@@ -104,6 +104,7 @@ class Agreement(Aggregator):
     """Share of the candidates that gave the leading answer; no answer agrees with nobody. Needs no labels."""
 
     label: ClassVar[str] = "agreement"
+    neutral: ClassVar[bool] = True
     needs: ClassVar[tuple[str, ...]] = ("answers",)
 
     def compute(self, sets: CandidateSets) -> Floats:
@@ -115,6 +116,7 @@ class VoteMargin(Aggregator):
     """Lead of the first answer over the second, as a share of the candidates; 0 is a tie. Needs no labels."""
 
     label: ClassVar[str] = "vote_margin"
+    neutral: ClassVar[bool] = True
     needs: ClassVar[tuple[str, ...]] = ("answers",)
 
     def compute(self, sets: CandidateSets) -> Floats:
@@ -138,6 +140,7 @@ class UniqueAnswers(Aggregator):
     """Number of different answers in the set; no answer is not one of them. Needs no labels."""
 
     label: ClassVar[str] = "unique_answers"
+    neutral: ClassVar[bool] = True
     bounded: ClassVar[bool] = False
     needs: ClassVar[tuple[str, ...]] = ("answers",)
 
@@ -320,6 +323,12 @@ class Tally(NamedTuple):
     first: Floats
     second: Floats
     different: Floats
+
+    @property
+    def tied(self) -> Array:
+        """Where no answer leads: the leading one has as many votes as another."""
+        tied: Array = (self.first == self.second) & (self.different > 1)
+        return tied
 
 
 def graded_votes(sets: CandidateSets) -> CandidateSets:

@@ -410,8 +410,7 @@ def _filters(chosen: _Chosen) -> list[dict[str, Any]]:
 def _tied(sets: CandidateSets) -> Ints:
     from kofn.aggregators.votes import graded_votes, tally
 
-    votes = tally(graded_votes(sets))
-    tied: Ints = ((votes.first == votes.second) & (votes.different > 1)).astype(np.int64)
+    tied: Ints = tally(graded_votes(sets)).tied.astype(np.int64)
     return tied
 
 

@@ -11,10 +11,10 @@ import polars as pl
 
 from kofn.errors import InputError, UnknownName
 from kofn.policy import GroupType, PassPolicy, Requirement
+from kofn.registry import higher_is_better
 from kofn.report.frames import FIELD, RESULT, SCHEMA, case_scores
 from kofn.report.jsontext import json_list, json_text
 from kofn.report.results import CorrectnessResults, GroupReport
-from kofn.trends import higher_is_better
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,10 +7,10 @@ between the two files leaves a directory that reads as the new evaluation, never
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kofn.errors import InputError, WorldError
-from kofn.report.files import SCHEMA_VERSION, atomic, digest, read_json, read_parquet, to_json
+from kofn.report.files import SCHEMA_VERSION, atomic, check_parquet, digest, read_json, read_parquet, to_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,31 +94,75 @@ def load(directory: Path, kind: type[Results], *, finished: bool = False) -> tup
     """
     from kofn.report.frames import SCHEMA, check_reports
 
+    head = _head(directory, finished=finished)
+    frame, _ = read_parquet(directory / REPORTS, SCHEMA, sha256=head.sha256)
+    try:
+        check_reports(frame)
+    except InputError as problem:
+        raise InputError(f"{directory / REPORTS}: {problem}") from None
+    results = head.results(directory, kind, frame)
+    if head.n_reports(results, frame) != frame.height:
+        raise InputError(
+            f"{directory / REPORTS}: {frame.height:,} case reports, and {head.n_reports(results, frame):,} belong to "
+            f"{EVALUATION}: the two files are not of one run"
+        )
+    return results, frame
+
+
+def load_summary(directory: Path, kind: type[Results], *, finished: bool = False) -> Results:
+    """The evaluation alone; the rows of reports.parquet are read only where evaluation.json is older than they."""
+    head = _head(directory, finished=finished)
+    return load(directory, kind)[0] if head.torn else head.results(directory, kind, None)
+
+
+class _Head(NamedTuple):
+    """evaluation.json, what reports.parquet carries of it (None: another program wrote that), and what that file is."""
+
+    body: dict[str, Any]
+    carried: dict[str, Any] | None
+    sha256: str
+
+    @property
+    def torn(self) -> bool:
+        """Whether a writer was killed between the two files."""
+        return self.carried is not None and self.carried.get("digest") != self.body.get("digest")
+
+    def results(self, directory: Path, kind: type[Results], frame: pl.DataFrame | None) -> Results:
+        if self.torn:
+            assert self.carried is not None
+            assert frame is not None
+            check_version(directory / REPORTS, self.carried)
+            return _validated(_filled(self.carried, frame), directory / REPORTS, kind)
+        found = _validated(self.body, directory / EVALUATION, kind)
+        if self.body.get("digest") != _digest(self.body):
+            raise InputError(f"{directory / EVALUATION}: changed since it was written: its digest is of other numbers")
+        return found
+
+    def n_reports(self, results: CorrectnessResults, frame: pl.DataFrame) -> int:
+        """How many case reports belong to the evaluation."""
+        if self.carried is not None:
+            return int(self.carried["n_reports"])
+        named = sum(len(g.results) for g in results.group_outcomes.values())
+        return named if results.group_outcomes else frame.height
+
+
+def _head(directory: Path, *, finished: bool) -> _Head:
+    import polars as pl
+
     path, of_reports = directory / EVALUATION, directory / REPORTS
     body = read_json(path)
     check_version(path, body)
-    frame, metadata = read_parquet(of_reports, SCHEMA, sha256=body.get("reports_sha256"))
+    check_parquet(of_reports, body.get("reports_sha256"))
     try:
-        check_reports(frame)
-        carried = _carried(metadata)
+        carried = _carried(pl.read_parquet_metadata(of_reports))
     except InputError as problem:
         raise InputError(f"{of_reports}: {problem}") from None
-    if carried is not None and carried.get("digest") != body.get("digest"):
-        if finished:
-            raise InputError(f"{of_reports}: of another evaluation than {EVALUATION}: the two files are not of one run")
-        check_version(of_reports, carried)
-        return _validated(_filled(carried, frame), of_reports, kind), frame
-    results = _validated(body, path, kind)
-    if body.get("digest") != _digest(body):
-        raise InputError(f"{path}: changed since it was written: its digest is of other numbers")
-    named = sum(len(g.results) for g in results.group_outcomes.values())
-    expected = carried.get("n_reports") if carried is not None else named if results.group_outcomes else frame.height
-    if expected != frame.height:
-        raise InputError(
-            f"{of_reports}: {frame.height:,} case reports, and {expected:,} belong to {EVALUATION}: "
-            "the two files are not of one run"
-        )
-    return results, frame
+    except (pl.exceptions.PolarsError, OSError) as problem:
+        raise InputError(f"{of_reports}: damaged, or not Parquet: {str(problem).splitlines()[0][:200]}") from None
+    head = _Head(body, carried, digest(of_reports))
+    if head.torn and finished:
+        raise InputError(f"{of_reports}: of another evaluation than {EVALUATION}: the two files are not of one run")
+    return head
 
 
 def load_full(directory: Path, kind: type[Results]) -> Results:

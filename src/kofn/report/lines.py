@@ -105,6 +105,7 @@ def legacy_accuracy(result: Result, plan: Plan) -> float | None:
     The metrics, the verdict and the threshold stay what they are. None where there is no such rule, and where a metric
     looks at something else than answers.
     """
+    from kofn.registry import aggregator
     from kofn.report.convert import met, verdicts_of
 
     extractor = str(result.extraction.get("extractor")).partition("(")[0]
@@ -115,7 +116,7 @@ def legacy_accuracy(result: Result, plan: Plan) -> float | None:
     verdicts = verdicts_of(result, plan)
     try:
         again = _scored_again(table, LEGACY[extractor], [v.metric for v in verdicts], plan.threshold)
-        told = [met(v.rule, _aggregator(v.rule.name)(sets)) for v, sets in zip(verdicts, again, strict=True)]
+        told = [met(v.rule, aggregator(v.rule.name)(sets)) for v, sets in zip(verdicts, again, strict=True)]
     except InputError:
         return None  # a function of the user's own has no name to find it by
     table_of = np.array(told).reshape(len(told), table.n_cases)
@@ -134,12 +135,6 @@ def _scored_again(table: Table, extractor: str, metrics: list[str], threshold: f
         if name in ("pass", "score") or trait(metric(name), "uses") != "answer":
             raise InputError(f"metric {name} does not look at answers")
     return [one.sets for one in score_table(table, find_answers(table, extractor), metrics, threshold)]
-
-
-def _aggregator(name: str) -> Any:
-    from kofn.registry import aggregator
-
-    return aggregator(name)
 
 
 def _details(result: Result, passed: pl.Series) -> Iterator[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from kofn.errors import InputError
 from kofn.report.evaluation import first_problem
@@ -189,7 +189,7 @@ class _Manifest(_Strict):
     options: _Options
     versions: dict[str, str]
     git_commit: str | None = None
-    files: dict[str, str] = Field(default_factory=dict)
+    files: dict[str, str]
     layout: _Layout | None = None
     result: _Result | None = None
 

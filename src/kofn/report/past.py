@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kofn.errors import InputError
-from kofn.report.evaluation import EVALUATION, REPORTS, check_version, first_problem, load
-from kofn.report.files import CANDIDATES, CASES, MANIFEST, check_parquet, check_whole, digest, read_json, read_parquet
+from kofn.report.evaluation import EVALUATION, REPORTS, check_version, load_summary
+from kofn.report.files import CANDIDATES, CASES, MANIFEST, check_whole, digest, read_json, read_parquet
 from kofn.report.manifest import check_manifest
 from kofn.report.results import CorrectnessResults
+from kofn.trends import TOLD, Questions, score_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from kofn.sets import Floats
 
 _RUN_FILES = (MANIFEST, EVALUATION, REPORTS)
-_DATA = ("input", "reference", "choices")  # what a case is, as against what was answered
 
 
 class Column(NamedTuple):
@@ -43,7 +43,7 @@ class Stored(NamedTuple):
     values: dict[str, Floats]
     clusters: NDArray[Any] | None
     weights: Floats | None
-    data: dict[str, Any]
+    questions: Questions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +211,8 @@ def load_past(path: Path) -> Past:
         check_version(path / MANIFEST, manifest)
         check_manifest(path / MANIFEST, manifest)
         check_whole(path / CANDIDATES)
-    evaluation = _evaluation(path)
+    evaluation = load_summary(path, CorrectnessResults, finished=bool(manifest))
+    groups = [name for name, g in evaluation.group_outcomes.items() for _ in g.results]
     cases, scores, passed = _case_reports(path, evaluation)
     return Past(
         name=path.resolve().name,
@@ -221,28 +222,8 @@ def load_past(path: Path) -> Past:
         cases=cases,
         scores=scores,
         passed=passed,
-        weights=_score_weights(evaluation, scores),
+        weights=score_weights(groups, {name: g.weight for name, g in evaluation.group_outcomes.items()}, scores),
     )
-
-
-def _evaluation(path: Path) -> CorrectnessResults:
-    """evaluation.json, where reports.parquet says that the two belong together; else what `load` makes of both."""
-    import polars as pl
-    from pydantic import ValidationError
-
-    body = read_json(path / EVALUATION)
-    check_version(path / EVALUATION, body)
-    check_parquet(path / REPORTS, body.get("reports_sha256"))
-    carried = pl.read_parquet_metadata(path / REPORTS).get("kofn.evaluation", "")
-    digest = body.get("digest")
-    if not isinstance(digest, str) or f'"digest":"{digest}"' not in carried:
-        return load(path, CorrectnessResults)[0]
-    try:
-        return CorrectnessResults.model_validate(
-            {k: v for k, v in body.items() if k in CorrectnessResults.model_fields}
-        )
-    except (ValidationError, InputError) as problem:
-        raise InputError(f"{path / EVALUATION}: {first_problem(problem)}") from None
 
 
 def _case_reports(path: Path, evaluation: CorrectnessResults) -> tuple[tuple[str, ...], Floats, NDArray[np.bool_]]:
@@ -258,17 +239,6 @@ def _case_reports(path: Path, evaluation: CorrectnessResults) -> tuple[tuple[str
     if len(set(ids)) < len(ids):  # an id is one case only within its group
         ids = tuple(f"{group} / {case}" for group, case in pairs)
     return ids, scores, passed
-
-
-def _score_weights(evaluation: CorrectnessResults, scores: Floats) -> Floats | None:
-    """What every case counts in the report's score: the weight of its group over the group's cases with a score."""
-    groups = [g for g in evaluation.group_outcomes.values() if g.results]
-    if not groups:
-        return None
-    of_group = [g.weight / max(1, sum(s is not None for s in g.results.values())) for g in groups]
-    weights = np.repeat(np.array(of_group) / max(of_group), [len(g.results) for g in groups])
-    known = weights[~np.isnan(scores)]
-    return None if not known.size or bool((known == known[0]).all()) else weights
 
 
 def _exact_verdicts(path: Path, pairs: list[tuple[str, str]], by_score: list[bool]) -> NDArray[np.bool_]:
@@ -289,20 +259,21 @@ def with_columns(run: Past, columns: Sequence[Column]) -> Past:
         return run
     path = run.path / CASES
     roles = {role: _field_column(run, role) for role in ("cluster", "weight")}
-    data = [c for c in _DATA if c in run.manifest["layout"]["case_columns"]]
+    data = [c for c in TOLD if c in run.manifest["layout"]["case_columns"]]
     names = dict.fromkeys(["case_id", *(c.column for c in columns), *filter(None, roles.values()), *data])
-    frame, _ = read_parquet(path, sha256=run.manifest.get("files", {}).get(CASES), columns=list(names))
+    frame, _ = read_parquet(path, sha256=run.manifest["files"].get(CASES), columns=list(names))
     try:
         floats = {c.column: frame[c.column].cast(pl.Float64).to_numpy() for c in columns}
         weights = None if roles["weight"] is None else frame[roles["weight"]].cast(pl.Float64).to_numpy()
     except pl.exceptions.PolarsError as problem:
         raise InputError(f"{path}: a value is not a number: {str(problem).splitlines()[0][:200]}") from None
+    cases = tuple(frame["case_id"].cast(pl.String).to_list())
     stored = Stored(
-        cases=tuple(frame["case_id"].cast(pl.String).to_list()),
+        cases=cases,
         values=floats,
         clusters=None if roles["cluster"] is None else _texts(frame[roles["cluster"]]),
         weights=weights,
-        data={c: frame[c].hash().to_numpy() for c in data},
+        questions=Questions(cases, {c: frame[c].hash().to_numpy() for c in data}),
     )
     if len(set(stored.cases)) < len(stored.cases) or None in stored.cases:
         raise InputError(f"{path}: a case is there twice, or has no id")

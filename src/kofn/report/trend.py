@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kofn.errors import InputError, UnknownName
+from kofn.registry import higher_is_better
 from kofn.report.past import LeftOut, load_all, with_columns
-from kofn.trends import Point, flaky, higher_is_better, histories, series
+from kofn.trends import Point, flaky, histories, other_questions, series
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -236,7 +237,8 @@ def _followed(runs: Sequence[Past], number: Number, alpha: float) -> Followed:
     return Followed(
         name=number.aggregator,
         metric=metric,
-        higher_is_better=higher_is_better(number.aggregator, _metric_is(runs, metric)),
+        higher_is_better=number.aggregator in FROM_REPORTS
+        or higher_is_better(number.aggregator, _metric_is(runs, metric)),
         series=found,
         notes=tuple(_notes(runs, i, found.changes[i], number) for i in range(len(runs))),
     )
@@ -326,21 +328,10 @@ def _data_note(before: Past, after: Past) -> str:
         return "the same file"
     if after.manifest.get("kind") != "score" and digests and before.digests:
         return "other data"
-    n = _n_other(before, after)
-    return f"other data ({n:,} cases ask or expect something else)" if n else ""
-
-
-def _n_other(before: Past, after: Past) -> int:
-    """In how many shared cases the input, reference or choices are different."""
     if before.stored is None or after.stored is None:
-        return 0
-    at = {c: i for i, c in enumerate(before.stored.cases)}
-    rows = [(at[c], i) for i, c in enumerate(after.stored.cases) if c in at]
-    in_before, in_after = np.array(rows, dtype=np.intp).reshape(-1, 2).T
-    differs = np.zeros(len(rows), dtype=bool)
-    for name in before.stored.data.keys() & after.stored.data.keys():
-        differs |= before.stored.data[name][in_before] != after.stored.data[name][in_after]
-    return int(differs.sum())
+        return ""
+    n, _ = other_questions(before.stored.questions, after.stored.questions)
+    return f"other data ({n:,} cases ask or expect something else)" if n else ""
 
 
 def _settings(run: Past, number: Number) -> dict[str, str]:
