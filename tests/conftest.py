@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from tests.browsing import browser, visit
+from tests.embedded import embedded_server
 
-__all__ = ["browser", "visit"]
+__all__ = ["browser", "embedded_server", "visit"]
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared"

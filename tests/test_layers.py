@@ -26,7 +26,11 @@ LAYERS = [
         "checks",
         "trends",
     },  # composition, no I/O
-    {"importers", "report", "api"},  # edges
+    {"importers", "report", "models", "api"},  # edges
+    {"generate"},  # every call to a model
+    {"tasks"},  # what is asked, of which data
+    {"running", "doctor"},  # a whole run
+    {"evaluation", "training"},  # for training loops
     {"cli", "__main__"},  # application
 ]
 LAYER = {name: i for i, names in enumerate(LAYERS) for name in names}

@@ -3,6 +3,7 @@
     import kofn
     print(kofn.score("outputs.jsonl"))                                # the table of `kofn score`
     kofn.score(rows, aggregate=["any_pass", "pass@5"]).estimates      # typed numbers
+    kofn.run("starter", model="smollm2", repeats=5, out="runs/first")  # generate, score, report
     kofn.aggregate("majority", values=[1, 0, 1], answers=["4", "5", "4"])
 
 Everything is loaded when it is first used, so importing kofn is cheap.
@@ -13,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _LAZY = {
+    "run": "kofn.running",
     "score": "kofn.api",
     "aggregate": "kofn.api",
     "aggregator": "kofn.registry",
     "extractor": "kofn.registry",
     "metric": "kofn.registry",
+    "extract_answer_with_llm": "kofn.generate.ask",
     "load_run": "kofn.report.run",
     "CandidateSet": "kofn.sets",
     "CandidateSets": "kofn.sets",
@@ -38,9 +41,11 @@ if TYPE_CHECKING:
     from kofn.api import aggregate, score
     from kofn.errors import InputError, KofnError
     from kofn.evaluate import Result
+    from kofn.generate.ask import extract_answer_with_llm
     from kofn.metrics import MetricConfig
     from kofn.registry import aggregator, extractor, metric
     from kofn.report.run import load_run
+    from kofn.running import run
     from kofn.sets import CandidateSet, CandidateSets
     from kofn.types import Candidate, Case, Decision, Estimate, Score
 

@@ -2,7 +2,7 @@
 
 A name is a built-in ("any_pass"), a built-in with parameters ("ndcg(k=3)"), a short form ("pass@5", "pass^3",
 "maj@5", "ndcg@3"), a path to your own ("my_pkg.module:thing", parameters allowed), or what an installed package
-advertises by entry point (groups kofn.aggregators, kofn.extractors, kofn.metrics). A clash is an error.
+advertises by entry point (groups kofn.aggregators, kofn.extractors, kofn.metrics, kofn.models). A clash is an error.
 """
 
 from __future__ import annotations
@@ -96,7 +96,18 @@ METRICS = {
     "unparsed": "kofn.metrics:Unparsed",
 }
 
-TABLES = {"aggregator": AGGREGATORS, "extractor": EXTRACTORS, "metric": METRICS}
+MODELS = {
+    "smollm2": "kofn.models.embedded:SmolLM2",
+    "gguf": "kofn.models.embedded:Embedded",
+    "openai": "kofn.models.openai:OpenAI",
+    "anthropic": "kofn.models.anthropic:Anthropic",
+    "hf": "kofn.models.transformers:Transformers",
+    "replay": "kofn.models.replay:Replay",
+    "command": "kofn.models.command:Command",
+    "fake": "kofn.models.fake:Fake",
+}
+
+TABLES = {"aggregator": AGGREGATORS, "extractor": EXTRACTORS, "metric": METRICS, "model": MODELS}
 
 SHORT = {"pass": "pass_at", "any": "pass_at", "maj": "maj_at", "p": "precision"}
 
@@ -149,6 +160,22 @@ def metric(spec: str | Callable[..., Any]) -> Callable[..., Any]:
     """
     found: Callable[..., Any] = _resolve("metric", spec)
     return found
+
+
+def model(prefix: str) -> Any:
+    """The backend whose specs begin with this ("openai" of "openai:MODEL"), or what is at "module:function".
+
+    >>> model("gguf").__name__
+    'Embedded'
+    >>> model("opanai")
+    Traceback (most recent call last):
+    kofn.errors.UnknownName: unknown model 'opanai': did you mean openai?
+    """
+    target = prefix if ":" in prefix else known("model").get(prefix)
+    if target is None:
+        hint = "expected smollm2, gguf:PATH, openai:MODEL, anthropic:MODEL, hf:PATH; `kofn list models` shows them all"
+        raise UnknownName("model", prefix, list(known("model")), hint=hint)
+    return _load(target, "model")
 
 
 def entries(kind: str) -> list[Entry]:

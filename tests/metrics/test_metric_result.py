@@ -57,7 +57,7 @@ def test_whatever_is_a_number_becomes_one_float(returned, value):
         [],
         [1.0, 0.0],
         np.array([1.0, 0.0]),
-        object(),
+        pytest.param(object(), id="object()"),
         1j,
         {},
         {"m": None},

@@ -10,11 +10,14 @@ import click
 from kofn.errors import KofnError, UnknownName
 
 VERBS = {
+    "run": "Run a task on a model: generate, score, report.",
     "score": "Score outputs you already have: JSON lines, CSV or Parquet.",
     "report": "Show a run again: in the terminal, as HTML, CSV, JSON or markdown.",
     "check": "Decide about a run: exit code 0 or 1 for CI.",
     "trend": "Runs of a task over time: what changed, and what is noise.",
-    "list": "List aggregators, extractors and metrics.",
+    "list": "List tasks, models, aggregators, extractors and metrics.",
+    "describe": "What a task asks, of which data, and how it is graded.",
+    "doctor": "What this machine can run: backends, extras, keys, hardware.",
 }
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-KINDS = ("aggregators", "extractors", "metrics")
+KINDS = ("tasks", "models", "aggregators", "extractors", "metrics")
 
 
 @click.command("list")
@@ -12,18 +14,47 @@ KINDS = ("aggregators", "extractors", "metrics")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(kind: str | None, as_json: bool) -> None:
     """List what can be named, with one line each."""
-    from kofn.registry import entries
-
-    found = {k: entries(k.removesuffix("s")) for k in KINDS if kind in (None, k)}
+    found = {k: _rows(k) for k in KINDS if kind in (None, k)}
     if as_json:
         import orjson
 
-        rows = {k: [e._asdict() for e in es] for k, es in found.items()}
-        click.echo(orjson.dumps(rows, option=orjson.OPT_INDENT_2))
+        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))
         return
-    width = max(len(e.name) for es in found.values() for e in es)
-    for name, es in found.items():
+    width = max(len(row["name"]) for rows in found.values() for row in rows)
+    for name, rows in found.items():
         click.echo(click.style(name, bold=True))
-        for e in es:
-            origin = f" (from {e.origin})" if e.origin else ""
-            click.echo(f"  {e.name.ljust(width)}  {e.summary}{origin}")
+        for row in rows:
+            click.echo(f"  {row['name'].ljust(width)}  {row['summary']}{_more(row)}")
+
+
+def _rows(kind: str) -> list[dict[str, Any]]:
+    if kind == "tasks":
+        return [_task(name) for name in _names()]
+    from kofn.registry import entries
+
+    return [entry._asdict() for entry in entries(kind.removesuffix("s"))]
+
+
+def _names() -> list[str]:
+    from kofn.tasks import names
+
+    return names()
+
+
+def _task(name: str) -> dict[str, Any]:
+    """A task, and how many items it has where its data is here."""
+    from kofn.errors import KofnError
+    from kofn.tasks import load_task
+
+    task = load_task(name)
+    try:
+        here = len(task.items()) if task.located() is not None else None
+    except KofnError:
+        here = None
+    return {"name": name, "summary": task.spec.description.partition(". ")[0].rstrip("."), "items": here}
+
+
+def _more(row: dict[str, Any]) -> str:
+    if "items" in row:
+        return f" ({row['items']:,} items)" if row["items"] is not None else " (its data is not here)"
+    return f" (from {row['origin']})" if row["origin"] else ""

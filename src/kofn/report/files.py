@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from kofn.evaluate import Result
     from kofn.report.convert import Plan
+    from kofn.report.lines import ModelExtraction
     from kofn.report.run import Run
 
 SCHEMA_VERSION = 2
@@ -38,10 +39,14 @@ def write_run(
     plan: Plan | None = None,
     batch_index: int | None = None,
     append_to: Path | None = None,
+    generation: Mapping[str, Any] | None = None,
+    model_extraction: ModelExtraction | None = None,
 ) -> Run:
     """Write the whole run directory. A run with run.json is whole, but for the page, which can be made again.
 
-    `append_to` names a results.jsonl of several runs that gets this run's line too.
+    `append_to` names a results.jsonl of several runs that gets this run's line too. `generation` is what is to be said
+    of how the outputs were made, where kofn made them. A directory that holds a finished run becomes an unfinished one
+    until all of it is written again.
     """
     from kofn.report.convert import report_of
     from kofn.report.evaluation import save_frame
@@ -50,15 +55,17 @@ def write_run(
     from kofn.report.run import Run
 
     evaluation, reports = report_of(result, plan)
-    manifest = manifest_of(result, sources, options)
+    manifest = manifest_of(result, sources, options, generation)
     run = Run(name=directory.resolve().name, evaluation=evaluation, reports=reports, manifest=manifest, result=result)
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        (directory / MANIFEST).unlink(missing_ok=True)
         atomic(directory / CANDIDATES, candidates_frame(result).write_parquet)
         atomic(directory / CASES, cases_frame(result).write_parquet)
         manifest["files"] = {name: digest(directory / name) for name in (CANDIDATES, CASES)}
         save_frame(evaluation, reports, directory)
-        line = results_line(run, plan, batch_index=batch_index)
+        line = results_line(run, plan, batch_index=batch_index, model_extraction=model_extraction)
+        (directory / RESULTS).unlink(missing_ok=True)
         append_line(directory / RESULTS, line)
         atomic(directory / MANIFEST, lambda path: path.write_bytes(to_json(manifest)))
         atomic(directory / PAGE, lambda path: path.write_text(page(run), encoding="utf-8"))
@@ -150,7 +157,9 @@ def _free_names(names: Sequence[str], taken: set[str]) -> dict[str, str]:
     return found
 
 
-def manifest_of(result: Result, sources: Sequence[Path], options: Mapping[str, Any]) -> dict[str, Any]:
+def manifest_of(
+    result: Result, sources: Sequence[Path], options: Mapping[str, Any], generation: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Everything needed to make the run again, and its result."""
     import platform
     from importlib.metadata import version
@@ -159,7 +168,7 @@ def manifest_of(result: Result, sources: Sequence[Path], options: Mapping[str, A
 
     return {
         "schema_version": SCHEMA_VERSION,
-        "kind": "score",
+        "kind": "score" if generation is None else "run",
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "sources": [_fingerprint(source) for source in sources],
         "options": dict(options),
@@ -169,6 +178,7 @@ def manifest_of(result: Result, sources: Sequence[Path], options: Mapping[str, A
             **{name: version(name) for name in ("numpy", "polars", "scipy")},
         },
         "git_commit": _git_commit(),
+        **({} if generation is None else {"generation": dict(generation)}),
         "layout": layout_of(result),
         "result": result.to_dict(),
     }

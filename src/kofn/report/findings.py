@@ -13,6 +13,7 @@ import polars as pl
 from kofn.errors import InputError
 from kofn.policy import GroupType
 from kofn.report.frames import decode
+from kofn.report.generation import generation_of
 
 if TYPE_CHECKING:
     from kofn.report.run import Run
@@ -129,6 +130,7 @@ def facts_of(run: Run) -> list[tuple[str, str]]:
     facts = [
         ("task", f"{cut_text(e.problem_name, _INPUT)}, version {e.problem_version}"),
         ("run", f"{cut_text(e.name, _INPUT)}, version {e.version}, {e.timestamp:%Y-%m-%d %H:%M:%S} UTC"),
+        ("model", cut_text(_models(run), _INPUT)),
         ("passed", f"{passed:,} of {n:,} cases ({percent(passed, n)})" if n else "no cases"),
         ("by type", ", ".join(types)),
         ("incomplete", "; ".join(status_of(run).gaps)),
@@ -138,6 +140,15 @@ def facts_of(run: Run) -> list[tuple[str, str]]:
         ("cost", f"{spent['total']:,.4g} in all, {spent['per_case']:,.4g} a case" if spent else ""),
     ]
     return [(label, text) for label, text in facts if text]
+
+
+def _models(run: Run) -> str:
+    made = generation_of(run.manifest)
+    if made is None:
+        return ""
+    several = len(set(made.models.values())) > 1
+    names = [f"{role} {name}" if several else name for role, name in made.models.items()]
+    return ", ".join(dict.fromkeys(names)) + f", {made.mode} mode, seed {made.seed}"
 
 
 def groups_of(run: Run, scores: pl.DataFrame) -> list[Group]:

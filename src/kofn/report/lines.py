@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kofn.evaluate import Result
     from kofn.report.convert import Plan
     from kofn.report.run import Run
+    from kofn.scoring import Answers
     from kofn.sets import CandidateSets
     from kofn.table import Table
 
@@ -31,7 +32,7 @@ class ModelExtraction:
     """What an extractor that asks a model found: the share of right answers, what it cost, and how often it asked."""
 
     accuracy: float | None
-    cost_usd: float
+    cost_usd: float | None
     num_calls: int
 
 
@@ -102,20 +103,31 @@ def append_line(path: Path, line: dict[str, Any]) -> None:
 def legacy_accuracy(result: Result, plan: Plan) -> float | None:
     """The share of the verified cases that pass when answers are found by the older rule of the same kind.
 
-    The metrics, the verdict and the threshold stay what they are. None where there is no such rule, and where a metric
-    looks at something else than answers.
+    None where there is no such rule.
+    """
+    from kofn.scoring import find_answers
+
+    extractor = str(result.extraction.get("extractor")).partition("(")[0]
+    assert result.table is not None
+    if extractor not in LEGACY or "reference" not in result.table.candidates.columns:
+        return None
+    return accuracy_with(result, plan, find_answers(result.table, LEGACY[extractor]))
+
+
+def accuracy_with(result: Result, plan: Plan, answers: Answers) -> float | None:
+    """The share of the verified cases that pass with other answers.
+
+    The metrics, the verdict and the threshold stay what they are. None where a metric looks at something else than
+    answers, and where nothing is verified.
     """
     from kofn.registry import aggregator
     from kofn.report.convert import met, verdicts_of
 
-    extractor = str(result.extraction.get("extractor")).partition("(")[0]
     table = result.table
     assert table is not None
-    if extractor not in LEGACY or "reference" not in table.candidates.columns:
-        return None
     verdicts = verdicts_of(result, plan)
     try:
-        again = _scored_again(table, LEGACY[extractor], [v.metric for v in verdicts], plan.threshold)
+        again = _scored_again(table, answers, [v.metric for v in verdicts], plan.threshold)
         told = [met(v.rule, aggregator(v.rule.name)(sets)) for v, sets in zip(verdicts, again, strict=True)]
     except InputError:
         return None  # a function of the user's own has no name to find it by
@@ -125,16 +137,16 @@ def legacy_accuracy(result: Result, plan: Plan) -> float | None:
     return float(passes.mean()) if known.size else None
 
 
-def _scored_again(table: Table, extractor: str, metrics: list[str], threshold: float | None) -> list[CandidateSets]:
-    """The sets under the same metrics with answers by another extractor; refused where a metric reads no answers."""
+def _scored_again(table: Table, answers: Answers, metrics: list[str], threshold: float | None) -> list[CandidateSets]:
+    """The sets under the same metrics with other answers; refused where a metric reads no answers."""
     from kofn.metrics import trait
     from kofn.registry import metric
-    from kofn.scoring import find_answers, score_table
+    from kofn.scoring import score_table
 
     for name in metrics:
         if name in ("pass", "score") or trait(metric(name), "uses") != "answer":
             raise InputError(f"metric {name} does not look at answers")
-    return [one.sets for one in score_table(table, find_answers(table, extractor), metrics, threshold)]
+    return [one.sets for one in score_table(table, answers, metrics, threshold)]
 
 
 def _details(result: Result, passed: pl.Series) -> Iterator[dict[str, Any]]:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from kofn.errors import InputError
 from kofn.report.evaluation import first_problem
+from kofn.report.generation import Generation  # noqa: TC001 - as below
 from kofn.report.results import Time  # noqa: TC001 - pydantic reads it when it makes the class
 
 if TYPE_CHECKING:
@@ -190,12 +191,13 @@ class _Manifest(_Strict):
     versions: dict[str, str]
     git_commit: str | None = None
     files: dict[str, str]
+    generation: Generation | None = None
     layout: _Layout | None = None
     result: _Result | None = None
 
     @model_validator(mode="after")
     def _whole(self) -> _Manifest:
-        if (self.layout is None) != (self.result is None) or (self.kind == "score" and self.result is None):
+        if (self.layout is None) != (self.result is None) or (self.kind in ("score", "run") and self.result is None):
             raise ValueError(f"{'layout' if self.layout is None else 'result'} is missing")
         if self.layout is not None and self.result is not None:
             _check_names(self.layout, self.result)

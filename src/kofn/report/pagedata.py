@@ -13,6 +13,7 @@ from kofn.report import charts, findings, pagecharts
 from kofn.report.charts import number
 from kofn.report.findings import cut_text, duration
 from kofn.report.frames import case_scores
+from kofn.report.generation import generation_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +71,7 @@ def page_data(run: Run) -> dict[str, Any]:
         "n_groups": len(run.evaluation.group_outcomes),
         "types": _types(run),
         "attributes": _attributes(run),
-        "facts": [] if result is None else _facts(result),
+        "facts": [] if result is None else [*_generation(run), *_facts(result)],
         "spending": pagecharts.spending(run, scores),
         "slowest": _slowest(scores),
         "manifest": _manifest(run.manifest),
@@ -245,6 +246,15 @@ def _facts(result: Result) -> list[Facts]:
         _extraction(result.extraction),
     ]
     return [facts for facts in found if facts is not None]
+
+
+def _generation(run: Run) -> list[Facts]:
+    """How the outputs were made, where kofn made them."""
+    items = tuple(
+        (cut_text(name, _NAME), cut_text(value, _NAME), cut_text(note, _NAME))
+        for name, value, note in generation_facts(run)
+    )
+    return [Facts(title="Generation", items=items)] if items else []
 
 
 def _spent(d: Mapping[str, Any], n_cases: int) -> Facts | None:

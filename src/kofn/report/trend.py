@@ -324,9 +324,10 @@ def _data_note(before: Past, after: Past) -> str:
     references and choices. The files of other runs are their data.
     """
     digests = after.digests
+    outputs = after.manifest.get("kind") == "score"
     if digests and None not in digests and digests == before.digests:
-        return "the same file"
-    if after.manifest.get("kind") != "score" and digests and before.digests:
+        return "the same file" if outputs else ""
+    if not outputs and digests and before.digests:
         return "other data"
     if before.stored is None or after.stored is None:
         return ""

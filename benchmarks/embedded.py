@@ -1,0 +1,91 @@
+"""The embedded model: several samples in one request against one after another, beside a busy process, reproducible.
+
+python benchmarks/embedded.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from table import Row, show
+
+from kofn.models import open_model
+from kofn.models.base import Message, Request, Sampling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kofn.models.base import Model
+
+ROUNDS, SAMPLES, TOKENS = 3, 5, 48
+QUESTIONS = (
+    "What is the capital of France? Answer in one short sentence.",
+    "Tom has 3 apples and buys 4 more. How many apples does he have? Think step by step.",
+    "Name a large animal and say in two sentences why it is large.",
+)
+BUSY = "while True: pass"
+
+
+def requests(n: int, first: int) -> Iterator[Request]:
+    for i, question in enumerate(QUESTIONS):
+        sampling = Sampling(temperature=0.8, max_tokens=TOKENS, seed=1000 * i + first)
+        yield Request(prompt=(Message("user", question),), sampling=sampling, n=n)
+
+
+async def rate(model: Model, asked: list[Request]) -> float:
+    """Tokens a second, prompts not counted."""
+    start, tokens = time.perf_counter(), 0
+    for request in asked:
+        async for reply in model.generate([request]):
+            tokens += reply.tokens_out or 0
+    return tokens / (time.perf_counter() - start)
+
+
+async def best(model: Model, asked: dict[str, list[Request]]) -> dict[str, float]:
+    """The best rate of each way, interleaved, after one that warms up."""
+    await rate(model, list(requests(1, 0)))
+    found = dict.fromkeys(asked, 0.0)
+    for _ in range(ROUNDS):
+        for name, several in asked.items():
+            found[name] = max(found[name], await rate(model, several))
+    await model.close()
+    return found
+
+
+async def rates() -> dict[str, float]:
+    one_by_one = [request for first in range(SAMPLES) for request in requests(1, first)]
+    together = list(requests(SAMPLES, 0))
+    quiet = await best(open_model("smollm2"), {"together": together, "one by one": one_by_one})
+    exact = await best(open_model("smollm2", reproducible=True), {"reproducible": together})
+    busy = subprocess.Popen([sys.executable, "-c", BUSY])
+    try:
+        beside = await best(open_model("smollm2"), {"beside": together, "beside, one by one": one_by_one})
+    finally:
+        busy.kill()
+        busy.wait()
+    return quiet | exact | beside
+
+
+def main() -> list[Row]:
+    found = asyncio.run(rates())
+
+    def row(work: str, ours: str, peer: str, theirs: str) -> Row:
+        ratio = f"{found[ours] / found[theirs]:.2f}x"
+        return show(Row(work, f"{found[ours]:.0f} tokens/s", peer, f"{found[theirs]:.0f} tokens/s", ratio))
+
+    print(f"load of the last minute {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    return [
+        row(f"{SAMPLES} samples of a prompt, smollm2", "together", f"{SAMPLES} calls in turn", "one by one"),
+        row("the same, reproducible", "reproducible", "not reproducible", "together"),
+        row("the same, beside a process that keeps one core busy", "beside", "without", "together"),
+        row("one sample a call, beside such a process", "beside, one by one", "without", "one by one"),
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""`kofn describe TASK`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from kofn.models.base import Prompt
+    from kofn.tasks import Task
+
+
+@click.command("describe")
+@click.argument("task", metavar="TASK")
+@click.option("--data", type=click.Path(path_type=Path), metavar="PATH", help="The file or folder of its data.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(task: str, data: Path | None, as_json: bool) -> None:
+    """What a task asks, of which data, and how the answers are graded.
+
+    TASK is a name of `kofn list tasks`, or a YAML file.
+    """
+    from kofn.tasks import load_task
+
+    told = described(load_task(task), data)
+    if as_json:
+        import orjson
+
+        click.echo(orjson.dumps(told, option=orjson.OPT_INDENT_2))
+        return
+    click.echo("\n".join(_lines(told)))
+
+
+def described(task: Task, data: Path | None = None) -> dict[str, Any]:
+    """Everything there is to say of a task, as plain values; `example` and `items` only where the data is here."""
+    from kofn.tasks.grading import verdict_of
+
+    spec = task.spec
+    told: dict[str, Any] = {
+        "name": spec.name,
+        "version": spec.version,
+        "description": spec.description,
+        "fingerprint": task.fingerprint(),
+        "output_type": spec.output_type,
+        "repeats": spec.repeats,
+        "stages": [stage.model_dump() for stage in spec.all_stages()],
+        "fewshot": spec.fewshot.model_dump() if spec.fewshot else None,
+        "grading": {
+            "extract": spec.extract,
+            "metrics": [m.model_dump() for m in spec.metrics],
+            "aggregate": list(spec.aggregate),
+            "verdict": verdict_of(spec),
+            "policy": spec.policy,
+        },
+        "segments": list(spec.segments),
+    }
+    return told | _data(task, data)
+
+
+def _data(task: Task, data: Path | None) -> dict[str, Any]:
+    """Where the data is, how much of it, its groups, and the first item; or why there is none."""
+    from kofn.errors import InputError
+
+    try:
+        place = task.located(data)
+    except InputError as problem:
+        if data is not None:
+            raise
+        return {"data": None, "missing": str(problem), "items": None, "groups": [], "example": None}
+    items = task.items(data)
+    spec = task.spec.groups
+    names = [item.fields.get(spec.field, "(none)") for item in items] if spec else []
+    types, weights = (spec.types, spec.weights) if spec else ({}, {})
+    groups = [
+        {"name": n, "type": types.get(n, "Core"), "weight": weights.get(n, 1.0), "items": names.count(n)}
+        for n in dict.fromkeys(names)
+    ]
+    item, recipe = items[0], task.recipe(data)
+    example = {
+        "id": item.case.id,
+        "references": list(item.case.references),
+        "choices": list(item.case.choices),
+        "prompt": _plain(recipe.prompt(item, 0, 0, {}, chat=True)),
+        "options": recipe.options(item, 0, 0) if recipe.stages[0].kind != "generate" else [],
+    }
+    own = str(place) if place else task.spec.dataset.hf or "in the task file"
+    return {"data": own, "missing": None, "items": len(items), "groups": groups, "example": example}
+
+
+def _plain(prompt: Prompt) -> str | list[dict[str, str]]:
+    return prompt if isinstance(prompt, str) else [{"role": m.role, "content": m.content} for m in prompt]
+
+
+def _lines(told: dict[str, Any]) -> list[str]:
+    from kofn.cli.looks import style
+    from kofn.present import safe
+
+    lines = [f"{style(told['name'], 'strong')}  version {told['version']}  {told['fingerprint']}"]
+    lines += [safe(told["description"])] if told["description"] else []
+    found = f"{told['data']} ({told['items']:,} items)" if told["missing"] is None else told["missing"]
+    lines += ["", style("data", "strong"), f"  {safe(found)}"]
+    for group in told["groups"]:
+        lines.append(f"  group {safe(group['name'])}: {group['items']:,} items, {group['type']}")
+    lines += ["", style(f"asked {told['repeats']} times ({told['output_type']})", "strong")]
+    for stage in told["stages"]:
+        lines += _stage(stage)
+    if few := told["fewshot"]:
+        lines.append(f"  {few['count']} examples before it, from {_source(few['source'])}")
+    lines += ["", style("graded", "strong"), *_grading(told["grading"], told["segments"])]
+    return lines + (_example(told["example"]) if told["example"] else [])
+
+
+def _stage(stage: dict[str, Any]) -> list[str]:
+    given = {k: stage[k] for k in ("temperature", "top_p", "max_tokens") if stage[k] is not None}
+    settings = ", ".join(f"{name} {value}" for name, value in given.items())
+    form = {True: ", in messages", False: ", as a text to continue", None: ""}[stage["chat"]]
+    system = [f"  system | {stage['system']}"] if stage["system"] else []
+    return [f"  {stage['name']}: {stage['model']}, {settings}{form}", *system, *_indented(stage["prompt"])]
+
+
+def _source(source: Any) -> str:
+    return source if isinstance(source, str) else "the task file"
+
+
+def _grading(grading: dict[str, Any], segments: list[str]) -> list[str]:
+    metrics = ", ".join(m["metric"] for m in grading["metrics"]) or "the one that suits the answers"
+    lines = [f"  extract {grading['extract'] or 'chosen from the outputs'}, metric {metrics}"]
+    lines.append(f"  a case passes by {grading['verdict'] or 'its first aggregator'}; policy {grading['policy']}")
+    return lines + ([f"  by {', '.join(segments)}"] if segments else [])
+
+
+def _example(example: dict[str, Any]) -> list[str]:
+    from kofn.cli.looks import style
+    from kofn.present import safe
+
+    lines = ["", style(f"the first item, {safe(example['id'])}", "strong")]
+    prompt = example["prompt"]
+    turns = [{"role": "text", "content": prompt}] if isinstance(prompt, str) else prompt
+    for turn in turns:
+        lines += [f"  {turn['role']}", *_indented(turn["content"])]
+    lines += [f"  scored {label}: {safe(text)!r}" for label, text in example["options"]]
+    told = ", ".join(example["references"])
+    return [*lines, f"  expected {safe(told)}"] if told else lines
+
+
+def _indented(text: str) -> list[str]:
+    from kofn.present import safe
+
+    return [f"    | {safe(line)}" for line in text.split("\n")]

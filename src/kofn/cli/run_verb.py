@@ -1,0 +1,202 @@
+"""`kofn run TASK`"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from kofn.models.base import Prompt
+    from kofn.report.run import Run
+    from kofn.running import Prepared, Settings
+
+_PATH = click.Path(path_type=Path)
+_COUNT = click.IntRange(min=1)
+_ABOVE = click.FloatRange(min=0, min_open=True)
+
+
+@click.command("run")
+@click.argument("task")
+@click.option("--model", "-m", metavar="M", help="Model to evaluate, such as smollm2 (default), openai:NAME, "
+              "openai:NAME@URL, anthropic:NAME, hf:FOLDER, gguf:FILE, replay:FILE; `kofn list models`.")  # fmt: skip
+@click.option("--model-path", metavar="DIR", help="A model or adapter folder; the same as --model hf:DIR.")
+@click.option("--all-adapters", is_flag=True, help="Run every adapter folder in --model-path, in order.")
+@click.option("--answer-model", metavar="M", help="The critic, which answers after the actor has reasoned.")
+@click.option("--repeats", "-n", type=_COUNT, help="Candidates a case (default: the task's, or 5).")
+@click.option("--temperature", "-t", type=click.FloatRange(0, 5), help="Temperature of the first stage.")
+@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Nucleus sampling of the first stage.")
+@click.option("--max-tokens", type=_COUNT, help="Longest output of the first stage.")
+@click.option("--stop", multiple=True, metavar="TEXT", help="Where an output ends; repeatable.")
+@click.option("--chat/--no-chat", default=None, help="Ask in messages, or as text to continue.")
+@click.option("--two-stage", is_flag=True, help="Reason first, then answer from the reasoning.")
+@click.option("--markovian/--no-markovian", default=None, help="Whether the answer is asked without the question.")
+@click.option("--actor-reward-weight", type=click.FloatRange(min=0), help="0: the critic answers; above: the actor.")
+@click.option("--compare-markovian", is_flag=True, help="Answer each reasoning without and with the question.")
+@click.option("--adaptive", is_flag=True, help="Stop a case when its leading answer is safe.")
+@click.option("--max-repeats", type=_COUNT, help="The most candidates a case, with --adaptive.")
+@click.option("--confidence", type=click.FloatRange(0.5, 1, min_open=True, max_open=True), default=0.95,
+              show_default=True, help="How safe, with --adaptive.")  # fmt: skip
+@click.option("--data", type=_PATH, help="Another file or folder than the task's.")
+@click.option("--limit", type=_COUNT, help="The first N cases.")
+@click.option("--samples", metavar="ID,ID,...", help="Only these cases.")
+@click.option("--sample", type=_COUNT, help="N cases, drawn with the seed, as many of each group as it has by share.")
+@click.option("--extract", metavar="E", help="Extractor of answers; llm:MODEL lets a model read them too.")
+@click.option("--metric", "metrics", multiple=True, metavar="M", help="Metric; repeatable.")
+@click.option("--aggregate", "-a", multiple=True, metavar="A", help="Aggregator; repeatable.")
+@click.option("--by", multiple=True, metavar="FIELD", help="Also within each value of this field; repeatable.")
+@click.option("--threshold", type=float, help="A value passes from here on (default 1.0).")
+@click.option("--verdict", metavar="A", help="The aggregator that says whether a case passes.")
+@click.option("--policy", metavar="P", help="When the whole run passes.")
+@click.option("--interval", default="auto", show_default=True, metavar="I", help="As in kofn score.")
+@click.option("--level", default=0.95, show_default=True, type=float, help="Level of the intervals.")
+@click.option("--out", type=_PATH, metavar="DIR", help="The run directory (default: runs/TASK-MODEL).")
+@click.option("--seed", default=0, show_default=True, type=int, help="Seed of whatever is drawn.")
+@click.option("--reproducible", is_flag=True, help="Bit for bit the same candidates again; slower.")
+@click.option("--concurrency", type=_COUNT, help="Calls at the same time, to each model.")
+@click.option("--requests-per-second", type=_ABOVE, help="At most, to each model.")
+@click.option("--tokens-per-minute", type=_ABOVE, help="At most, to each model.")
+@click.option("--timeout", type=_ABOVE, default=600.0, show_default=True, help="Seconds a call may take.")
+@click.option("--retries", type=click.IntRange(min=0), default=6, show_default=True, help="Of a call that failed.")
+@click.option("--retry-errors", is_flag=True, help="Ask again what failed in an earlier start of this run.")
+@click.option("--max-cost", type=_ABOVE, help="Stop when so many dollars are spent.")
+@click.option("--max-tokens-total", type=_COUNT, help="Stop when so many tokens are used.")
+@click.option("--max-time", type=_ABOVE, help="Stop after so many seconds.")
+@click.option("--cache", is_flag=True, help="Share replies of deterministic requests across runs.")
+@click.option("--prices", type=_PATH, help="A YAML file of prices.")
+@click.option("--batch-size", type=_COUNT, help="Requests computed together, for hf models.")
+@click.option("--device", help="cpu, cuda or mps, for hf models.")
+@click.option("--batch-index", type=int, metavar="N", help="A number for results.jsonl, such as the training step.")
+@click.option("--append-results", type=_PATH, metavar="FILE", help="Append this run's line to FILE too.")
+@click.option("--estimate", is_flag=True, help="First say what it will cost and take, from a few requests.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask after --estimate.")
+@click.option("--dry-run", is_flag=True, help="Print the first prompts exactly as sent, and stop.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    task: str, estimate: bool, yes: bool, dry_run: bool, as_json: bool, all_adapters: bool, **options: Any
+) -> None:
+    """Generate the outputs of a task, score them, and report.
+
+    TASK is a name (`kofn list tasks`) or a YAML file. The same command again takes a run up where it was; with more
+    --repeats or a higher --limit only what is new is asked.
+    """
+    from kofn.running import prepare
+
+    model_path = options.pop("model_path")
+    chosen = _settings(options, model_path)
+    if dry_run:
+        _show_prompts(task, chosen)
+        return
+    for settings in _each(chosen, model_path) if all_adapters else [chosen]:
+        prepared = prepare(task, settings)
+        if not estimate or _agreed(prepared, yes=yes):
+            _run(prepared, as_json=as_json)
+
+
+def _settings(options: dict[str, Any], model_path: str | None) -> Settings:
+    """Options as the run takes them; what was not given is left to the task."""
+    from kofn.running import Settings
+
+    extract = options.pop("extract")
+    read_by = _reader(extract)
+    samples = options.pop("samples")
+    model = options.pop("model")
+    if model_path is not None:
+        if model is not None:
+            raise click.UsageError("--model and --model-path both name the model: give one")
+        model = f"hf:{model_path}"
+    return Settings(
+        **{"model": model} if model else {},
+        **options | {"stop": options["stop"] or None},
+        extract=None if read_by is not None else extract,
+        llm_extract=read_by,
+        samples=tuple(s.strip() for s in samples.split(",") if s.strip()) if samples else (),
+        progress=True,
+    )
+
+
+def _reader(extract: str | None) -> str | None:
+    """The model of `--extract llm:MODEL`; `llm` alone is the default one."""
+    from kofn.running import DEFAULT_READER
+
+    if extract == "llm":
+        return DEFAULT_READER
+    return extract.removeprefix("llm:") if extract is not None and extract.startswith("llm:") else None
+
+
+def _each(chosen: Settings, model_path: str | None) -> list[Settings]:
+    """The same run of every adapter in a folder, each in a directory of its own."""
+    from dataclasses import replace
+
+    from kofn.models.adapters import find_adapters
+
+    if model_path is None:
+        raise click.UsageError("--all-adapters needs --model-path: the folder that holds the adapters")
+    found = find_adapters(Path(model_path))
+    out = chosen.out
+    return [
+        replace(chosen, model=f"hf:{adapter}", out=None if out is None else out / adapter.name) for adapter in found
+    ]
+
+
+def _agreed(prepared: Prepared, *, yes: bool) -> bool:
+    """Say what a run will cost and take; ask only where somebody is there to answer."""
+    from kofn.running import forecast
+
+    click.echo(str(forecast(prepared)), err=True)
+    if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    return click.confirm("go on?", default=False, err=True)
+
+
+def _run(prepared: Prepared, *, as_json: bool) -> None:
+    from kofn.errors import WorldError
+    from kofn.present import safe
+    from kofn.running import directory_of, run_in
+
+    directory = directory_of(prepared)
+    done = run_in(prepared, directory)
+    _show(done, as_json)
+    click.echo(f"run written to {safe(str(directory))}; open {safe(str(directory / 'report.html'))}", err=True)
+    if stopped := done.manifest["generation"]["stopped"]:
+        raise WorldError(f"{directory}: stopped: {stopped}; run the same command again to go on")
+
+
+def _show(done: Run, as_json: bool) -> None:
+    result = done.result
+    assert result is not None
+    if as_json:
+        import orjson
+
+        told = {**result.to_dict(), "generation": done.manifest["generation"]}
+        click.echo(orjson.dumps(told, option=orjson.OPT_INDENT_2))
+        return
+    from kofn.cli.looks import style
+    from kofn.present import as_text, safe
+    from kofn.report.generation import generation_facts
+
+    click.echo(as_text(result, style))
+    facts = generation_facts(done)
+    width = max(len(name) for name, _, _ in facts)
+    click.echo()
+    for name, value, note in facts:
+        click.echo(safe(f"{name.ljust(width)}  {value}" + (f" ({note})" if note else "")))
+
+
+def _show_prompts(task: str, settings: Settings) -> None:
+    """What would be sent for the first cases, and to whom."""
+    from kofn.present import safe
+    from kofn.running import first_prompts, prepare
+
+    for case, stage, model, prompt in first_prompts(prepare(task, settings)):
+        click.echo(click.style(safe(f"--- case {case}, stage {stage}, to {model}"), bold=True))
+        click.echo(_shown(prompt))
+
+
+def _shown(prompt: Prompt) -> str:
+    from kofn.present import safe
+
+    text = prompt if isinstance(prompt, str) else "\n".join(f"[{m.role}]\n{m.content}" for m in prompt)
+    return "\n".join(safe(line) for line in text.split("\n"))

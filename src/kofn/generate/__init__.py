@@ -1,0 +1,1 @@
+"""Ask models: every call is made here, limited, repeated, stored and counted."""

@@ -1,0 +1,414 @@
+"""The calls to one model: as many at once as it takes, tried again where that can help, stored before they count."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from kofn.generate.limits import Budget, Pace, backoff
+from kofn.generate.wanted import Odds, Outputs
+from kofn.models.base import Again, Declined
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from kofn.generate.limits import Limits
+    from kofn.generate.store import Row, Store
+    from kofn.generate.wanted import Priced, Wanted
+    from kofn.models.base import Model, Reply
+
+LINGER = 0.02  # seconds that a model which takes batches waits for a fuller one
+LONGEST = 300  # characters of an error
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a run has done so far.
+
+    `calls` are those to models, failed ones too; `replies` what they gave and is stored, `errors` the rows without an
+    output among them; `reused` came from the store or the cache. Tokens and cost are of `replies`; `unpriced` counts
+    those whose price nobody knows.
+    """
+
+    cases: int = 0
+    candidates: int = 0
+    calls: int = 0
+    replies: int = 0
+    reused: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: float = 0.0
+    unpriced: int = 0
+    errors: int = 0
+    retries: int = 0
+    in_flight: int = 0
+    started: float = 0.0
+
+    def count(self, row: Row) -> None:
+        """One more reply is stored."""
+        self.replies += 1
+        self.tokens_in += row.tokens_in or 0
+        self.tokens_out += row.tokens_out or 0
+        if row.error is not None:
+            self.errors += 1
+        elif row.cost is None:
+            self.unpriced += 1
+        else:
+            self.cost += row.cost
+
+
+class Gate:
+    """Lets as many through as the pace allows, first come first served."""
+
+    def __init__(self, pace: Pace) -> None:
+        self.allowance, self.active = pace.allowance, 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def try_enter(self) -> bool:
+        """Whether there is room for one that waits for nobody."""
+        if self._waiting or self.active >= int(self.allowance.allowed):
+            return False
+        self.active += 1
+        return True
+
+    async def enter(self) -> None:
+        if self.try_enter():
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # it was let in and left in the same moment
+                self.leave()
+            raise
+
+    def leave(self) -> None:
+        self.active -= 1
+        while self._waiting and self.active < int(self.allowance.allowed):
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self.active += 1
+                turn.set_result(None)
+
+
+class Patience:
+    """Ends what takes longer than so many seconds, with Again: `with patience: await ...`.
+
+    What asyncio.timeout does, for a tenth of its time: everything here may take equally long, so the first to begin is
+    the first to be late, and one timer does for all.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._since: dict[asyncio.Task[Any], float] = {}
+        self._late: set[asyncio.Task[Any]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> None:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None
+        self._since[task] = loop.time()
+        if self._timer is None:
+            self._timer = loop.call_later(self.seconds, self._look, loop)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._since.pop(task, None)
+        if task in self._late:
+            self._late.remove(task)
+            # somebody else may have cancelled it too: then it ends
+            if task.uncancel() == 0 and kind is asyncio.CancelledError:
+                raise Again(f"no reply within {self.seconds:g} s") from None
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Cancel those that are late, and look again when the next may be."""
+        self._timer = None
+        while self._since:
+            task, since = next(iter(self._since.items()))
+            if since + self.seconds > loop.time():
+                self._timer = loop.call_at(since + self.seconds, self._look, loop)
+                return
+            del self._since[task]
+            self._late.add(task)
+            task.cancel()
+
+
+class Calls:
+    """The calls to one model.
+
+    A call that fails keeps its place in the queue while it waits to try again: a server that is down, or asks for
+    less, then gets less. `clock` and `sleep` are arguments so that a test need not wait.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        store: Store,
+        limits: Limits,
+        price: Priced | None = None,
+        *,
+        tally: Tally | None = None,
+        budget: Budget | None = None,
+        random: Random | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.model, self.store, self.limits, self.price = model, store, limits, price
+        self.tally = tally if tally is not None else Tally()
+        self.budget = budget if budget is not None else Budget(limits, clock())
+        self.concurrency = limits.concurrency or model.concurrency
+        self.samples = model.samples
+        self.pace = Pace(self.concurrency, limits.requests_per_second, limits.tokens_per_minute)
+        self.gate = Gate(self.pace)
+        self.patience = Patience(limits.timeout * model.batch)
+        self._length = 0.0  # tokens of an output, on average, of late
+        self._random = random or Random(0)  # noqa: S311 - spreads retries, hides nothing
+        self._clock, self._sleep = clock, sleep
+        self._waiting: deque[Wanted] = deque()
+        self._batches: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def ask(self, wanted: Wanted) -> list[Row]:
+        """The rows of what is wanted, stored and counted; fewer only when a budget is used up."""
+        if self.model.batch > 1:
+            await self._join(wanted)
+        else:
+            await self.gate.enter()
+            try:
+                await self._serve([wanted])
+            finally:
+                self.gate.leave()
+        if wanted.stored is not None:
+            await wanted.stored
+        rows = (
+            [wanted.rows[index] for index in sorted(wanted.rows)] if len(wanted.rows) > 1 else [*wanted.rows.values()]
+        )
+        for row in rows:
+            self.tally.count(row)
+        return rows
+
+    async def close(self) -> None:
+        """End the batches under way."""
+        self.patience.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._batches:
+            task.cancel()
+        await asyncio.gather(*self._batches, return_exceptions=True)
+
+    # one call and what follows from it
+
+    async def _serve(self, wanted: list[Wanted]) -> None:
+        """Call until everything is there, or has failed, or a budget is used up."""
+        while wanted:
+            tokens = self._estimate(wanted) if self.pace.counts_tokens else 0.0
+            if not await self._may_start(len(wanted), tokens):
+                return None
+            started, before = self._clock(), sum([len(one.rows) for one in wanted])
+            try:
+                await self._call(wanted, started, tokens)
+                if sum([len(one.rows) for one in wanted]) == before:
+                    raise Again("the reply held no output")
+            except Declined as problem:
+                return await self._declined(wanted, problem)
+            except (Again, OSError) as problem:
+                await self._failed(wanted, problem, started)
+            else:
+                self.pace.allowance.faster()
+            wanted = [one for one in wanted if one.missing]
+        return None
+
+    async def _may_start(self, calls: int, tokens: float) -> bool:
+        """Wait until the next call may be made; False when none may any more."""
+        if self.pace.free:
+            return not self._spent()
+        start = self.pace.start(calls, tokens, self._clock())
+        while not self._spent():
+            now = self._clock()
+            wait = max(start, self.pace.until) - now
+            if wait <= 0:
+                return True
+            await self._sleep(min(wait, self.budget.left(now)))
+        return False
+
+    def _spent(self) -> bool:
+        tally = self.tally
+        return not self.budget.unlimited and self.budget.reached(
+            tally.cost, tally.tokens_in + tally.tokens_out, self._clock()
+        )
+
+    async def _call(self, wanted: list[Wanted], started: float, tokens: float) -> None:
+        """One call, and what it gave to the store; also what it gave before it failed."""
+        before = sum([one.tokens for one in wanted]) if tokens else 0
+        self.tally.calls += 1
+        self.tally.in_flight += 1
+        for one in wanted:
+            one.calls += 1
+        try:
+            with self.patience:
+                await (self._weigh if isinstance(wanted[0], Odds) else self._generate)(wanted, started)
+        finally:
+            self.tally.in_flight -= 1
+            if tokens:
+                self.pace.used(tokens, sum([one.tokens for one in wanted]) - before)
+
+    def _estimate(self, wanted: Sequence[Wanted]) -> float:
+        """Tokens a call will need: those of its prompts, and outputs as long as those before, or as they may be."""
+        lengths = [
+            self._length or (one.request.sampling.max_tokens if isinstance(one, Outputs) else 0) for one in wanted
+        ]
+        return sum(one.prompt_tokens + len(one.keys) * n for one, n in zip(wanted, lengths, strict=True))
+
+    async def _generate(self, wanted: list[Any], started: float) -> None:
+        parts = [one.part() for one in wanted]
+        got: list[dict[int, Reply]] = [{} for _ in wanted]
+        try:
+            async for reply in self.model.generate([request for _, request in parts]):
+                at = reply.place
+                first, request = parts[at]
+                if 0 <= reply.index < request.n:  # some servers give more than they are asked for
+                    got[at].setdefault(reply.index, reply)
+                    if len(got[at]) == request.n:
+                        self._keep(wanted[at], first, got[at], started)
+        finally:
+            for one, (first, request), replies in zip(wanted, parts, got, strict=True):
+                if 0 < len(replies) < request.n:
+                    self._keep(one, first, replies, started)
+        if any(len(replies) == 1 < request.n for (_, request), replies in zip(parts, got, strict=True)):
+            self.samples = 1  # a server that gives one output whatever it is asked for is asked for one from now on
+
+    def _keep(self, wanted: Outputs, first: int, replies: dict[int, Reply], started: float) -> None:
+        rows = wanted.take(first, replies, self.model.name, self.price, self._clock() - started)
+        self._put(wanted, rows)
+        if self.pace.counts_tokens:
+            for row in rows:
+                self._length += ((row.tokens_out or 0) - self._length) * (0.1 if self._length else 1.0)
+
+    async def _weigh(self, wanted: list[Any], started: float) -> None:
+        likelihoods = await self.model.loglikelihood([pair for one in wanted for pair in one.pairs])
+        seconds, at = self._clock() - started, 0
+        for one in wanted:
+            self._put(one, one.weigh(likelihoods[at : at + len(one.options)], seconds))
+            at += len(one.options)
+
+    def _put(self, wanted: Wanted, rows: list[Row]) -> None:
+        """Hand rows to the store. Who asked waits for the commit later: the next call need not."""
+        wanted.stored = asyncio.get_running_loop().create_future()
+        self.store.put(rows, wanted.stored)
+
+    # what went wrong
+
+    async def _failed(self, wanted: list[Wanted], problem: Exception, started: float) -> None:
+        """Wait, and let go what has failed too often."""
+        now = self._clock()
+        after = problem.after if isinstance(problem, Again) else None
+        if after is not None or (isinstance(problem, Again) and problem.busy):
+            self.pace.allowance.slower(started, now)
+        for one in wanted:
+            one.failures += 1
+            if one.failures > self.limits.retries:
+                self._give_up(one, problem)
+        failing = [one.failures for one in wanted if one.missing]
+        if not failing:
+            return
+        self.tally.retries += 1
+        if after is not None:
+            self.pace.pause(after, now)  # everybody waits, this call too
+        else:
+            await self._sleep(min(backoff(max(failing), self._random), self.budget.left(now)))
+
+    async def _declined(self, wanted: list[Wanted], problem: Declined) -> None:
+        """This request has no answer; of several in one call, each is asked alone to see which."""
+        left = [one for one in wanted if one.missing]
+        if len(left) == 1:
+            self._give_up(left[0], problem)
+        else:
+            for one in left:
+                await self._serve([one])
+
+    def _give_up(self, wanted: Wanted, problem: Exception) -> None:
+        rows = wanted.error_rows(one_line(problem))
+        self._put(wanted, rows)
+        wanted.rows.update((row.repeat - wanted.repeat, row) for row in rows)
+
+    # models that take several requests in one call
+
+    async def _join(self, wanted: Wanted) -> None:
+        """Wait for others, and be served with them."""
+        wanted.served = asyncio.get_running_loop().create_future()
+        self._waiting.append(wanted)
+        self._plan()
+        await wanted.served
+
+    def _plan(self) -> None:
+        """A full batch goes at once; one that is not waits a moment for more."""
+        if len(self._waiting) >= self.model.batch:
+            self._go()
+        elif self._waiting and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(LINGER, self._go)
+
+    def _go(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._waiting and self.gate.try_enter():
+            task = asyncio.create_task(self._serve_batch(self._take()))
+            self._batches.add(task)
+            task.add_done_callback(self._batches.discard)
+
+    def _take(self) -> list[Wanted]:
+        """The next batch: of one kind, without those that nobody waits for any more."""
+        batch: list[Wanted] = []
+        while self._waiting and len(batch) < self.model.batch:
+            if batch and type(self._waiting[0]) is not type(batch[0]):
+                break
+            one = self._waiting.popleft()
+            if one.served is not None and not one.served.done():
+                batch.append(one)
+        return batch
+
+    async def _serve_batch(self, batch: list[Wanted]) -> None:
+        try:
+            await self._serve(batch)
+        except BaseException as problem:
+            _fail(batch, problem)
+            if not isinstance(problem, Exception):
+                raise
+        else:
+            for one in batch:
+                if one.served is not None and not one.served.done():
+                    one.served.set_result(None)
+        finally:
+            self.gate.leave()
+            self._plan()
+
+
+def _fail(batch: list[Wanted], problem: BaseException) -> None:
+    """Everybody who waits for this batch gets what stopped it."""
+    for one in batch:
+        if one.served is not None and not one.served.done():
+            if isinstance(problem, Exception):
+                one.served.set_exception(problem)
+            else:
+                one.served.cancel()
+
+
+def one_line(problem: Exception) -> str:
+    """What a problem says, on one line of at most 300 characters.
+
+    >>> one_line(OSError("gone\\naway")), one_line(TimeoutError())
+    ('gone away', 'TimeoutError')
+    """
+    line = " ".join("".join(c if c.isprintable() else " " for c in str(problem)).split()) or type(problem).__name__
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."

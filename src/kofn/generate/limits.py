@@ -1,0 +1,189 @@
+"""How fast to ask: pure arithmetic. The clock is an argument everywhere; nothing here waits.
+
+Bucket      so much a second, and only so much at once
+Allowance   calls at the same time: half after the server says slow down, one more after each good round
+Pace        both of one model, and the pause its server asked for
+Budget      what a run may cost
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from random import Random
+
+BASE, CAP = 0.5, 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a run may do. None means no limit; `concurrency` None is the model's own.
+
+    Rates and concurrency are by model. `max_cost` (dollars), `max_tokens_total` and `max_time` (seconds) are of one
+    call of `generate`: what an earlier one stored is not counted again.
+    """
+
+    concurrency: int | None = None
+    requests_per_second: float | None = None
+    tokens_per_minute: float | None = None
+    timeout: float = 600.0
+    retries: int = 6
+    max_cost: float | None = None
+    max_tokens_total: int | None = None
+    max_time: float | None = None
+
+
+def backoff(failures: int, random: Random) -> float:
+    """Seconds to wait after so many failures in a row: anything up to 0.5, 1, 2, 4 ... 60.
+
+    Full jitter: those that failed together do not come back together.
+
+    >>> from random import Random
+    >>> [round(backoff(n, Random(n)), 1) for n in (1, 2, 3, 20)]
+    [0.1, 1.0, 0.5, 54.3]
+    """
+    return random.uniform(0.0, min(CAP, BASE * 2.0 ** min(failures - 1, 10)))
+
+
+@dataclass(slots=True)
+class Bucket:
+    """Holds `most`, and `rate` a second flows in. Who takes more than is there waits until it has come.
+
+    Something larger than the bucket is let through when the bucket is full, and the others wait for what it owes.
+
+    >>> bucket = Bucket(rate=2.0, most=1.0)
+    >>> [bucket.take(1.0, now=0.0) for _ in range(3)]
+    [0.0, 0.5, 1.0]
+    >>> bucket.take(1.0, now=10.0)
+    10.0
+    """
+
+    rate: float
+    most: float
+    level: float = field(init=False)
+    at: float = field(init=False, default=-math.inf)
+
+    def __post_init__(self) -> None:
+        self.level = self.most
+
+    def take(self, amount: float, now: float) -> float:
+        """Take it now; the time from which it may be used."""
+        if now > self.at:
+            # a bucket that nobody has used yet is full
+            self.level = self.most if self.at == -math.inf else min(self.most, self.level + (now - self.at) * self.rate)
+            self.at = now
+        missing = min(amount, self.most) - self.level
+        self.level -= amount
+        return now + max(0.0, missing / self.rate)
+
+    def give(self, amount: float) -> None:
+        """Give back what was not used; a negative amount is what was used beyond what was taken."""
+        self.level = min(self.most, self.level + amount)
+
+
+@dataclass(slots=True)
+class Allowance:
+    """How many calls may be under way.
+
+    >>> a = Allowance(8)
+    >>> a.slower(started=0.0, now=1.0); a.slower(started=0.5, now=1.1); a.allowed    # one round, one cut
+    4.0
+    >>> for _ in range(4): a.faster()
+    >>> round(a.allowed, 1)
+    4.9
+    """
+
+    most: int
+    allowed: float = field(init=False)
+    cut: float = field(init=False, default=-math.inf)
+
+    def __post_init__(self) -> None:
+        self.allowed = float(self.most)
+
+    def slower(self, started: float, now: float) -> None:
+        """Half of it, unless the call that was refused began before the last cut: it says nothing about that one."""
+        if started >= self.cut:
+            self.allowed, self.cut = max(1.0, self.allowed / 2), now
+
+    def faster(self) -> None:
+        """A call went well: one more after as many of them as are allowed."""
+        if self.allowed < self.most:
+            self.allowed = min(float(self.most), self.allowed + 1 / self.allowed)
+
+
+class Pace:
+    """When one model may be asked."""
+
+    def __init__(
+        self, concurrency: int, requests_per_second: float | None = None, tokens_per_minute: float | None = None
+    ) -> None:
+        self.allowance = Allowance(concurrency)
+        # what is allowed at once is small, so that no window holds much more than the rate: servers count windows
+        self._requests = requests_per_second and Bucket(requests_per_second, 1.0)
+        self._tokens = tokens_per_minute and Bucket(tokens_per_minute / 60, max(1.0, tokens_per_minute / 60))
+        self.until = -math.inf
+
+    @property
+    def free(self) -> bool:
+        """Nothing to wait for, whatever the time is."""
+        return not self._requests and not self._tokens and self.until == -math.inf
+
+    @property
+    def counts_tokens(self) -> bool:
+        return bool(self._tokens)
+
+    def start(self, calls: int, tokens: float, now: float) -> float:
+        """Take what these requests need; the time from which they may be made."""
+        times = [now]
+        if self._requests:
+            times.append(self._requests.take(calls, now))
+        if self._tokens:
+            times.append(self._tokens.take(tokens, now))
+        return max(times)
+
+    def used(self, said: float, real: float) -> None:
+        """Replace an estimate of tokens by what they were."""
+        if self._tokens:
+            self._tokens.give(said - real)
+
+    def pause(self, after: float, now: float) -> None:
+        """The server asked to wait: everybody does. Of two wishes the longer holds."""
+        self.until = max(self.until, now + after)
+
+
+@dataclass(slots=True)
+class Budget:
+    """What may be spent, and the reason to stop once it is."""
+
+    limits: Limits
+    started: float
+    reason: str | None = None
+
+    def reached(self, cost: float, tokens: int, now: float) -> bool:
+        """Whether no further call may start. Once reached it stays so.
+
+        >>> budget = Budget(Limits(max_cost=0.5), started=0.0)
+        >>> budget.reached(0.4, 9, now=1.0), budget.reached(0.6, 9, now=1.0), budget.reason
+        (False, True, '--max-cost 0.5 reached')
+        """
+        if self.reason is None:
+            limits = self.limits
+            for name, limit, spent in (
+                ("--max-cost", limits.max_cost, cost),
+                ("--max-tokens-total", limits.max_tokens_total, tokens),
+                ("--max-time", limits.max_time, now - self.started),
+            ):
+                if limit is not None and spent >= limit:
+                    self.reason = f"{name} {limit:g} reached"
+        return self.reason is not None
+
+    @property
+    def unlimited(self) -> bool:
+        return self.limits.max_cost is None and self.limits.max_tokens_total is None and self.limits.max_time is None
+
+    def left(self, now: float) -> float:
+        """Seconds until the time is up."""
+        return math.inf if self.limits.max_time is None else max(0.0, self.started + self.limits.max_time - now)

@@ -1,0 +1,193 @@
+"""What is asked of a model and not stored yet: some outputs of a prompt, or how likely some texts are."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from kofn.generate.store import Row
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kofn.models.base import Likelihood, Reply, Request
+
+    # (model, tokens of the prompt, tokens of all outputs, outputs) -> dollars, None where nobody knows
+    Priced = Callable[[str, int, int, int], float | None]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Wanted(ABC):
+    """Replies that belong together. Output j is that of repeat `repeat + j`, stored under `keys[j]`."""
+
+    stage: str
+    case_id: str
+    repeat: int
+    keys: Sequence[bytes]
+    rows: dict[int, Row] = field(default_factory=dict)
+    calls: int = 0
+    failures: int = 0
+    stored: asyncio.Future[None] | None = None  # of what was handed to the store last; it writes in order
+    served: asyncio.Future[None] | None = None
+
+    @property
+    def missing(self) -> bool:
+        return len(self.rows) < len(self.keys)
+
+    @property
+    def tokens(self) -> int:
+        """All tokens of what is there."""
+        return sum((row.tokens_in or 0) + (row.tokens_out or 0) for row in self.rows.values())
+
+    @property
+    @abstractmethod
+    def prompt_tokens(self) -> int:
+        """About how many tokens are sent."""
+
+    def row(self, index: int, **columns: Any) -> Row:
+        """A row of output `index`; what is not given is none."""
+        told: dict[str, Any] = dict.fromkeys(Row._fields) | columns
+        told |= {"key": self.keys[index], "case_id": self.case_id, "stage": self.stage, "repeat": self.repeat + index}
+        return Row(**{**told, "attempts": self.calls, "created": time.time()})
+
+    def error_rows(self, reason: str) -> list[Row]:
+        """A row for each output that never came."""
+        return [self.row(index, error=reason) for index in range(len(self.keys)) if index not in self.rows]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Outputs(Wanted):
+    """Outputs of one prompt."""
+
+    request: Request
+
+    @property
+    def prompt_tokens(self) -> int:
+        from kofn.generate.prices import prompt_tokens
+
+        return prompt_tokens(self.request.prompt)
+
+    def part(self) -> tuple[int, Request]:
+        """The first outputs that are missing, as one request, and the place of the first of them.
+
+        They stand in a row: output j of a seeded request has the seed plus j.
+        """
+        if not self.rows:
+            return 0, self.request
+        first = next(i for i in range(len(self.keys)) if i not in self.rows)
+        last = next((i for i in range(first, len(self.keys)) if i in self.rows), len(self.keys))
+        return first, part_of(self.request, first, last - first)
+
+    def take(
+        self, first: int, replies: Mapping[int, Reply], model: str, price: Priced | None, seconds: float
+    ) -> list[Row]:
+        """The rows of what one call gave: the prompt's tokens and price are shared by all that came with it."""
+        got = [i for i in sorted(replies) if first + i < len(self.keys) and first + i not in self.rows]
+        tokens_in, tokens_out, counted = self._tokens([replies[i] for i in got])
+        costs = shared_cost(model, tokens_in, tokens_out, price)
+        rows = []
+        for j, i in enumerate(got):
+            share = tokens_in * (j + 1) // len(got) - tokens_in * j // len(got)
+            row = self._row_of(first + i, replies[i], (share, tokens_out[j], costs[j], seconds), counted)
+            self.rows[first + i] = row
+            rows.append(row)
+        return rows
+
+    def _row_of(self, at: int, reply: Reply, took: tuple[int, int, float | None, float], counted: bool) -> Row:
+        """By position, in the order of Row: this is done for every reply."""
+        told = (reply.text, reply.reasoning, reply.finish, reply.logprob)
+        detail = '{"counted":true}' if counted else None
+        where = (self.keys[at], self.case_id, self.stage, self.repeat + at)
+        return Row._make((*where, *told, *took, None, self.calls, detail, time.time()))
+
+    def _tokens(self, replies: Sequence[Reply]) -> tuple[int, list[int], bool]:
+        """Tokens of the prompt and of each output, by the server or else counted; whether any was counted."""
+        tokens_in = next((r.tokens_in for r in replies if r.tokens_in is not None), None)
+        if tokens_in is not None and all(r.tokens_out is not None for r in replies):
+            return tokens_in, [r.tokens_out or 0 for r in replies], False
+        from kofn.generate.prices import usage_of
+
+        told = [usage_of(self.request.prompt, reply) for reply in replies]
+        before = tokens_in if tokens_in is not None else told[0].tokens_in if told else 0
+        return before, [usage.tokens_out for usage in told], True
+
+
+def part_of(request: Request, first: int, n: int) -> Request:
+    """Outputs `first` to `first + n - 1` of a request, as a request of their own."""
+    sampling, repeat = request.sampling, request.repeat
+    if sampling.seed is not None:
+        sampling = replace(sampling, seed=sampling.seed + first)
+    return replace(request, sampling=sampling, n=n, repeat=None if repeat is None else repeat + first)
+
+
+def shared_cost(model: str, tokens_in: int, tokens_out: Sequence[int], price: Priced | None) -> list[float | None]:
+    """What each output of one request costs: an equal share of the prompt, and its own tokens.
+
+    >>> shared_cost("m", 100, [10, 30], lambda m, i, o, n: i * 0.01 + o * 0.1)
+    [1.5, 3.5]
+    >>> shared_cost("m", 100, [10, 30], None)
+    [None, None]
+    """
+    n, total = len(tokens_out), sum(tokens_out)
+    whole = price(model, tokens_in, total, n) if price and n else None
+    if whole is None or n == 1:
+        return [whole] * n
+    assert price is not None
+    prompt = price(model, tokens_in, 0, n) or 0.0
+    each = (whole - prompt) / total if total else 0.0
+    return [prompt / n + each * tokens for tokens in tokens_out]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Odds(Wanted):
+    """How likely each option is after a prompt: the likeliest is chosen, or with `choose` False there is but one."""
+
+    prompt: str
+    options: Sequence[tuple[str, str]]
+    choose: bool
+
+    @property
+    def prompt_tokens(self) -> int:
+        from kofn.generate.prices import count_tokens
+
+        return sum(count_tokens(self.prompt) + count_tokens(text) for _, text in self.options)
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        return [(self.prompt, text) for _, text in self.options]
+
+    def weigh(self, likelihoods: Sequence[Likelihood], seconds: float) -> list[Row]:
+        """The row: the label of the likeliest option, or the one text, and everything in `detail`."""
+        import orjson
+
+        if any(one.logprob != one.logprob for one in likelihoods):
+            self.rows[0] = self.row(0, error="the model gave a log-likelihood that is not a number", seconds=seconds)
+            return [self.rows[0]]
+        best = max(range(len(likelihoods)), key=lambda i: likelihoods[i].logprob)
+        label, text = self.options[best]
+        detail = self._chosen(likelihoods) if self.choose else _alone(likelihoods[0])
+        self.rows[0] = self.row(
+            0,
+            text=label if self.choose else text,
+            logprob=likelihoods[best].logprob,
+            seconds=seconds,
+            detail=orjson.dumps(detail).decode(),
+        )
+        return [self.rows[0]]
+
+    def _chosen(self, likelihoods: Sequence[Likelihood]) -> dict[str, Any]:
+        """What each option got. `bytes` are those of its text without the space before it; they divide the sum."""
+        sizes = [max(1, len(text.strip().encode())) for _, text in self.options]
+        best = max(range(len(sizes)), key=lambda i: likelihoods[i].logprob / sizes[i])
+        options = [
+            {"label": label, "logprob": one.logprob, "tokens": one.tokens, "bytes": size}
+            for (label, _), one, size in zip(self.options, likelihoods, sizes, strict=True)
+        ]
+        return {"options": options, "normalised": self.options[best][0]}
+
+
+def _alone(likelihood: Likelihood) -> dict[str, Any]:
+    return {"greedy": likelihood.greedy, "tokens": likelihood.tokens}

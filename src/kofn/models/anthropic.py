@@ -1,0 +1,108 @@
+"""`anthropic:MODEL` and `anthropic:MODEL@BASE_URL`: the Anthropic Messages API.
+
+The key is ANTHROPIC_API_KEY for api.anthropic.com and for the base URL that ANTHROPIC_BASE_URL names, KOFN_API_KEY for
+every other. The API has no `n`, no seed and no log-probabilities, and a text prompt becomes one user message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from kofn.errors import InputError
+from kofn.models.address import Vendor, find_address
+from kofn.models.base import Model, Reply, as_messages
+from kofn.models.http import Client, checked_options, count, mapping, whole
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from kofn.models.base import Request
+
+VENDOR = Vendor("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+VERSION = "2023-06-01"
+OWN = frozenset({"model", "messages", "system", "stream"})
+FINISH = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length"}
+READ = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+class Anthropic(Model):
+    """A model behind the Messages API. `timeout` and `options` are as for `OpenAI`.
+
+    A stop sequence of white space alone, which the API refuses, is not sent: the text is cut at it here.
+    """
+
+    def __init__(self, spec: str, *, timeout: float | None = None, options: Mapping[str, Any] | None = None) -> None:
+        address = find_address(spec, VENDOR)
+        if address.base.rstrip("/").endswith("/v1"):
+            address = replace(address, base=address.base.rstrip("/").removesuffix("/v1"))
+        self.model, self.official = address.model, address.official
+        self.name = f"anthropic:{self.model}" + ("" if self.official else f"@{address.shown}")
+        self.base_url = address.shown
+        self.options = checked_options(self.name, options, OWN)
+        self.concurrency, self.samples, self.chat = 8, 1, True
+        key = {} if address.key is None else {"x-api-key": address.key}
+        self._client = Client(self.name, address, {"anthropic-version": VERSION, **key}, timeout)
+
+    async def generate(self, requests: Sequence[Request]) -> AsyncIterator[Reply]:
+        """One call and one reply a request; of a request for several, the first."""
+        for place, request in enumerate(requests):
+            reply = await self._client.post("/v1/messages", self._body(request))
+            try:
+                one = _reply(reply, place, [stop for stop in request.sampling.stop if stop and not stop.strip()])
+            except (KeyError, TypeError, AttributeError):
+                raise self._client.malformed(reply) from None
+            yield one
+
+    def describe(self) -> dict[str, Any]:
+        """Name, base URL and options; no key."""
+        return {"name": self.name, "base_url": self.base_url, "options": self.options}
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        sampling, messages = request.sampling, as_messages(request.prompt)
+        if sampling.temperature is not None and sampling.temperature > 1:
+            raise InputError(f"{self.name}: temperature {sampling.temperature:g}: the Messages API takes 0 to 1")
+        body: dict[str, Any] = {"model": self.model, "max_tokens": sampling.max_tokens}
+        body["messages"] = [message for message in messages if message.role != "system"]
+        if len(body["messages"]) < len(messages):
+            body["system"] = "\n\n".join(message.content for message in messages if message.role == "system")
+        if sampling.temperature is not None:
+            body["temperature"] = sampling.temperature
+        if sampling.top_p is not None:
+            body["top_p"] = sampling.top_p
+        if stops := [stop for stop in sampling.stop if stop.strip()]:
+            body["stop_sequences"] = stops
+        if not self.options:
+            return body
+        return {k: v for k, v in (body | self.options).items() if v is not None}
+
+
+def _reply(reply: Any, place: int, stops: Sequence[str]) -> Reply:
+    blocks = reply["content"]
+    text = "".join(block["text"] for block in blocks if block["type"] == "text")
+    thinking = "".join(block["thinking"] for block in blocks if block["type"] == "thinking")
+    reason = reply.get("stop_reason")
+    cut = shortest(text, stops)
+    usage = mapping(reply.get("usage"))
+    read = [n for key in READ if (n := count(usage.get(key))) is not None]
+    return Reply(
+        text=whole(cut),
+        place=place,
+        reasoning=whole(thinking) or None,
+        finish="stop" if len(cut) < len(text) else FINISH.get(reason, reason),
+        tokens_in=sum(read) if read else None,
+        tokens_out=count(usage.get("output_tokens")),
+    )
+
+
+def shortest(text: str, stops: Sequence[str]) -> str:
+    """The text up to the first of the stops.
+
+    >>> shortest("one\\n\\ntwo three", ["\\n\\n", " "]), shortest("one", [])
+    ('one', 'one')
+    """
+    return min((text.partition(stop)[0] for stop in stops), key=len, default=text)

@@ -1,0 +1,212 @@
+"""Texts from a causal model of transformers, many rows together, each with random numbers of its own.
+
+The prompt of several samples is computed once. A row leaves the batch when it ends. What a row draws depends on its own
+seed alone, so that its batch mates change it by rounding at most.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from kofn.errors import InputError
+from kofn.models.adapters import load_torch
+from kofn.models.base import Likelihood
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kofn.models.base import Sampling
+    from kofn.models.tokens import Pair, Words
+
+
+class Stopped(Exception):
+    """Whoever asked has gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One output to write: sample `index` of request `place`. `limit` is the most tokens there is room for."""
+
+    place: int
+    index: int
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    seed: int | None
+    limit: int
+
+
+@dataclass(slots=True)
+class Output:
+    """A row as far as it is written. `tokens` and `logprob` count the token that ended it."""
+
+    row: Row
+    random: Random
+    tokens: list[int] = field(default_factory=list)
+    logprob: float = 0.0
+    finish: str | None = None
+    text: str = ""
+
+    def take(self, token: int, logprob: float, words: Words, ends: frozenset[int]) -> None:
+        """One token more, which may be the last."""
+        self.tokens.append(token)
+        self.logprob += logprob
+        if token in ends:
+            self._end("stop", words.text(self.tokens[:-1]))
+        elif self._holds_stop(words):
+            self._end("stop", words.text(self.tokens))
+        elif len(self.tokens) >= self.row.limit:
+            self._end("length", words.text(self.tokens))
+
+    def _end(self, finish: str, text: str) -> None:
+        cut = first_stop(text, self.row.sampling.stop)
+        self.text, self.finish = text[:cut], finish if cut is None else "stop"
+
+    def _holds_stop(self, words: Words) -> bool:
+        """Whether the newest tokens end in, or hold, a stop; a token is a byte at least."""
+        if not self.row.sampling.stop:
+            return False
+        window = max(len(stop.encode()) for stop in self.row.sampling.stop) + 8
+        return first_stop(words.text(self.tokens[-window:]), self.row.sampling.stop) is not None
+
+
+def first_stop(text: str, stops: Sequence[str]) -> int | None:
+    """Where the first stop begins, None where there is none.
+
+    >>> first_stop("4\\nQuestion: 5+5", ("Question:", "\\n"))
+    1
+    """
+    found = [at for stop in stops if stop and (at := text.find(stop)) >= 0]
+    return min(found, default=None)
+
+
+class Reader:
+    """A model's forward pass over rows of unequal length, padded on the left."""
+
+    def __init__(self, model: Any, padding: int) -> None:
+        self.torch, self.model, self.padding = load_torch(), model, padding
+        inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self.takes = set(inspect.signature(inner.forward).parameters)
+        self.device = next(model.parameters()).device
+
+    def read(self, rows: Sequence[Sequence[int]], keep: int, *, cache: bool = False) -> tuple[Any, Any, Any]:
+        """The logits of the last `keep` places of every row, the mask, and the cache."""
+        torch, width = self.torch, max(map(len, rows))
+        ids = torch.tensor([[self.padding] * (width - len(r)) + list(r) for r in rows], device=self.device)
+        mask = torch.tensor([[0] * (width - len(r)) + [1] * len(r) for r in rows], device=self.device)
+        logits, past = self._forward(ids, mask, (mask.cumsum(-1) - 1).clamp(min=0), keep, use_cache=cache)
+        return logits, mask, past
+
+    def next(self, tokens: Sequence[int], mask: Any, past: Any) -> tuple[Any, Any, Any]:
+        """The logits after one token more in every row."""
+        ids = self.torch.tensor(tokens, device=self.device)[:, None]
+        mask = self.torch.cat([mask, mask.new_ones(len(tokens), 1)], dim=-1)
+        logits, past = self._forward(ids, mask, mask.sum(-1, keepdim=True) - 1, 1, use_cache=True, past_key_values=past)
+        return logits[:, -1], mask, past
+
+    def _forward(self, ids: Any, mask: Any, positions: Any, keep: int, **more: Any) -> tuple[Any, Any]:
+        if "position_ids" in self.takes:
+            more["position_ids"] = positions
+        if "logits_to_keep" in self.takes:
+            more["logits_to_keep"] = keep  # the others are large, and nobody looks at them
+        out = self.model(input_ids=ids, attention_mask=mask, **more)
+        past = getattr(out, "past_key_values", None)
+        if more["use_cache"] and past is None:
+            name = type(self.model).__name__
+            raise InputError(f"{name} keeps no cache of keys and values: serve it, and use openai:MODEL@URL")
+        logits = out.logits[:, -keep:].float()
+        if bool(self.torch.isnan(logits[:, -1]).any()):
+            raise InputError("the model computes numbers that are not numbers: load it in another dtype (float32)")
+        return logits, past
+
+
+def write(
+    reader: Reader, words: Words, ends: frozenset[int], rows: Sequence[Row], stopped: Callable[[], bool]
+) -> list[Output]:
+    """Write all rows. `stopped` is asked before every token."""
+    outputs = [Output(row, _random(row.seed)) for row in rows]
+    prompts = list(dict.fromkeys(row.prompt for row in rows))
+    logits, mask, past = reader.read(prompts, 1, cache=True)
+    of_row = reader.torch.tensor([prompts.index(row.prompt) for row in rows], device=reader.device)
+    logits, mask = logits[of_row, -1], mask[of_row]
+    past.reorder_cache(of_row)
+    going = outputs
+    while going:
+        if stopped():
+            raise Stopped
+        tokens, logprobs = choose(reader.torch, logits, going)
+        for output, token, logprob in zip(going, tokens, logprobs, strict=True):
+            output.take(token, logprob, words, ends)
+        kept = [i for i, output in enumerate(going) if output.finish is None]
+        if len(kept) < len(going):
+            at = reader.torch.tensor(kept, device=reader.device, dtype=reader.torch.long)
+            mask = mask[at]
+            past.reorder_cache(at)
+            going, tokens = [going[i] for i in kept], [tokens[i] for i in kept]
+        if going:
+            logits, mask, past = reader.next(tokens, mask, past)
+    return outputs
+
+
+def choose(torch: Any, logits: Any, outputs: Sequence[Output]) -> tuple[list[int], list[float]]:
+    """The next token of every row, and its log-probability under the model itself.
+
+    Temperature 0 takes the likeliest. Else one number u of the row's own random numbers says which: the first token at
+    which the probabilities, in the order of the vocabulary, sum to more than u.
+    """
+    tokens = logits.argmax(-1)
+    warm = [i for i, output in enumerate(outputs) if _temperature(output) > 0]
+    if warm:
+        at = torch.tensor(warm, device=logits.device)
+        tokens[at] = _drawn(torch, logits[at], [outputs[i] for i in warm])
+    own = logits.log_softmax(-1).gather(-1, tokens[:, None])[:, 0]
+    return tokens.tolist(), own.tolist()
+
+
+def _drawn(torch: Any, logits: Any, outputs: Sequence[Output]) -> Any:
+    exact = torch.float32 if logits.device.type == "mps" else torch.float64  # mps has no doubles
+    heat = torch.tensor([_temperature(o) for o in outputs], device=logits.device, dtype=logits.dtype)
+    chances = (logits / heat[:, None]).softmax(-1).to(exact)
+    nucleus = [1.0 if o.row.sampling.top_p is None else o.row.sampling.top_p for o in outputs]
+    if min(nucleus) < 1:
+        chances = _in_nucleus(chances, torch.tensor(nucleus, device=logits.device, dtype=exact))
+    sums = chances.cumsum(-1)
+    u = torch.tensor([o.random.random() for o in outputs], device=logits.device, dtype=exact)
+    found = torch.searchsorted(sums, (u * sums[:, -1])[:, None], right=True)[:, 0]
+    return found.clamp(max=logits.shape[-1] - 1)
+
+
+def _in_nucleus(chances: Any, top_p: Any) -> Any:
+    """Zero for all but the likeliest tokens that together reach top_p; the likeliest one always stays."""
+    ranked, order = chances.sort(dim=-1, descending=True, stable=True)
+    beyond = (ranked.cumsum(-1) - ranked) >= top_p[:, None]
+    beyond[:, 0] = False
+    return chances.masked_fill(beyond.scatter(-1, order, beyond), 0.0)
+
+
+def _temperature(output: Output) -> float:
+    told = output.row.sampling.temperature
+    return 1.0 if told is None else told
+
+
+def _random(seed: int | None) -> Random:
+    return Random(seed)  # noqa: S311 - draws texts, guards nothing
+
+
+def likelihoods(reader: Reader, pairs: Sequence[Pair], context: int | None) -> list[Likelihood]:
+    """How likely each continuation, of one token at least, is; of a text too long for the model its end is read."""
+    rows = [pair.context + pair.continuation for pair in pairs]
+    rows = [row[-(context + 1) :] if context else row for row in rows]
+    wanted = [row[1:][-len(pair.continuation) :] for row, pair in zip(rows, pairs, strict=True)]
+    logits, _, _ = reader.read([row[:-1] for row in rows], max(map(len, wanted)))
+    return [_likelihood(reader.torch, logits[i], tokens) for i, tokens in enumerate(wanted)]
+
+
+def _likelihood(torch: Any, logits: Any, tokens: Sequence[int]) -> Likelihood:
+    """Of the last places of one row, the sum over these tokens."""
+    told = logits[-len(tokens) :].log_softmax(-1)
+    wanted = torch.tensor(tokens, device=logits.device)
+    logprob = float(told.gather(-1, wanted[:, None]).sum())
+    return Likelihood(logprob=logprob, tokens=len(tokens), greedy=bool((told.argmax(-1) == wanted).all()))

@@ -1,0 +1,122 @@
+"""What a failed call means: try again, give this request up, or stop the run."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+from kofn.errors import InputError, WorldError
+from kofn.models.base import Again, Declined
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kofn.models.address import Address
+
+LONGEST = 300
+MOST_READ = 1 << 16  # far more than is shown, so that no half of a key survives the redaction
+AGAIN = frozenset({408, 409, 421, 425, 429})  # and every 5xx
+PLAIN_WORDS = frozenset({"n", "stop", "model", "prompt", "messages", "system"})
+NOWHERE = frozenset({301, 302, 303, 307, 308, 404, 405, 410})
+NO_MONEY = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_error"})
+NEVER = frozenset({"unsupported_parameter", "unsupported_value", "unknown_parameter", "model_not_found"})
+REFUSES_FIELD = re.compile(
+    r"not support|unsupported|cannot both be specified|deprecated for|unrecognized|unknown|not permitted", re.IGNORECASE
+)
+
+
+def failure(
+    name: str, address: Address, status: int, headers: Mapping[str, str], raw: bytes, fields: Mapping[str, Any]
+) -> Exception:
+    """The exception for a status that is no success, with what the server said: one line, no secret.
+
+    `fields` is what was sent: a server that refuses one of them by name will refuse every request.
+    """
+    codes, said = what_was_said(raw)
+    text = f"status {status}: {shortened(address.redacted(said))}".rstrip(": ")
+    low = said.lower()
+    if status == 402 or codes & NO_MONEY or (status == 400 and "credit balance is too low" in low):
+        return WorldError(f"{name}: {text}")
+    if status in AGAIN or status >= 500:
+        return Again(text, wait_of(headers))
+    if status in (401, 407) or (status == 403 and "flagged" not in low):
+        return InputError(f"{name}: {text}: check the environment variable {address.key_variable}")
+    if status in NOWHERE or codes & NEVER:
+        return InputError(f"{name}: {text}: {_where(address, status)}")
+    if status in (400, 422) and REFUSES_FIELD.search(said) and _names_one(low, fields):
+        return InputError(f"{name}: {text}: this server refuses a parameter: leave it out")
+    return Declined(text)
+
+
+def _names_one(said: str, fields: Mapping[str, Any]) -> bool:
+    """Whether a message names one of these parameters; "n" and what every request has are also plain words."""
+    return any(re.search(rf"\b{re.escape(field)}\b", said) for field in fields if field not in PLAIN_WORDS)
+
+
+def _where(address: Address, status: int) -> str:
+    if status == 404 and "/v1" not in address.base:
+        return f"is {address.shown} the base URL? Most servers' ends in /v1"
+    return f"check the name of the model and the base URL {address.shown}"
+
+
+def what_was_said(raw: bytes) -> tuple[frozenset[str], str]:
+    """Codes and message of an error's body, in whichever of the usual places.
+
+    >>> what_was_said(b'{"error": {"message": "No.", "type": "t", "code": 404}}') == (frozenset({"t", "404"}), "No.")
+    True
+    >>> what_was_said(b"<html>Bad gateway</html>")
+    (frozenset(), '<html>Bad gateway</html>')
+    """
+    import orjson
+
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return frozenset(), raw[:MOST_READ].decode("utf-8", "replace")
+    error = body.get("error", body) if isinstance(body, dict) else body
+    if not isinstance(error, dict):
+        return frozenset(), str(error)
+    codes = frozenset(str(error[key]) for key in ("type", "code") if error.get(key) is not None)
+    said = next((error[key] for key in ("message", "detail", "error") if error.get(key)), error)
+    return codes, said if isinstance(said, str) else orjson.dumps(said).decode()
+
+
+def shortened(text: str) -> str:
+    """One printable line of at most 300 characters.
+
+    >>> shortened("a\\n\\x1b[31mb")
+    'a [31mb'
+    """
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
+
+
+def wait_of(headers: Mapping[str, str], now: float | None = None) -> float | None:
+    """The seconds a server asks to wait: `retry-after-ms`, or Retry-After in seconds or as a date.
+
+    >>> wait_of({"Retry-After": "7"}), wait_of({"retry-after-ms": "30", "Retry-After": "1"}), wait_of({})
+    (7.0, 0.03, None)
+    >>> wait_of({"Retry-After": "Thu, 01 Jan 1970 00:01:00 GMT"}, now=0.0)
+    60.0
+    """
+    if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
+        return milliseconds / 1000
+    told = headers.get("Retry-After")
+    if told is None or (seconds := _number(told)) is not None:
+        return None if told is None else seconds
+    try:
+        then = parsedate_to_datetime(told).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    return max(0.0, then - (time.time() if now is None else now))
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= 0 else None

@@ -1,0 +1,126 @@
+"""`fake:module:function` and any Python callable as a model."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kofn.errors import InputError, KofnError
+from kofn.models.base import Again, Declined, Model, Reply
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from kofn.models.base import Prompt, Request
+
+GIVEN = ("request", "repeat", "seed", "case_id")
+TOGETHER = 64
+
+
+class Fake(Model):
+    """A Python function: fake:module:function.
+
+    It is given the prompt: the text, or what the user said last. Parameters named `request`, `repeat`, `seed` and
+    `case_id` are given those. It returns a text or a Reply; a function of `request` may return a list of `request.n` of
+    them. It may be async; one that is not runs in a thread, one call at a time. An exception declines that one output.
+    """
+
+    local: ClassVar[bool] = True
+
+    def __init__(self, spec: str) -> None:
+        from kofn.registry import model
+
+        module, colon, function = spec.partition(":")
+        if not (module and colon and function):
+            raise InputError(f"model 'fake:{spec}': expected fake:module:function")
+        self._set_up(f"fake:{spec}", model(spec))
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Fake:
+        """A function that is at hand."""
+        self = cls.__new__(cls)
+        kind = type(function)
+        module = getattr(function, "__module__", None) or kind.__module__
+        self._set_up(f"fake:{module}:{getattr(function, '__qualname__', kind.__qualname__)}", function)
+        return self
+
+    def _set_up(self, name: str, function: Any) -> None:
+        if not callable(function):
+            raise InputError(f"model {name}: expected a name or a callable, not {type(function).__name__}")
+        self.name, self.chat, self._function = name, False, function
+        self._named, self._prompted = _parameters(function)
+        self._waits = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - of an object, not whether it has one
+        )
+        self.concurrency = 16 if self._waits else 1
+        self.samples = TOGETHER if "request" in self._named else 1
+
+    async def generate(self, requests: Sequence[Request]) -> AsyncIterator[Reply]:
+        """One call a sample, until one gives several."""
+        for place, request in enumerate(requests):
+            index = 0
+            while index < request.n:
+                for told in await self._outputs(request, index):
+                    yield _reply(told, place, index)
+                    index += 1
+
+    async def _outputs(self, request: Request, index: int) -> list[Any]:
+        told = await self._call(request, index)
+        if not isinstance(told, list | tuple):
+            return [told]
+        if len(told) != request.n - index:
+            raise Declined(f"{self.name} returned {len(told)} outputs: expected {request.n - index}")
+        return list(told)
+
+    async def _call(self, request: Request, index: int) -> Any:
+        seed = request.sampling.seed
+        every = {
+            "request": request,
+            "repeat": (request.repeat or 0) + index,
+            "seed": None if seed is None else seed + index,
+            "case_id": request.case_id,
+        }
+        args = (asked(request.prompt),) if self._prompted else ()
+        named = {name: every[name] for name in self._named}
+        try:
+            if self._waits:
+                return await self._function(*args, **named)
+            told = await asyncio.to_thread(self._function, *args, **named)
+            return await told if inspect.isawaitable(told) else told
+        except (KofnError, Again, Declined):
+            raise
+        except Exception as problem:  # whatever a user's function raises is a row
+            raise Declined(f"{type(problem).__name__}: {problem}") from problem
+
+
+def asked(prompt: Prompt) -> str:
+    """The text of a prompt, or what the user said last.
+
+    >>> from kofn.models.base import Message
+    >>> asked((Message("system", "Be short."), Message("user", "Hi"), Message("assistant", "Hello")))
+    'Hi'
+    """
+    if isinstance(prompt, str):
+        return prompt
+    return next((m.content for m in reversed(prompt) if m.role == "user"), "")
+
+
+def _reply(told: Any, place: int, index: int) -> Reply:
+    if isinstance(told, Reply):
+        return replace(told, place=place, index=index)
+    if not isinstance(told, str):
+        raise Declined(f"the function returned {type(told).__name__}: expected a text")
+    return Reply(text=told, place=place, index=index)
+
+
+def _parameters(function: Any) -> tuple[list[str], bool]:
+    """The parameters that are given by name, and whether there is one for the prompt."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # built-in functions may have no signature
+        return [], True
+    named = [p.name for p in parameters if p.name in GIVEN and p.kind is not p.POSITIONAL_ONLY]
+    others = [p for p in parameters if p.name not in named and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return named, bool(others) or any(p.kind is p.VAR_POSITIONAL for p in parameters)

@@ -1,0 +1,163 @@
+"""One POST with JSON in and JSON out, on one aiohttp session an event loop. Every failure is one of models.base's."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from kofn import __version__
+from kofn.models.base import Again, Declined
+from kofn.models.failures import failure, shortened, what_was_said
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aiohttp import ClientSession
+    from yarl import URL
+
+    from kofn.models.address import Address
+
+TIMEOUT = 600.0  # the longest a whole reply may take, where nobody says otherwise
+CONNECT = 30.0
+
+
+class Client:
+    """The connection to one server. Redirects are not followed: they would take the key to another host."""
+
+    def __init__(self, name: str, address: Address, headers: Mapping[str, str], timeout: float | None) -> None:
+        self.name, self.address = name, address
+        self.timeout = TIMEOUT if timeout is None else timeout
+        login = {} if address.login is None else {"Authorization": f"Basic {address.login}"}
+        self._headers = {"Content-Type": "application/json", "User-Agent": f"kofn/{__version__}", **headers, **login}
+        self._urls: dict[str, URL] = {}
+        self._sessions: dict[asyncio.AbstractEventLoop, ClientSession] = {}
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The parsed reply to a body, or Again, Declined or a KofnError."""
+        import aiohttp
+        import orjson
+
+        try:
+            data = orjson.dumps(body)
+        except TypeError as problem:  # lone surrogates: no bytes can say them
+            raise Declined(f"the request is no JSON: {problem}") from None
+        session = self._sessions.get(asyncio.get_running_loop()) or self._open()
+        url = self._urls.get(path) or self._url(path)
+        try:
+            async with session.post(url, data=data, allow_redirects=False) as response:
+                raw = await response.read()
+        except TimeoutError:
+            raise Again(f"no whole reply within {self.timeout:g} s") from None
+        except (aiohttp.ClientError, OSError) as problem:
+            raise self._lost(problem) from None
+        if not 200 <= response.status < 300:
+            raise failure(self.name, self.address, response.status, response.headers, raw, body)
+        try:
+            return orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            return self._parse_again(raw)
+
+    def malformed(self, reply: Any) -> Again:
+        """For a reply that is JSON and not the expected one."""
+        import json
+
+        said = what_was_said(json.dumps(reply).encode())[1]
+        return Again(f"a reply without an answer: {shortened(self.address.redacted(said))}")
+
+    async def close(self) -> None:
+        """Let the connections of this event loop go; a later call opens new ones."""
+        session = self._sessions.pop(asyncio.get_running_loop(), None)
+        if session is not None:
+            await session.close()
+
+    def _parse_again(self, raw: bytes) -> Any:
+        """JSON that is right but for halves of characters (an emoji cut at max_tokens), where retrying cannot help."""
+        import json
+
+        try:
+            return json.loads(raw.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            said = shortened(self.address.redacted(what_was_said(raw)[1]))
+            raise Again(f"the reply is no JSON: {said}") from None
+
+    def _lost(self, problem: Exception) -> Exception:
+        import aiohttp
+
+        from kofn.errors import InputError
+
+        said = shortened(self.address.redacted(str(problem))) or type(problem).__name__
+        if isinstance(problem, aiohttp.ClientConnectorCertificateError):
+            return InputError(f"{self.name}: {said}: set SSL_CERT_FILE to the certificates that this server needs")
+        return Again(f"{type(problem).__name__}: {said}")
+
+    def _open(self) -> ClientSession:
+        import aiohttp
+
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
+            timeout=aiohttp.ClientTimeout(total=self.timeout, sock_connect=min(CONNECT, self.timeout)),
+            headers=self._headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            proxy=proxy_of(self.address.base),
+        )
+        self._sessions[asyncio.get_running_loop()] = session
+        return session
+
+    def _url(self, path: str) -> URL:
+        from yarl import URL
+
+        self._urls[path] = URL(self.address.url(path))
+        return self._urls[path]
+
+
+def proxy_of(url: str) -> str | None:
+    """The proxy that the environment names for a URL, looked up once a session; never one for this machine itself.
+
+    >>> proxy_of("http://127.0.0.1:8080/v1") is None
+    True
+    """
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies, proxy_bypass
+
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if host in ("localhost", "::1") or host.startswith("127.") or proxy_bypass(host):
+        return None
+    return getproxies().get(parts.scheme)
+
+
+def whole(text: str) -> str:
+    """A text without lone surrogates, which no file can hold.
+
+    >>> whole("ok"), whole("cut \\ud83d")
+    ('ok', 'cut �')
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def count(value: Any) -> int | None:
+    """A number of tokens as a server gives it, or None where it is none.
+
+    >>> count(7), count(-3), count("many"), count(None), count(True)
+    (7, None, None, None, None)
+    """
+    return value if isinstance(value, int) and value >= 0 and not isinstance(value, bool) else None
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """A part of a reply that nobody needs enough to lose the reply for: empty where it is of another kind."""
+    return value if isinstance(value, dict) else {}
+
+
+def checked_options(name: str, options: Mapping[str, Any] | None, own: frozenset[str]) -> dict[str, Any]:
+    """Parameters that a user adds to every request; those that would change what a request is are refused."""
+    from kofn.errors import InputError
+
+    for field in options or {}:
+        if field in own:
+            raise InputError(f"{name}: option {field!r} cannot be set: kofn sets it for every request")
+    return dict(options or {})

@@ -1,0 +1,190 @@
+"""`openai:MODEL` and `openai:MODEL@BASE_URL`: any server that speaks the OpenAI format (vLLM, llama.cpp, Ollama...).
+
+Messages go to /chat/completions, a text to /completions. Keys come from the environment: OPENAI_API_KEY for
+api.openai.com and for the base URL that OPENAI_BASE_URL names, KOFN_API_KEY for every other base URL.
+
+Tokens of one output. `usage` counts a whole request, and servers disagree on what that means with several outputs:
+api.openai.com counts all of them, llama.cpp one. So a request with one output takes `completion_tokens` as it is;
+with several, api.openai.com's is shared out evenly (the sum is exact), and elsewhere an output has as many tokens as it
+has log-probabilities, or None where none were asked for.
+"""
+
+from __future__ import annotations
+
+from math import fsum, isfinite
+from typing import TYPE_CHECKING, Any
+
+from kofn.errors import InputError
+from kofn.models.address import Vendor, find_address
+from kofn.models.base import Declined, Model, Reply
+from kofn.models.http import Client, checked_options, count, mapping, whole
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+
+    from kofn.models.base import Request, Sampling
+
+VENDOR = Vendor("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL")
+OWN = frozenset({"model", "messages", "prompt", "n", "stream", "echo", "best_of"})
+MOST_STOPS = 4  # of api.openai.com
+
+
+class OpenAI(Model):
+    """A model on a server that speaks the OpenAI format.
+
+    `timeout` is for one whole reply, in seconds. `options` are parameters added to every request as they are
+    (`{"reasoning_effort": "low"}`); they win over kofn's own, and one that is None is not sent at all.
+
+    A server that gives fewer outputs than asked gives fewer replies, and an output that a content filter took is left
+    out where others of its request are there: whoever asked sees by `index` which are missing and asks again.
+    """
+
+    def __init__(self, spec: str, *, timeout: float | None = None, options: Mapping[str, Any] | None = None) -> None:
+        address = find_address(spec, VENDOR)
+        self.model, self.official = address.model, address.official
+        self.name = f"openai:{self.model}" + ("" if self.official else f"@{address.shown}")
+        self.base_url = address.shown
+        self.options = checked_options(self.name, options, OWN)
+        self.concurrency, self.samples, self.chat = 16, 128, True
+        self._length = "max_completion_tokens" if self.official else "max_tokens"
+        key = {} if address.key is None else {"Authorization": f"Bearer {address.key}"}
+        self._client = Client(self.name, address, key, timeout)
+
+    async def generate(self, requests: Sequence[Request]) -> AsyncIterator[Reply]:
+        """One call a request; all outputs of a request come together."""
+        for place, request in enumerate(requests):
+            path = "/completions" if isinstance(request.prompt, str) else "/chat/completions"
+            reply = await self._client.post(path, self._body(request))
+            try:
+                replies = list(self._replies(reply, place, request.n))
+            except (KeyError, TypeError, AttributeError):
+                replies = []
+            if not replies:
+                raise self._nothing(reply)
+            for one in replies:
+                yield one
+
+    def describe(self) -> dict[str, Any]:
+        """Name, base URL and options; no key."""
+        return {"name": self.name, "base_url": self.base_url, "options": self.options}
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        prompt, sampling = request.prompt, request.sampling
+        text = isinstance(prompt, str)
+        body: dict[str, Any] = {"model": self.model, ("prompt" if text else "messages"): prompt}
+        body["max_tokens" if text else self._length] = sampling.max_tokens
+        if request.n > 1:
+            body["n"] = request.n
+        if sampling.temperature is not None:
+            body["temperature"] = sampling.temperature
+        if sampling.top_p is not None:
+            body["top_p"] = sampling.top_p
+        if sampling.seed is not None:
+            body["seed"] = sampling.seed
+        if sampling.stop:
+            body["stop"] = self._stops(sampling)
+        if sampling.logprobs:  # one alternative a token: 0 means none at all to some servers, and no number 20 of them
+            body |= {"logprobs": 1} if text else {"logprobs": True, "top_logprobs": 1}
+        return self._with_options(body) if self.options else body
+
+    def _stops(self, sampling: Sampling) -> tuple[str, ...]:
+        if self.official and len(sampling.stop) > MOST_STOPS:
+            raise InputError(
+                f"{self.name}: takes at most {MOST_STOPS} stop sequences, and {len(sampling.stop)} are given"
+            )
+        return sampling.stop
+
+    def _with_options(self, body: dict[str, Any]) -> dict[str, Any]:
+        if "max_tokens" in self.options or "max_completion_tokens" in self.options:
+            body.pop("max_tokens", None)
+            body.pop("max_completion_tokens", None)
+        return {k: v for k, v in (body | self.options).items() if v is not None}
+
+    def _replies(self, reply: Any, place: int, n: int) -> Iterator[Reply]:
+        every = reply["choices"]
+        choices = every[:n]
+        usage = mapping(reply.get("usage"))
+        tokens_in, total = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+        for at, (index, choice) in enumerate(zip(places(choices, n), choices, strict=True)):
+            if choice.get("finish_reason") == "content_filter":
+                continue
+            text, reasoning, finish = said(choice)
+            logprob, tokens = likelihood(choice.get("logprobs"))
+            if len(every) == 1:
+                tokens = tokens if total is None else total
+            elif self.official and total is not None:
+                tokens = total // len(every) + (at < total % len(every))
+            yield Reply(
+                text=whole(text),
+                place=place,
+                index=index,
+                reasoning=None if reasoning is None else whole(reasoning),
+                finish=finish,
+                logprob=logprob,
+                tokens_in=tokens_in,
+                tokens_out=tokens,
+            )
+
+    def _nothing(self, reply: Any) -> Exception:
+        """Why a reply holds no output: a filter took all of them, or it is no reply."""
+        try:
+            filtered = any(choice["finish_reason"] == "content_filter" for choice in reply["choices"])
+        except (KeyError, TypeError):
+            filtered = False
+        return Declined("the server's content filter took the output") if filtered else self._client.malformed(reply)
+
+
+def places(choices: Sequence[Mapping[str, Any]], n: int) -> Sequence[int]:
+    """Which sample each choice is: what its index says where indices can be right, else its place.
+
+    >>> places([{"index": 1}, {"index": 0}], 2), list(places([{"index": 0}, {"index": 0}], 2))
+    ([1, 0], [0, 1])
+    """
+    told = [choice.get("index") for choice in choices]
+    found = [i for i in told if isinstance(i, int) and 0 <= i < n]
+    return found if len(set(found)) == len(choices) else range(len(choices))
+
+
+def said(choice: Mapping[str, Any]) -> tuple[str, str | None, str | None]:
+    """Text, reasoning and why it ended, of a choice of either endpoint. A refusal is what the model said.
+
+    >>> said({"text": "4", "finish_reason": "stop"})
+    ('4', None, 'stop')
+    >>> said({"message": {"content": "4", "reasoning_content": "2+2"}, "finish_reason": "length"})
+    ('4', '2+2', 'length')
+    >>> said({"message": {"content": None, "refusal": "No."}, "finish_reason": "stop"})
+    ('No.', None, 'refusal')
+    """
+    finish = choice.get("finish_reason")
+    if "message" not in choice:
+        return choice["text"], choice.get("reasoning"), finish
+    message = choice["message"]
+    content, reasoning = message.get("content"), message.get("reasoning_content") or message.get("reasoning")
+    if isinstance(content, list):
+        content = "".join(part.get("text") or "" for part in content)
+    if content is None and message.get("refusal"):
+        content, finish = message["refusal"], "refusal"
+    return content or "", reasoning or None, finish
+
+
+def likelihood(logprobs: Any) -> tuple[float | None, int | None]:
+    """The log-probability of an output and its number of tokens, from either format; none where there are none.
+
+    >>> likelihood({"content": [{"logprob": -0.5}, {"logprob": -0.25}]})
+    (-0.75, 2)
+    >>> likelihood({"tokens": ["a"], "token_logprobs": [-1.5]}), likelihood(None)
+    ((-1.5, 1), (None, None))
+    """
+    if not isinstance(logprobs, dict):
+        return None, None
+    each = logprobs.get("token_logprobs")
+    if each is None:
+        each = [token.get("logprob") for token in logprobs.get("content") or ()]
+    if not each:
+        return None, None
+    known = all(isinstance(value, int | float) and isfinite(value) for value in each)
+    return fsum(each) if known else None, len(each)

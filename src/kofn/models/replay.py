@@ -1,0 +1,148 @@
+"""`replay:FILE`: stored outputs as a model, for tests and for running a task again without paying for it.
+
+A file of JSON lines, wide (`{"id", "outputs": [...]}`) or long (`{"id", "output", "repeat"?}`), a `candidates.parquet`
+or the run directory that holds one. An output is found by its case and repeat; the prompt is not looked at.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kofn.errors import InputError
+from kofn.fields import CANDIDATE_ROLES, CASE_ROLES, WIDE, recognise
+from kofn.models.base import Declined, Model, Reply
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+
+    from kofn.models.base import Request
+
+    Row = tuple[str, int | None, Mapping[str, Any]]  # case, repeat where it is said, the output by role
+
+ROLES = {"id": CASE_ROLES["id"]} | {
+    role: CANDIDATE_ROLES[role] for role in ("repeat", "text", "reasoning", "error", "tokens")
+}
+
+
+class Replay(Model):
+    """Outputs of a file of JSON lines or of a run directory: replay:FILE."""
+
+    local: ClassVar[bool] = True
+
+    def __init__(self, spec: str) -> None:
+        self.name, self.path = f"replay:{spec}", Path(spec).expanduser()
+        self.samples, self.concurrency = 64, 4
+        self._stored: dict[tuple[str, int], Mapping[str, Any]] | None = None
+        if not self.path.exists():
+            raise InputError(f"model {self.name}: there is no such file or folder")
+
+    async def generate(self, requests: Sequence[Request]) -> AsyncIterator[Reply]:
+        """What is stored; a case or repeat that is not there is declined, after the replies of those before it."""
+        if self._stored is None:
+            self._stored = read_stored(self.path)
+        for place, request in enumerate(requests):
+            if request.case_id is None:
+                raise Declined(f"{self.path}: outputs are found by their case, and this request names none")
+            for index in range(request.n):
+                repeat = (request.repeat or 0) + index
+                stored = self._stored.get((request.case_id, repeat))
+                yield _reply(self.path, request.case_id, repeat, stored, place, index)
+
+    def describe(self) -> dict[str, Any]:
+        """The file and its digest."""
+        from kofn.models.weights import digest
+
+        file = _file(self.path)
+        return {"name": self.name, "file": file.name, "sha256": digest(file)}
+
+
+def read_stored(path: Path) -> dict[tuple[str, int], Mapping[str, Any]]:
+    """(case, repeat) -> output by role. Outputs that name no repeat are counted as they come."""
+    file = _file(path)
+    rows = _table_rows(file) if file.suffix == ".parquet" else _json_rows(file)
+    stored: dict[tuple[str, int], Mapping[str, Any]] = {}
+    seen: dict[str, int] = {}
+    for case, said, output in rows:
+        repeat = seen.get(case, 0) if said is None else said
+        if (case, repeat) in stored:
+            raise InputError(f"{file}: case {case!r} has repeat {repeat} twice")
+        stored[case, repeat] = output
+        seen[case] = repeat + 1
+    return stored
+
+
+def _reply(path: Path, case: str, repeat: int, stored: Mapping[str, Any] | None, place: int, index: int) -> Reply:
+    if stored is None:
+        raise Declined(f"{path}: no output for case {case!r}, repeat {repeat}")
+    if not isinstance(stored.get("text"), str):
+        raise Declined(str(stored.get("error") or f"{path}: case {case!r}, repeat {repeat} has no text"))
+    tokens, reasoning = stored.get("tokens"), stored.get("reasoning")
+    return Reply(
+        text=stored["text"],
+        place=place,
+        index=index,
+        reasoning=reasoning if isinstance(reasoning, str) else None,
+        tokens_out=int(tokens) if isinstance(tokens, int | float) and tokens >= 0 else None,
+    )
+
+
+def _file(path: Path) -> Path:
+    return path / "candidates.parquet" if path.is_dir() else path
+
+
+def _table_rows(file: Path) -> Iterator[Row]:
+    import polars as pl
+
+    try:
+        frame = pl.read_parquet(file)
+    except (pl.exceptions.PolarsError, OSError) as problem:
+        raise InputError(f"{file}: cannot be read as Parquet: {str(problem).partition(chr(10))[0]}") from None
+    renamed = frame.rename({"index": "repeat"}) if "index" in frame.columns and "repeat" not in frame.columns else frame
+    return _long_rows(file, renamed.iter_rows(named=True))
+
+
+def _long_rows(file: Path, records: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
+    for record in records:
+        roles = _roles(record)
+        if "id" not in roles or not {"text", "error"} & set(roles):
+            raise InputError(f"{file}: expected columns case_id, index and text, found {', '.join(record)}")
+        yield str(roles["id"]), _whole(roles.get("repeat")), roles
+
+
+def _json_rows(file: Path) -> Iterator[Row]:
+    import orjson
+
+    try:
+        with file.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield from _record_rows(f"{file}: line {number}", orjson.loads(line))
+    except orjson.JSONDecodeError:
+        raise InputError(f"{file}: line {number} is no JSON: expected one object a line, or a .parquet") from None
+    except OSError as problem:
+        raise InputError(f"{file}: {problem.strerror}") from None
+
+
+def _record_rows(where: str, record: Any) -> Iterator[Row]:
+    roles = _roles(record) if isinstance(record, dict) else {}
+    if roles.get("id") is None:
+        raise InputError(f"{where}: expected an object with an id")
+    case = str(roles["id"])
+    outputs = next((record[name] for name in WIDE if isinstance(record.get(name), list)), None)
+    if outputs is not None:
+        for output in outputs:
+            one = _roles(output) if isinstance(output, dict) else {"text": output}
+            yield case, _whole(one.get("repeat")), one
+    elif {"text", "error"} & set(roles):
+        yield case, _whole(roles.get("repeat")), roles
+    else:
+        raise InputError(f'{where}: no output: expected "outputs", a list, or "output", a text')
+
+
+def _roles(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {role: record[name] for role, name in recognise(record, ROLES).items()}
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,63 @@
+"""How a run's outputs were made, as (what, value, explanation): from run.json, whoever wrote it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kofn.report.run import Run
+
+
+class Generation(BaseModel):
+    """The part `generation` of run.json, as far as it is shown."""
+
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
+
+    models: dict[str, str]
+    mode: str
+    seed: int
+    repeats: int
+    stages: list[dict[str, Any]]
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost: float | None = None
+    calls: int | None = None
+    errors: int | None = None
+    stopped: str | None = None
+    notes: dict[str, str] = {}
+
+
+def generation_of(manifest: Mapping[str, Any]) -> Generation | None:
+    """What run.json says of it; None for outputs that kofn did not make."""
+    told = manifest.get("generation")
+    return None if told is None else Generation.model_validate(told)
+
+
+def generation_facts(run: Run) -> list[tuple[str, str, str]]:
+    """The models, how they were asked, and what they used."""
+    made = generation_of(run.manifest)
+    if made is None:
+        return []
+    facts = [(role if len(made.models) > 1 else "model", name, "") for role, name in made.models.items()]
+    facts += [(f"stage {s.get('name')}", _sampling(s), str(s.get("model", ""))) for s in made.stages]
+    facts.append(("mode", made.mode, f"seed {made.seed}"))
+    if made.tokens_out is not None:
+        facts.append(("tokens", f"{made.tokens_in or 0:,} in, {made.tokens_out:,} out", ""))
+    if made.errors:
+        facts.append(("errors", f"{made.errors:,}", "calls that failed: their candidates are not graded"))
+    if made.stopped:
+        facts.append(("stopped", made.stopped, "the run is not whole"))
+    return facts + [(name, value, "") for name, value in made.notes.items()]
+
+
+def _sampling(stage: Mapping[str, Any]) -> str:
+    told = stage.get("sampling")
+    if not isinstance(told, dict):
+        return ""
+    heat = told.get("temperature")
+    parts = ["temperature default" if heat is None else f"temperature {heat:g}", f"{told.get('max_tokens')} tokens"]
+    return ", ".join(parts + ([f"top_p {told['top_p']:g}"] if told.get("top_p") is not None else []))

@@ -1,0 +1,294 @@
+"""From the stored replies to a scored run directory."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from kofn.errors import InputError, WorldError
+from kofn.running.candidates import table_of
+from kofn.running.prepare import asked, data_path, mode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from kofn.evaluate import Options, Result
+    from kofn.generate.prices import Prices
+    from kofn.generate.runner import Outcome, Repeats
+    from kofn.generate.store import Store
+    from kofn.report.run import Run
+    from kofn.running.prepare import Prepared
+    from kofn.table import Table
+
+
+def finish(prepared: Prepared, store: Store, directory: Path, outcome: Outcome, *, against: Run | None = None) -> Run:
+    """Score what is stored and write the run. `against` is the run of the same reasoning answered with the question."""
+    from kofn.report.files import write_run
+    from kofn.running.reading import read_by_model
+
+    settings = prepared.settings
+    table = stored_table(prepared, store, directory)
+    options = options_of(prepared)
+    result = evaluated(prepared, table, options)
+    plan = prepared.task.report_plan(**_planned(prepared, directory))
+    reading = read_by_model(prepared, store, result, plan, prices_of(prepared))
+    made = generation_of(prepared, table, outcome)
+    both, notes = _compared(result, against)
+    result = replace(result, warnings=(*_warnings(prepared, result, outcome), *reading.warnings, *result.warnings))
+    return write_run(
+        result,
+        directory,
+        sources=sources_of(prepared),
+        options=_plain(options),
+        plan=plan,
+        batch_index=settings.batch_index,
+        append_to=settings.append_results,
+        generation={**made, **reading.told, **both, "notes": {**made["notes"], **reading.notes, **notes}},
+        model_extraction=reading.metric,
+    )
+
+
+def _compared(result: Result, against: Run | None) -> tuple[dict[str, Any], dict[str, str]]:
+    """For run.json, and for people: how the answers differ from those that saw the question."""
+    from kofn.running import markovian
+
+    found = None if against is None or against.result is None else markovian.compared(result, against.result)
+    if found is None:
+        return {}, {}
+    return {"markovian": markovian.as_dict(found)}, {"leans on the question": markovian.told(found)}
+
+
+def stored_table(prepared: Prepared, store: Store, directory: Path) -> Table:
+    """The candidates that are there."""
+    from kofn.generate.rows import candidate_rows
+
+    stages = prepared.recipe.stages
+    ids = [item.case.id for item in prepared.items]
+    rows = candidate_rows(store, stages, ids, prepared.repeats)
+    if rows.height == 0:
+        raise WorldError(f"{directory}: no output yet: run the same command again to go on")
+    return table_of(rows, prepared.items, stages[-1].kind, source=str(directory))
+
+
+def options_of(prepared: Prepared) -> Options:
+    """How the run is graded: as the task says, but for what was asked for."""
+    s = prepared.settings
+    given: dict[str, Any] = {
+        "extract": None if prepared.recipe.stages[-1].kind != "generate" else s.extract,
+        "metrics": tuple(s.metrics),
+        "aggregate": tuple(s.aggregate),
+        "by": tuple(s.by),
+        "threshold": s.threshold,
+    }
+    asked_for = {name: value for name, value in given.items() if value not in (None, ())}
+    if prepared.recipe.stages[-1].kind != "generate":
+        asked_for["extract"] = None  # the answer is the option that was chosen
+    return prepared.task.evaluate_options(**asked_for, interval=s.interval, level=s.level, seed=s.seed)
+
+
+def extractor_of(prepared: Prepared) -> str:
+    """The extractor of a run's votes: the one asked for, the task's, else what suits its references."""
+    named = prepared.settings.extract or prepared.task.spec.extract
+    if named is not None:
+        return named
+    from kofn.extract import choose_extractor
+
+    cases = [item.case for item in prepared.items]
+    references = [c.references[0] for c in cases if c.references]
+    return choose_extractor(references, references, any(c.choices for c in cases)).name
+
+
+def repeats_of(prepared: Prepared) -> Repeats:
+    """How many candidates a case gets: so many, or as many as its leading answer needs."""
+    from kofn.generate.runner import Fixed
+
+    if not prepared.settings.adaptive:
+        return Fixed(prepared.repeats)
+    from kofn.generate.adaptive import Adaptive
+
+    return Adaptive(extractor_of(prepared), most=prepared.repeats, confidence=prepared.settings.confidence)
+
+
+def prices_of(prepared: Prepared) -> Prices:
+    """What tokens cost; a bound on money needs to know."""
+    from kofn.generate.prices import Prices
+
+    prices = Prices.load(prepared.settings.prices)
+    unknown = [model.name for model in prepared.models.values() if not prices.known(model.name)]
+    if prepared.settings.max_cost is not None and unknown:
+        raise InputError(f"max_cost: no price is known for {unknown[0]}: give --prices FILE, or --max-tokens-total")
+    return prices
+
+
+def evaluated(prepared: Prepared, table: Table, options: Options) -> Result:
+    """The numbers. Of sets that stopped early only the vote and the first candidate are over everything drawn."""
+    from kofn.evaluate import default_aggregators, evaluate
+
+    if not prepared.settings.adaptive:
+        return evaluate(table, options)
+    from kofn.generate.adaptive import keep
+
+    first = repeats_of(prepared).first
+    start = evaluate(table.truncate(first), options)
+    names = [str(a) for a in options.aggregate or default_aggregators(start.scored[0])]
+    over_all = tuple(name for name in names if keep(name, first) is None)
+    if not over_all:
+        return replace(start, table=table)
+    whole = evaluate(table, replace(options, aggregate=over_all))
+    told = {(e.metric, e.aggregator, e.segment): e for e in whole.estimates}
+    return replace(
+        whole,
+        estimates=tuple(told.get((e.metric, e.aggregator, e.segment), e) for e in start.estimates),
+        case_values={**start.case_values, **whole.case_values},
+    )
+
+
+def _warnings(prepared: Prepared, result: Result, outcome: Outcome) -> list[str]:
+    """What somebody should know of how the outputs were made."""
+    found = []
+    if outcome.stopped:
+        most = len(prepared.items) * prepared.repeats
+        found.append(f"not whole: {outcome.stopped}; {result.n_candidates:,} of at most {most:,} candidates are there")
+    if prepared.settings.adaptive:
+        from kofn.generate.adaptive import honest
+
+        first = repeats_of(prepared).first
+        names = dict.fromkeys(e.aggregator for e in result.estimates)
+        biased = [name for name in names if honest(name, first) is not None]
+        if biased:
+            found.append(
+                f"{', '.join(biased)}: of the first {first} candidates of every case, which are drawn whatever they "
+                "say; over sets that stop when they agree they would be biased"
+            )
+    return found
+
+
+def generation_of(prepared: Prepared, table: Table, outcome: Outcome) -> dict[str, Any]:
+    """How the outputs were made: everything that is needed to make them again, and what it took."""
+    settings, tally = prepared.settings, outcome.tally
+    return {
+        "models": {role: model.name for role, model in prepared.models.items()},
+        "described": {role: model.describe() for role, model in prepared.models.items()},
+        "chat": dict(prepared.chat),
+        "stages": [
+            {
+                "name": s.name,
+                "model": s.model,
+                "kind": s.kind,
+                "sampling": asdict(s.sampling),
+                "prompt": _prompt(prepared, i),
+            }
+            for i, s in enumerate(prepared.recipe.stages)
+        ],
+        "asked": asked(prepared.task),
+        "dataset": {
+            "cases": len(prepared.items),
+            "sha256": prepared.task.dataset_digest(prepared.items),
+        },
+        "seed": settings.seed,
+        "mode": mode(settings),
+        "repeats": prepared.repeats,
+        "adaptive": _adaptive(prepared, table),
+        "stopped": outcome.stopped,
+        **_totals(table),
+        "calls": tally.calls,
+        "reused": tally.reused,
+        "retries": tally.retries,
+        "notes": _notes(prepared, table),
+    }
+
+
+def _prompt(prepared: Prepared, stage: int) -> dict[str, str | None]:
+    from hashlib import sha256
+
+    spec = prepared.task.spec.all_stages()[stage]
+    text = spec.prompt or ""
+    return {"template": text, "system": spec.system, "sha256": sha256(f"{spec.system}\0{text}".encode()).hexdigest()}
+
+
+def _totals(table: Table) -> dict[str, Any]:
+    """Over the candidates of the run, whenever they were made; none where nothing is known."""
+
+    def total(name: str) -> float | None:
+        return float(table.candidates[name].sum()) if name in table.candidates.columns else None
+
+    def count(name: str) -> int | None:
+        found = total(name)
+        return None if found is None else round(found)
+
+    errors = table.candidates["error"].count() if "error" in table.candidates.columns else 0
+    return {
+        "tokens_in": count("tokens_in"),
+        "tokens_out": count("tokens"),
+        "cost": total("cost"),
+        "errors": errors,
+    }
+
+
+def _adaptive(prepared: Prepared, table: Table) -> dict[str, Any] | None:
+    """What stopping early saved."""
+    if not prepared.settings.adaptive:
+        return None
+    found = saved(prepared, table)
+    return {
+        "first": repeats_of(prepared).first,
+        "most": prepared.repeats,
+        "confidence": prepared.settings.confidence,
+        "candidates": found.samples,
+        "fixed": found.cases * found.fixed,
+        "cost": found.cost,
+        "fixed_cost": found.fixed_cost,
+    }
+
+
+def saved(prepared: Prepared, table: Table) -> Any:
+    """The saving of an adaptive run against as many candidates for every case."""
+    from itertools import pairwise
+
+    import numpy as np
+
+    from kofn.generate.adaptive import saving
+
+    costs = None
+    if "cost" in table.candidates.columns:
+        of = table.candidates["cost"].to_list()
+        bounds = table.offsets.tolist()
+        costs = [of[a:b] for a, b in pairwise(bounds)]
+    return saving(np.diff(table.offsets).tolist(), prepared.repeats, costs)
+
+
+def _notes(prepared: Prepared, table: Table) -> dict[str, str]:
+    """Lines for people."""
+    notes = {}
+    if prepared.settings.adaptive:
+        notes["adaptive"] = str(saved(prepared, table)).removeprefix("adaptive: ")
+    if two := prepared.task.spec.two_stage:
+        notes["two stages"] = "the answer is asked " + ("without" if two.markovian else "with") + " the question"
+    return notes
+
+
+def sources_of(prepared: Prepared) -> Sequence[Path]:
+    """The files the cases came from."""
+    place = prepared.task.located(data_path(prepared.settings))
+    if place is None:
+        return []
+    return sorted(p for p in place.rglob("*") if p.is_file())[:100] if place.is_dir() else [place]
+
+
+def _planned(prepared: Prepared, directory: Path) -> dict[str, Any]:
+    from kofn.policy import PassPolicy
+
+    s = prepared.settings
+    named = {
+        "verdict": s.verdict,
+        "policy": None if s.policy is None else PassPolicy(s.policy),
+        "threshold": s.threshold,
+    }
+    return {"name": directory.resolve().name, **{k: v for k, v in named.items() if v is not None}}
+
+
+def _plain(options: Options) -> dict[str, Any]:
+    """Options as run.json keeps them."""
+    told = asdict(options)
+    return {**told, "metrics": list(options.metrics), "aggregate": list(options.aggregate), "by": list(options.by)}

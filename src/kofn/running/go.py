@@ -1,0 +1,154 @@
+"""`kofn.run`: prepare, generate, finish."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kofn.running.finish import finish, prices_of, repeats_of
+from kofn.running.now import now
+from kofn.running.prepare import directory_of, prepare
+from kofn.running.settings import settings
+from kofn.running.shown import Shown
+
+if TYPE_CHECKING:
+    from kofn.generate.estimate import Forecast
+    from kofn.generate.runner import Limits, Outcome
+    from kofn.generate.store import Cache, Store
+    from kofn.report.run import Run
+    from kofn.running.prepare import Prepared
+    from kofn.running.settings import Settings
+
+
+def run(task: Any, given: Settings | None = None, **options: Any) -> Run:
+    """Run a task: generate what is not there yet, score everything, write the run directory and its report.
+
+    `options` are the fields of `Settings`. Without `out` nothing is kept but what is returned. Running the same again
+    asks for nothing that was answered; more repeats or cases ask only for the new ones.
+
+    >>> rows = [{"id": "a", "question": "2 + 2", "answer": "4"}, {"id": "b", "question": "3 + 4", "answer": "7"}]
+    >>> task = {"name": "sums", "dataset": rows, "stages": [{"name": "answer", "prompt": "{question} ="}]}
+    >>> done = run(task, model=lambda prompt: "It is 4.", repeats=2)
+    >>> done.result.get("mean").point
+    0.5
+    """
+    chosen = settings(given, options)
+    prepared = prepare(task, chosen)
+    if chosen.out is not None:
+        return run_in(prepared, chosen.out)
+    with tempfile.TemporaryDirectory(prefix="kofn-") as folder:
+        return run_in(prepared, Path(folder) / "run")
+
+
+def run_in(prepared: Prepared, directory: Path) -> Run:
+    """The same in a directory, which may hold a part of the run already."""
+    from kofn.generate.store import Store
+
+    prices_of(prepared)  # what is wrong with them is said before anything is asked
+    store = Store.open(directory, fingerprint=prepared.fingerprint())
+    try:
+        if prepared.settings.retry_errors:
+            store.forget_errors()
+        outcome = now(_generate(prepared, store))
+        if prepared.settings.compare_markovian:
+            return _both_ways(prepared, store, directory, outcome)
+        return finish(prepared, store, directory, outcome)
+    finally:
+        store.close()
+
+
+def _both_ways(prepared: Prepared, store: Store, directory: Path, outcome: Outcome) -> Run:
+    """Answer the same reasoning with the question too, as a run of its own, and compare."""
+    from kofn.running import markovian
+
+    other = markovian.with_question(prepared)
+    outcome_there = now(_generate(other, store))
+    there = finish(other, store, directory / markovian.FOLDER, outcome_there)
+    return finish(prepared, store, directory, outcome, against=there)
+
+
+def forecast(prepared: Prepared) -> Forecast:
+    """What a run will cost and take, from a few of its requests; what they answer is kept for the run."""
+    from kofn.generate.store import Store
+
+    store = Store.open(directory_of(prepared), fingerprint=prepared.fingerprint())
+    try:
+        return now(_probe(prepared, store))
+    finally:
+        store.close()
+
+
+async def _generate(prepared: Prepared, store: Store) -> Outcome:
+    """Ask for everything that is missing."""
+    from kofn.generate.runner import Tally, generate
+
+    tally = Tally()
+    shown = Shown.of(prepared, tally)
+    try:
+        return await generate(
+            prepared.items,
+            prepared.recipe,
+            prepared.models,
+            store,
+            repeats=repeats_of(prepared),
+            run_seed=prepared.settings.seed,
+            limits=limits_of(prepared),
+            price=prices_of(prepared).cost,
+            cache=_cache(prepared),
+            on_case=None if shown is None else shown.on_case,
+            tally=tally,
+            chat=prepared.chat,
+        )
+    finally:
+        if shown is not None:
+            await shown.close()
+        await _close(prepared)
+
+
+async def _probe(prepared: Prepared, store: Store) -> Forecast:
+    from kofn.generate.estimate import probe
+
+    try:
+        return await probe(
+            prepared.items,
+            prepared.recipe,
+            prepared.models,
+            store,
+            repeats=repeats_of(prepared),
+            run_seed=prepared.settings.seed,
+            limits=limits_of(prepared),
+            price=prices_of(prepared).cost,
+            chat=prepared.chat,
+        )
+    finally:
+        await _close(prepared)
+
+
+async def _close(prepared: Prepared) -> None:
+    for model in {id(m): m for m in prepared.models.values()}.values():
+        await model.close()
+
+
+def limits_of(prepared: Prepared) -> Limits:
+    """What the settings allow; a reproducible run asks one thing at a time."""
+    from kofn.generate.runner import Limits
+
+    s = prepared.settings
+    return Limits(
+        concurrency=1 if s.reproducible else s.concurrency,
+        requests_per_second=s.requests_per_second,
+        tokens_per_minute=s.tokens_per_minute,
+        timeout=s.timeout,
+        retries=s.retries,
+        max_cost=s.max_cost,
+        max_tokens_total=s.max_tokens_total,
+        max_time=s.max_time,
+    )
+
+
+def _cache(prepared: Prepared) -> Cache | None:
+    from kofn.generate.store import Cache
+    from kofn.models.weights import cache_folder
+
+    return Cache.open(cache_folder() / "replies.sqlite") if prepared.settings.cache else None

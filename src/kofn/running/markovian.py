@@ -1,0 +1,70 @@
+"""The same reasoning answered without and with the question: how much the answer leans on the question.
+
+A Markovian answer sees the reasoning alone. Where answers get better with the question at hand, the reasoning does not
+carry all that the answer needs. Both answers follow from the same stored reasoning, so the comparison is paired.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from kofn.errors import InputError
+
+if TYPE_CHECKING:
+    from kofn.evaluate import Result
+    from kofn.running.prepare import Prepared
+    from kofn.stats.paired import Comparison
+
+WITH_QUESTION = "answer_with_question"
+FOLDER = "with-question"  # the second run's directory, in the first's
+
+
+def with_question(prepared: Prepared) -> Prepared:
+    """The same run with answers that see the question; only its second stage is another."""
+    from kofn.running.prepare import data_path
+    from kofn.tasks import load_task
+
+    if prepared.task.spec.two_stage is None:
+        raise InputError("compare_markovian needs the two stages as they are: leave out what changes one of them")
+    other = prepared.task.two_staged(markovian=False)
+    reasoning, answer = other.spec.all_stages()
+    stages = [reasoning.model_dump(), {**answer.model_dump(), "name": WITH_QUESTION}]
+    body = other.spec.model_dump(mode="json", exclude_unset=True, exclude={"two_stage"})
+    task = replace(load_task({**body, "stages": stages}), folder=other.folder, source=other.source)
+    recipe = task.recipe(data_path(prepared.settings), seed=prepared.settings.seed)
+    return replace(prepared, task=task, recipe=recipe)
+
+
+def compared(without: Result, with_it: Result) -> Comparison | None:
+    """The mean of every case's candidates, answered with the question against without; None where nothing is graded."""
+    from kofn.stats import compare
+
+    sides = [_means(result) for result in (without, with_it)]
+    if not without.scored[0].metric or any(side is None for side in sides):
+        return None
+    ids = [result.scored[0].sets.case_ids.to_list() for result in (without, with_it)]
+    found = compare(ids[0], sides[0], ids[1], sides[1])
+    return found if found.n else None
+
+
+def _means(result: Result) -> Any:
+    from kofn.registry import aggregator
+
+    sets = result.scored[0].sets
+    return aggregator("mean")(sets) if sets.graded.any() else None
+
+
+def told(found: Comparison) -> str:
+    """In one line."""
+    low, high = ("?" if end is None else f"{end:+.3f}" for end in (found.low, found.high))
+    return (
+        f"{found.a:.3f} without the question, {found.b:.3f} with it: {found.difference:+.3f} [{low}, {high}], "
+        f"p {found.p:.3g}, over {found.n:,} cases on the same reasoning"
+    )
+
+
+def as_dict(found: Comparison) -> dict[str, Any]:
+    """For run.json."""
+    names = ("n", "a", "b", "difference", "low", "high", "p", "wins", "losses")
+    return {name: getattr(found, name) for name in names}

@@ -1,0 +1,252 @@
+"""Data sets in the shape they are published in: what in a record is the question, the reference, the options."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from string import ascii_uppercase
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kofn.errors import InputError
+from kofn.tasks.records import Example, Option, required, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+Record = Mapping[str, Any]
+
+
+class Shape(NamedTuple):
+    """How a record is read, and whether its files are CSV without names, one a subject."""
+
+    example: Callable[[Record], Example]
+    subjects: bool = False
+
+
+def gsm8k(record: Record) -> Example:
+    """Grade-school problems: the gold number stands after `####`, with or without commas.
+
+    >>> gsm8k({"question": "How many?", "answer": "1000 + 80 = 1080\\n#### 1,080"}).references
+    ('1080',)
+    """
+    solution = text_of(required(record, "answer"))
+    _, mark, gold = solution.rpartition("####")
+    if not mark:
+        raise InputError("answer: no #### with the gold number behind it")
+    return Example(question=text_of(required(record, "question")), references=(_number(gold, "answer"),))
+
+
+def svamp(record: Record) -> Example:
+    """Body and question. A body that breaks off ("If he had $ 4 at the start") goes on with a comma.
+
+    >>> svamp({"ID": "chal-2", "Body": "If he had 4", "Question": "How much is left?", "Answer": 1.0}).question
+    'If he had 4, How much is left?'
+    """
+    body = text_of(required(record, "Body", "body")).strip()
+    question = text_of(required(record, "Question", "question")).strip()
+    joint = " " if body[-1] in ".?!,:;" else ", "
+    kind = record.get("Type", record.get("type"))
+    return Example(
+        id=text_of(record.get("ID")) or None,
+        question=f"{body}{joint}{question}",
+        references=(_number(text_of(required(record, "Answer", "answer")), "Answer"),),
+        tags={"type": text_of(kind)} if kind is not None else {},
+    )
+
+
+def math(record: Record) -> Example:
+    r"""Competition problems: the gold answer is what the last `\boxed{}` of the solution holds, braces nested.
+
+    >>> math({"problem": "?", "solution": r"So $\boxed{\frac{1}{2}}$."}).references
+    ('\\frac{1}{2}',)
+    """
+    from kofn.extract.boxed import boxes
+
+    solution = text_of(required(record, "solution"))
+    found = [box.content for box in boxes(solution)]
+    given = text_of(record.get("answer")).strip()
+    if not found and not given:
+        raise InputError(r"solution: no \boxed{} with the gold answer in it")
+    tags = {name: text_of(record[name]) for name in ("subject", "level") if record.get(name) is not None}
+    if "subject" not in tags and record.get("type") is not None:
+        tags["subject"] = text_of(record["type"])
+    return Example(
+        id=text_of(record.get("unique_id")) or None,
+        question=text_of(required(record, "problem")),
+        references=(given or found[-1].strip(),),
+        tags=tags,
+    )
+
+
+def mmlu(record: Record) -> Example:
+    """Four options and the right one as a letter or as its place from 0; the subject is a tag.
+
+    >>> mmlu({"question": "?", "choices": ["x", "y"], "answer": "1", "subject": "logic"}).references
+    ('B',)
+    """
+    texts = [text_of(c) for c in required(record, "choices")]
+    options = tuple(Option(ascii_uppercase[i], text) for i, text in enumerate(texts))
+    gold = text_of(required(record, "answer")).strip()
+    label = options[int(gold)].label if gold.isdecimal() and int(gold) < len(options) else gold.upper()
+    tags = {"subject": text_of(required(record, "subject"))}
+    return _multiple_choice(text_of(required(record, "question")), options, label, tags=tags)
+
+
+def arc(record: Record) -> Example:
+    """Science questions with three to five options, labelled A to E or 1 to 4 as the record has them.
+
+    A record of the instruction form ("... Answer1: x Answer2: y", answer2) gets letters.
+
+    >>> choices = [{"label": "1", "text": "x"}, {"label": "2", "text": "y"}]
+    >>> arc({"id": "q", "question": {"stem": "?", "choices": choices}, "answerKey": "2"}).references
+    ('2',)
+    """
+    if "instruction" in record:
+        return _arc_instruction(record)
+    stem, choices = record.get("question"), record.get("choices")
+    if isinstance(stem, Mapping):
+        choices, stem = stem.get("choices"), stem.get("stem")
+    if isinstance(choices, Mapping):
+        pairs = list(zip(choices.get("label", ()), choices.get("text", ()), strict=True))
+    else:
+        pairs = [(c["label"], c["text"]) for c in choices or []]
+    options = tuple(Option(text_of(label), text_of(text)) for label, text in pairs)
+    if not stem or not options:
+        raise InputError("expected a question with its choices")
+    gold = text_of(required(record, "answerKey", "answer")).strip()
+    return _multiple_choice(text_of(stem), options, gold, id=text_of(record.get("id")) or None)
+
+
+_ARC_QUESTION = re.compile(
+    r"\A(?:Please choose the correct answer to the question:\s*)?(?P<stem>.*?)\s+(?=Answer1:)", re.S
+)
+_ARC_END = re.compile(r"\s*Answer format:.*\Z", re.S)
+_ARC_OPTION = re.compile(r"\bAnswer(\d):\s*")
+
+
+def _arc_instruction(record: Record) -> Example:
+    told = _ARC_END.sub("", text_of(required(record, "instruction")))
+    stem = _ARC_QUESTION.match(told)
+    if stem is None:
+        raise InputError("instruction: expected a question followed by Answer1: ... Answer2: ...")
+    parts = _ARC_OPTION.split(told[stem.end() :])[1:]
+    options = tuple(
+        Option(ascii_uppercase[int(n) - 1], t.strip()) for n, t in zip(parts[::2], parts[1::2], strict=True)
+    )
+    gold = text_of(required(record, "answer")).strip().lower()
+    place = gold.removeprefix("answer")
+    if not place.isdecimal() or not 0 < int(place) <= len(options):
+        raise InputError(f"answer: {gold!r} is none of answer1 to answer{len(options)}")
+    return _multiple_choice(stem["stem"], options, ascii_uppercase[int(place) - 1])
+
+
+_LABELLED = re.compile(r"\s*[(\[]?([A-Za-z])\s*[).\]:]\s*(.*?)\s*", re.DOTALL)
+
+
+def aqua(record: Record) -> Example:
+    """Algebra with options "A)5", "B) 6": the label, a bracket, the text, spaced in any way.
+
+    >>> [str(o) for o in aqua({"question": "?", "options": ["A)5", "B ) 6"], "correct": "B"}).options]
+    ['A) 5', 'B) 6']
+    """
+    options = tuple(_option(text_of(o)) for o in required(record, "options"))
+    return _multiple_choice(text_of(required(record, "question")), options, _letter(record))
+
+
+_MATHQA_OPTION = re.compile(r"(?:\A|,\s*)([a-e])\s*\)\s*")
+
+
+def mathqa(record: Record) -> Example:
+    """All options in one string, "a ) 12 , b ) 16": texts may hold commas, some strings are Python lists.
+
+    Some texts begin with their label once more; it is taken out.
+
+    >>> [str(o) for o in mathqa({"problem": "?", "options": "a ) 1,600 , b ) $ 2", "correct": "a"}).options]
+    ['A) 1,600', 'B) $ 2']
+    """
+    listed = text_of(required(record, "options")).strip()
+    if listed.startswith("["):
+        options = [_option(text) for text in _python_list(listed)]
+    else:
+        parts = _MATHQA_OPTION.split(listed)[1:]
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        options = [Option(label.upper(), text.strip(" ,")) for label, text in pairs]
+    kind = record.get("type", record.get("category"))
+    return _multiple_choice(
+        text_of(required(record, "problem", "Problem")),
+        [_once(option) for option in options],
+        _letter(record),
+        tags={"category": text_of(kind)} if kind is not None else {},
+    )
+
+
+def humaneval(record: Record) -> Example:
+    """Programs to complete: the tests and the function's name are kept as tags for whatever runs them.
+
+    There is no reference: a program is right when its tests pass, not when it is like another.
+
+    >>> humaneval({"task_id": "HumanEval/0", "prompt": "def f():", "entry_point": "f", "test": "..."}).id
+    'HumanEval/0'
+    """
+    tags = {name: text_of(required(record, name)) for name in ("entry_point", "test")}
+    return Example(id=text_of(required(record, "task_id")), question=text_of(required(record, "prompt")), tags=tags)
+
+
+SHAPES = {
+    "gsm8k": Shape(gsm8k),
+    "svamp": Shape(svamp),
+    "math": Shape(math),
+    "mmlu": Shape(mmlu, subjects=True),
+    "arc": Shape(arc),
+    "aqua": Shape(aqua),
+    "mathqa": Shape(mathqa),
+    "humaneval": Shape(humaneval),
+}
+
+
+def _number(text: str, name: str) -> str:
+    from kofn.values import canonical_number
+
+    found = canonical_number(text)
+    if found is None:
+        raise InputError(f"{name}: {text.strip()[:40]!r} is no number")
+    return found
+
+
+def _option(text: str) -> Option:
+    found = _LABELLED.fullmatch(text)
+    if found is None:
+        raise InputError(f"options: {text[:40]!r} has no label such as A)")
+    return Option(found[1].upper(), found[2])
+
+
+def _once(option: Option) -> Option:
+    """An option whose text begins with its label once more ("a ) a ) 15") without that."""
+    return Option(option.label, re.sub(rf"^{option.label}\s*\)\s*", "", option.text, flags=re.IGNORECASE))
+
+
+def _letter(record: Record) -> str:
+    return text_of(required(record, "correct", "answer")).strip(" ().").upper()
+
+
+def _python_list(text: str) -> list[str]:
+    """The strings of a list as Python writes it; nothing is evaluated."""
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        found = None
+    if not isinstance(found, list):
+        raise InputError(f"options: {text[:40]!r} is neither a list nor 'a ) .. , b ) ..'")
+    return [text_of(one) for one in found]
+
+
+def _multiple_choice(question: str, options: Iterable[Option], label: str, **more: Any) -> Example:
+    """An example whose reference is the label of one of its options."""
+    given = tuple(options)
+    labels = [option.label for option in given]
+    if len(given) < 2 or len(set(labels)) != len(labels):
+        raise InputError(f"expected two or more options with labels of their own, found {', '.join(labels) or 'none'}")
+    if label not in labels:
+        raise InputError(f"the right option is {label!r}, which is none of {', '.join(labels)}")
+    return Example(question=question, options=given, references=(label,), **more)

@@ -1,0 +1,67 @@
+"""A YAML file as plain values, with the line of every part for messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kofn.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+class Yaml:
+    """What a YAML file says, and where. Read by the safe loader; a key that is there twice is refused."""
+
+    def __init__(self, path: Path) -> None:
+        import yaml
+
+        self.path = path
+        try:
+            text = path.read_text(encoding="utf-8")
+            self.node = yaml.compose(text, Loader=yaml.SafeLoader)
+            _refuse_twice(self.node, path)
+            self.value: Any = yaml.safe_load(text)
+        except yaml.MarkedYAMLError as problem:
+            line = f": line {problem.problem_mark.line + 1}" if problem.problem_mark else ""
+            raise InputError(f"{path}{line}: not YAML: {problem.problem}") from None
+        except (yaml.YAMLError, UnicodeDecodeError) as problem:
+            raise InputError(f"{path}: not YAML: {' '.join(str(problem).split())}") from None
+        except OSError as problem:
+            raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
+
+    def line(self, at: Sequence[Any]) -> int | None:
+        """The line of the deepest part of a path such as ("stages", 0, "prompt") that the file has."""
+        node, found = self.node, None
+        for part in at:
+            node = _inside(node, part)
+            if node is None:
+                break
+            found = node.start_mark.line + 1
+        return found
+
+
+def _inside(node: Any, part: Any) -> Any:
+    if isinstance(node.value, list) and isinstance(part, int) and not _is_mapping(node):
+        return node.value[part] if part < len(node.value) else None
+    if _is_mapping(node):
+        return next((value for key, value in node.value if key.value == part), None)
+    return None
+
+
+def _is_mapping(node: Any) -> bool:
+    return bool(node.id == "mapping")
+
+
+def _refuse_twice(node: Any, path: Path) -> None:
+    if node is None or not isinstance(node.value, list):
+        return
+    seen: set[str] = set()
+    for part in node.value:
+        key, value = part if _is_mapping(node) else (None, part)
+        if key is not None and isinstance(key.value, str):
+            if key.value in seen:
+                raise InputError(f"{path}: line {key.start_mark.line + 1}: {key.value!r} is there twice")
+            seen.add(key.value)
+        _refuse_twice(value, path)
