@@ -409,3 +409,16 @@ def test_without_a_key_the_reading_is_skipped_with_a_line(tmp_path, monkeypatch)
     done = kofn.run(task(), model=Echo(), repeats=1, llm_extract="anthropic:claude-haiku-4-5", out=tmp_path / "r")
     assert any("ANTHROPIC_API_KEY" in w and "skipped" in w for w in done.result.warnings)
     assert "haiku_accuracy" not in json.loads((tmp_path / "r" / "results.jsonl").read_text())
+
+
+def test_a_part_of_the_cases_may_lack_a_group_that_the_task_names(tmp_path):
+    grouped = {**task(), "groups": {"field": "kind", "types": {"a": "Core", "b": "Functionality"}, "weights": {"b": 2}}}
+    one = kofn.run(grouped, model=Echo(), repeats=1, limit=1, out=tmp_path / "r")
+    assert list(one.evaluation.group_outcomes) == ["a"]
+    both = kofn.run(grouped, model=Echo(), repeats=1, out=tmp_path / "r")
+    assert {name: group.type.value for name, group in both.evaluation.group_outcomes.items()} == {
+        "a": "Core",
+        "b": "Functionality",
+    }
+    with pytest.raises(InputError, match="unknown group 'c'"):
+        kofn.run({**grouped, "groups": {"field": "kind", "types": {"c": "Core"}}}, model=Echo())

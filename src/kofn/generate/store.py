@@ -114,9 +114,11 @@ class _File:
 
     def close(self) -> None:
         """Write what is left and let the file go. Doing it twice is doing it once."""
-        self._writer.close()
-        self._connection.close()
-        self._reader.close()
+        try:
+            self._writer.close()
+        finally:
+            self._connection.close()
+            self._reader.close()
 
     def __enter__(self) -> Self:
         return self
@@ -161,12 +163,9 @@ class Store(_File):
             raise
         return store
 
-    def __len__(self) -> int:
+    def count(self) -> int:
+        """How many replies are committed."""
         return int(self._read("SELECT count(*) FROM replies")[0][0])
-
-    def __bool__(self) -> bool:
-        """Whether anything is stored."""
-        return bool(self._read("SELECT 1 FROM replies LIMIT 1"))
 
     def forget_errors(self) -> int:
         """Drop the rows that hold no output, so that they are asked for again; how many they were."""
@@ -191,9 +190,11 @@ class Store(_File):
     def close(self) -> None:
         if self._lock is None:
             return
-        super().close()
-        os.close(self._lock)
-        self._lock = None
+        lock, self._lock = self._lock, None
+        try:
+            super().close()
+        finally:
+            os.close(lock)
 
     def _agree(self, fingerprint: Mapping[str, Any], directory: Path) -> None:
         import orjson

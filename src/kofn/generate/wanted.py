@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from kofn.models.base import Likelihood, Reply, Request
 
-    # (model, tokens of the prompt, tokens of all outputs, outputs) -> dollars, None where nobody knows
-    Priced = Callable[[str, int, int, int], float | None]
+    # (model, tokens of the prompt, tokens of all outputs) -> dollars of one request, None where nobody knows
+    Priced = Callable[[str, int, int], float | None]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -126,17 +126,17 @@ def part_of(request: Request, first: int, n: int) -> Request:
 def shared_cost(model: str, tokens_in: int, tokens_out: Sequence[int], price: Priced | None) -> list[float | None]:
     """What each output of one request costs: an equal share of the prompt, and its own tokens.
 
-    >>> shared_cost("m", 100, [10, 30], lambda m, i, o, n: i * 0.01 + o * 0.1)
+    >>> shared_cost("m", 100, [10, 30], lambda m, i, o: i * 0.01 + o * 0.1)
     [1.5, 3.5]
     >>> shared_cost("m", 100, [10, 30], None)
     [None, None]
     """
     n, total = len(tokens_out), sum(tokens_out)
-    whole = price(model, tokens_in, total, n) if price and n else None
+    whole = price(model, tokens_in, total) if price and n else None
     if whole is None or n == 1:
         return [whole] * n
     assert price is not None
-    prompt = price(model, tokens_in, 0, n) or 0.0
+    prompt = price(model, tokens_in, 0) or 0.0
     each = (whole - prompt) / total if total else 0.0
     return [prompt / n + each * tokens for tokens in tokens_out]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from kofn.errors import InputError, WorldError
 from kofn.running.candidates import table_of
 from kofn.running.prepare import asked, data_path, mode
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from kofn.generate.prices import Prices
     from kofn.generate.runner import Outcome, Repeats
     from kofn.generate.store import Store
+    from kofn.report.convert import Plan
     from kofn.report.run import Run
     from kofn.running.prepare import Prepared
     from kofn.table import Table
@@ -31,7 +34,7 @@ def finish(prepared: Prepared, store: Store, directory: Path, outcome: Outcome, 
     table = stored_table(prepared, store, directory)
     options = options_of(prepared)
     result = evaluated(prepared, table, options)
-    plan = prepared.task.report_plan(**_planned(prepared, directory))
+    plan = plan_of(prepared, directory.resolve().name, table)
     reading = read_by_model(prepared, store, result, plan, prices_of(prepared))
     made = generation_of(prepared, table, outcome)
     both, notes = _compared(result, against)
@@ -276,16 +279,25 @@ def sources_of(prepared: Prepared) -> Sequence[Path]:
     return sorted(p for p in place.rglob("*") if p.is_file())[:100] if place.is_dir() else [place]
 
 
-def _planned(prepared: Prepared, directory: Path) -> dict[str, Any]:
+def plan_of(prepared: Prepared, name: str, table: Table | None = None) -> Plan:
+    """How the result becomes a report: as the task says, but for what was asked for.
+
+    Of the groups the task names, those that a part of its cases has none of are left out.
+    """
     from kofn.policy import PassPolicy
 
     s = prepared.settings
-    named = {
-        "verdict": s.verdict,
-        "policy": None if s.policy is None else PassPolicy(s.policy),
-        "threshold": s.threshold,
-    }
-    return {"name": directory.resolve().name, **{k: v for k, v in named.items() if v is not None}}
+    policy = None if s.policy is None else PassPolicy(s.policy)
+    named = {"verdict": s.verdict, "policy": policy, "threshold": s.threshold}
+    plan = prepared.task.report_plan(name=name, **{k: v for k, v in named.items() if v is not None})
+    if table is None or plan.group is None or plan.group not in table.tags.columns:
+        return plan
+    there = set(table.tags[plan.group].cast(pl.String).to_list())
+    return replace(
+        plan,
+        types={group: kind for group, kind in plan.types.items() if group in there},
+        weights={group: weight for group, weight in plan.weights.items() if group in there},
+    )
 
 
 def _plain(options: Options) -> dict[str, Any]:

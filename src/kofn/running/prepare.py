@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
+from kofn.running.check import check
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -81,7 +82,9 @@ def prepare(given: Any, settings: Settings) -> Prepared:
     recipe = task.recipe(data, seed=settings.seed)
     models = open_models([stage.model for stage in recipe.stages], settings)
     chat = {role: model.chat if settings.chat is None else settings.chat for role, model in models.items()}
-    return Prepared(task=task, items=items, recipe=recipe, models=models, chat=chat, settings=settings)
+    prepared = Prepared(task=task, items=items, recipe=recipe, models=models, chat=chat, settings=settings)
+    check(prepared)
+    return prepared
 
 
 def data_path(settings: Settings) -> Path | None:

@@ -64,6 +64,8 @@ class Task:
         if not found:
             raise InputError(f"task {self.name}: its data holds no records")
         self._check_names(found)
+        if data is None:
+            self._check_groups(found)
         first = limit if limit is not None or samples else self.spec.limit
         return chosen(found, samples=samples, limit=first, sample=sample, group=self.group_field, seed=seed)
 
@@ -186,6 +188,16 @@ class Task:
                         f"{self.source}: stage {stage.name}: {{{missing[0]}}} is no field of item {item.case.id!r}: "
                         f"there is {there}"
                     )
+
+    def _check_groups(self, items: Sequence[Item]) -> None:
+        """Refuse a type or a weight of a group that no item belongs to."""
+        groups = self.spec.groups
+        if groups is None:
+            return
+        there = list(dict.fromkeys(item.case.tags.get(groups.field, "") for item in items))
+        for name in (*groups.types, *groups.weights):
+            if name not in there:
+                raise InputError(f"{self.source}: groups: {UnknownName('group', name, there)}")
 
     def _asked_anew(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Prompts that ask for a letter do not suit options compared by likelihood: those get the usual prompt."""

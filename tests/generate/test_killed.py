@@ -1,0 +1,132 @@
+"""Killed at any moment, a run goes on: no stored reply is lost, none is asked for again, and the result is the same."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import sqlite3
+import time
+
+import pytest
+from tests.generate.worker import Recipe, items, opened, work
+from tests.loopback import running
+
+from kofn.errors import InputError
+from kofn.generate.rows import candidate_rows
+from kofn.generate.stages import of_repeat
+from kofn.generate.store import NAME, Row
+
+CASES, REPEATS = 25, 3
+RECIPE = Recipe()
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Processes that have everything loaded and start in a moment."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.generate.worker", "aiohttp"])
+    return context
+
+
+def stored(directory):
+    """What is in the store, as another program sees it."""
+    path = directory / NAME
+    if not path.exists() or not path.stat().st_size:
+        return {}
+    connection = sqlite3.connect(path)
+    try:
+        return {row[0]: Row._make(row) for row in connection.execute("SELECT * FROM replies")}
+    except sqlite3.OperationalError as problem:  # killed before the tables were there
+        assert "no such table" in str(problem)
+        return {}
+    finally:
+        connection.close()
+
+
+def questions(rows):
+    """What was sent for these replies: prompt and seed."""
+    thoughts = {(r.case_id, r.repeat): r.text for r in rows.values() if r.stage == "think"}
+    by_id = {item.case.id: item for item in items(CASES)}
+    asked = set()
+    for r in rows.values():
+        stage = [s.name for s in RECIPE.stages].index(r.stage)
+        outputs = {"think": thoughts[r.case_id, r.repeat]} if stage else {}
+        prompt = RECIPE.prompt(by_id[r.case_id], stage, r.repeat, outputs, chat=False)
+        seed = of_repeat(RECIPE.stages[stage].sampling, 1, r.case_id, r.stage, r.repeat).seed
+        asked.add((prompt, seed))
+    return asked
+
+
+def in_log(requests):
+    """Every prompt and seed that was asked for."""
+    return {(request["prompt"][0]["content"], request["seed"] + j) for request in requests for j in range(request["n"])}
+
+
+def columns(directory):
+    with opened(directory) as store:
+        frame = candidate_rows(store, RECIPE.stages, [i.case.id for i in items(CASES)], REPEATS)
+    return frame.drop("seconds", "tokens_in")  # what was asked for apart had a prompt each
+
+
+def killed_until_done(directory, server, processes, chance, longest):
+    """Start and kill until the run ends by itself; after each kill, what was stored and how much had been asked."""
+    seen = []
+    while True:
+        process = processes.Process(target=work, args=(str(directory), server.url, CASES, REPEATS))
+        process.start()
+        process.join(chance.uniform(0.0, longest))
+        if process.exitcode is None:
+            process.kill()
+        process.join()
+        if process.exitcode == 0:
+            return seen
+        assert process.exitcode == -9
+        seen.append((stored(directory), len(server.requests)))
+
+
+def check(directory, seen, requests):
+    """What was stored when it was killed is there, as it was, and was not asked for after that."""
+    final = stored(directory)
+    assert len(final) == 2 * CASES * REPEATS
+    for rows, asked in seen:
+        assert all(final[key] == row for key, row in rows.items())
+        assert not questions(rows) & in_log(requests[asked:])
+
+
+def campaign(tmp_path, processes, kills, longest):
+    """Runs that are killed again and again, so often in all."""
+    chance, every = random.Random(4), []
+    with running(tmp_path / "log", delay=0.01) as server:
+        work(str(tmp_path / "whole"), server.url, CASES, REPEATS)
+        whole = columns(tmp_path / "whole")
+        while len(every) < kills:
+            directory = tmp_path / f"run{len(every)}"
+            seen = killed_until_done(directory, server, processes, chance, longest)
+            check(directory, seen, server.requests)
+            assert columns(directory).equals(whole)
+            every += seen
+    halfway = sum(0 < len(rows) < 2 * CASES * REPEATS for rows, _ in every)
+    assert halfway > kills / 4  # they were not all killed before they began
+
+
+def test_a_run_killed_forty_times_loses_nothing_and_asks_for_nothing_twice(tmp_path, processes):
+    campaign(tmp_path, processes, 40, 0.5)
+
+
+@pytest.mark.slow
+def test_a_run_killed_three_hundred_times_loses_nothing_and_asks_for_nothing_twice(tmp_path, processes):
+    campaign(tmp_path, processes, 300, 0.5)
+
+
+def test_two_processes_on_one_directory_are_one_and_a_refusal(tmp_path, processes):
+    with running(tmp_path / "log", delay=0.05) as server:
+        first = processes.Process(target=work, args=(str(tmp_path / "run"), server.url, CASES, REPEATS))
+        first.start()
+        while not stored(tmp_path / "run"):
+            time.sleep(0.01)
+        with pytest.raises(InputError, match=f"process {first.pid} is using it"):
+            work(str(tmp_path / "run"), server.url, CASES, REPEATS)
+        first.join()
+        assert first.exitcode == 0
+        requests = server.requests
+        assert sum(request["n"] for request in requests) == len(in_log(requests)) == 2 * CASES * REPEATS

@@ -1,0 +1,275 @@
+"""The store: nothing that was said to be done is ever lost, and a file that cannot be trusted is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.generate.worker import FINGERPRINT, opened
+
+from kofn.errors import InputError, WorldError
+from kofn.generate.store import NAME, Cache, Row, Store
+
+ROOT = Path(__file__).parents[2]
+
+
+def row(n, **columns):
+    base = Row(n.to_bytes(16, "big"), f"c{n}", "answer", 0, "t", None, "stop", -1.5, 7, 3, 0.1, 0.2, None, 1, None, 9.0)
+    return base._replace(**columns)
+
+
+def plain(directory):
+    """The rows as another program sees them."""
+    connection = sqlite3.connect(directory / NAME)
+    try:
+        return [Row._make(r) for r in connection.execute("SELECT * FROM replies ORDER BY rowid")]
+    finally:
+        connection.close()
+
+
+def another(directory, code):
+    """A process that opens the store, says so, and does something."""
+    script = (
+        f"from tests.generate.worker import opened\nstore = opened({str(directory)!r})\nprint('open', flush=True)\n"
+    )
+    script += code
+    return subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def test_what_is_added_is_found_by_key_and_survives_closing(tmp_path):
+    rows = [row(i) for i in range(1200)]
+    with opened(tmp_path) as store:
+        store.add(rows)
+        assert store.get([r.key for r in rows]) == {r.key: r for r in rows}
+    with opened(tmp_path) as store:
+        assert store.get([rows[7].key, b"?" * 16]) == {rows[7].key: rows[7]}
+        assert store.count() == 1200
+
+
+@given(st.lists(st.tuples(st.text(), st.none() | st.text(), st.none() | st.floats(allow_nan=False)), max_size=4))
+def test_any_text_and_number_comes_back_as_it_was(tmp_path_factory, told):
+    rows = [row(i, text=text, reasoning=why, logprob=number) for i, (text, why, number) in enumerate(told)]
+    with opened(tmp_path_factory.mktemp("s")) as store:
+        store.add(rows)
+        assert sorted(store.get([r.key for r in rows]).values()) == sorted(rows)
+
+
+def test_a_stored_reply_is_never_replaced(tmp_path):
+    with opened(tmp_path) as store:
+        store.add([row(1, text="first")])
+        store.add([row(1, text="second")])
+        assert store.get([row(1).key])[row(1).key].text == "first"
+
+
+def test_a_commit_returns_when_another_program_can_read_the_rows(tmp_path):
+    async def go(store):
+        for i in range(5):
+            await store.commit(row(2 * i), row(2 * i + 1))
+            assert len(plain(tmp_path)) == 2 * (i + 1)
+
+    with opened(tmp_path) as store:
+        asyncio.run(go(store))
+
+
+def test_rows_that_come_while_a_commit_runs_are_one_commit(tmp_path):
+    commits = []
+
+    async def go(store):
+        store._connection.set_trace_callback(lambda told: told == "COMMIT" and commits.append(told))
+        await asyncio.gather(*(store.commit(row(i)) for i in range(2000)))
+
+    with opened(tmp_path) as store:
+        asyncio.run(go(store))
+        assert store.count() == 2000
+    assert len(commits) <= 6  # 512 rows each
+
+
+def test_rows_handed_over_without_waiting_are_there_after_closing_even_when_the_loop_is_gone(tmp_path):
+    async def go(store):
+        store.put([row(1)])
+        await asyncio.sleep(0)
+        store.put([row(2)])
+
+    with opened(tmp_path) as store:
+        asyncio.run(go(store))
+        asyncio.run(go(store))
+    assert len(plain(tmp_path)) == 2
+
+
+def test_a_second_process_is_refused_with_the_pid_of_the_first(tmp_path):
+    with another(tmp_path, "input()") as first:
+        first.stdout.readline()
+        try:
+            with pytest.raises(InputError, match=f"process {first.pid} is using it.*another --out") as told:
+                opened(tmp_path)
+            assert str(tmp_path) in str(told.value)
+        finally:
+            first.kill()
+    opened(tmp_path).close()  # the lock of a killed process is free
+
+
+def test_the_same_process_cannot_open_it_twice_either(tmp_path):
+    with opened(tmp_path), pytest.raises(InputError, match=f"process {os.getpid()}"):
+        opened(tmp_path)
+    opened(tmp_path).close()
+
+
+def test_closing_twice_is_closing_once(tmp_path):
+    store = opened(tmp_path)
+    store.close()
+    store.close()
+
+
+def test_another_fingerprint_is_refused_by_the_first_field_that_differs(tmp_path):
+    told = {"model": {"name": "a"}, "prompt": "x" * 200 + "old"}
+    Store.open(tmp_path, fingerprint=told).close()
+    Store.open(tmp_path, fingerprint=dict(reversed(told.items()))).close()  # the order of fields does not matter
+    with pytest.raises(InputError, match=r"model\.name 'a' and this run has 'b': give another --out"):
+        Store.open(tmp_path, fingerprint={**told, "model": {"name": "b"}})
+    with pytest.raises(InputError, match=r"prompt '\.\.\.x+old' and this run has '\.\.\.x+new'"):
+        Store.open(tmp_path, fingerprint={**told, "prompt": "x" * 200 + "new"})
+    with pytest.raises(InputError, match="seed nothing and this run has 3"):
+        Store.open(tmp_path, fingerprint={**told, "seed": 3})
+
+
+def test_a_file_that_is_no_store_is_refused_in_one_line(tmp_path):
+    (tmp_path / NAME).write_text("this is no database, and it is long enough to have a header" * 100)
+    refused(tmp_path, "damaged or no store")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("PRAGMA user_version = 7", "version 7 and this kofn reads version 1"),
+        ("ALTER TABLE replies DROP COLUMN logprob", "columns of a store"),
+        ("DROP TABLE replies", "columns of a store"),
+    ],
+)
+def test_a_store_of_another_form_is_refused_in_one_line(tmp_path, change, said):
+    opened(tmp_path).close()
+    with sqlite3.connect(tmp_path / NAME) as connection:
+        connection.execute(change)
+    connection.close()
+    refused(tmp_path, said)
+
+
+def test_a_store_with_a_broken_page_is_refused_in_one_line(tmp_path):
+    with opened(tmp_path) as store:
+        store.add([row(i, text="x" * 500) for i in range(300)])
+    with (tmp_path / NAME).open("r+b") as file:
+        file.seek(4096 * 6)
+        file.write(os.urandom(4096 * 4))
+    refused(tmp_path, "damaged")
+
+
+def refused(directory, said):
+    with pytest.raises(InputError, match=said) as told:
+        opened(directory)
+    assert "\n" not in str(told.value)
+    assert NAME in str(told.value)
+
+
+def test_a_process_killed_before_the_tables_were_made_leaves_a_new_store(tmp_path):
+    connection = sqlite3.connect(tmp_path / NAME)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+    with opened(tmp_path) as store:
+        store.add([row(1)])
+    assert len(plain(tmp_path)) == 1
+
+
+def test_a_full_disk_fails_who_waits_and_keeps_what_was_stored(tmp_path):
+    async def go(store):
+        await store.commit(row(1))
+        pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+        store._connection.execute(f"PRAGMA max_page_count = {pages + 5}")
+        results = await asyncio.gather(
+            *(store.commit(row(i, text="x" * 5000)) for i in range(2, 60)), return_exceptions=True
+        )
+        assert all(isinstance(r, WorldError) for r in results)
+        assert "what was stored is kept" in str(results[0])
+        with pytest.raises(WorldError, match="full"):
+            await store.commit(row(99))
+
+    store = opened(tmp_path)
+    asyncio.run(go(store))
+    with pytest.raises(WorldError):
+        store.close()
+    assert plain(tmp_path) == [row(1)]
+    opened(tmp_path).close()
+
+
+def test_a_folder_that_cannot_be_made_is_the_worlds_fault(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WorldError, match="cannot be written"):
+        opened(tmp_path / "file" / "run")
+
+
+def test_errors_are_forgotten_and_outputs_are_not(tmp_path):
+    with opened(tmp_path) as store:
+        store.add([row(1), row(2, text=None, error="status 500"), row(3, text=None, error="timeout")])
+        assert store.forget_errors() == 2
+        assert store.forget_errors() == 0
+        assert list(store.get(row(i).key for i in range(4))) == [row(1).key]
+
+
+def test_pieces_are_in_the_order_they_came_and_of_the_stages_asked_for(tmp_path):
+    with opened(tmp_path) as store:
+        store.add([row(9 - i, stage="think" if i % 2 else "answer") for i in range(9)])
+        pieces = list(store.pieces(["answer"], 2))
+    assert [len(piece) for piece in pieces] == [2, 2, 1]
+    assert [r[2] for piece in pieces for r in piece] == ["c9", "c7", "c5", "c3", "c1"]
+
+
+def test_a_process_killed_while_it_commits_loses_only_what_it_never_said_was_done(tmp_path):
+    code = """
+import asyncio
+from tests.generate.test_store import row
+async def go():
+    for i in range(10**6):
+        await store.commit(row(3 * i), row(3 * i + 1), row(3 * i + 2))
+        print(i, flush=True)
+asyncio.run(go())
+"""
+    said = -1
+    with another(tmp_path, code) as process:
+        for _ in range(4):
+            process.stdout.readline()
+        time.sleep(0.1)
+        os.kill(process.pid, signal.SIGKILL)
+        said = max(int(line) for line in process.stdout.read().split("\n")[:-1])
+    with opened(tmp_path) as store:
+        keys = [row(i).key for i in range(3 * said + 3)]
+        assert len(store.get(keys)) == len(keys)
+        assert store.count() % 3 == 0  # and a commit is whole or not there
+
+
+def test_a_cache_is_shared_by_processes(tmp_path):
+    path = tmp_path / "cache" / "replies.sqlite"
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom kofn.generate.store import Cache\n"
+        "from tests.generate.test_store import row\nn = int(sys.argv[2])\n"
+        "with Cache.open(Path(sys.argv[1])) as cache:\n    for i in range(n, n + 100): cache.add([row(i)])\n"
+    )
+    command = [sys.executable, "-c", script, str(path)]
+    processes = [subprocess.Popen([*command, str(n)], cwd=ROOT) for n in (0, 1000)]
+    assert [p.wait() for p in processes] == [0, 0]
+    with Cache.open(path) as cache:
+        assert len(cache.get(row(i).key for i in range(2000))) == 200
+
+
+def test_the_fingerprint_of_these_tests_is_kept(tmp_path):
+    opened(tmp_path).close()
+    connection = sqlite3.connect(tmp_path / NAME)
+    assert connection.execute("SELECT value FROM meta").fetchall() == [('{"task":"test"}',)]
+    connection.close()
+    assert FINGERPRINT == {"task": "test"}
