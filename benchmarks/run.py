@@ -13,8 +13,11 @@ from pathlib import Path
 
 import aggregation
 import bootstrap
+import calls
 import score
 import startup
+
+import embedded
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
@@ -36,6 +39,10 @@ NOTES = """
   expansion), so this is the same result and not the same work. The ends of both intervals are compared in standard
   errors of the mean: 10,000 draws alone err by about .03.
 - **Score**: the whole command, start-up and printing included, against a process that only reads the file with polars.
+- **Calls**: what counts is CPU time of the client's process. kofn's calls go through the whole runner: prompts from the
+  task, limits, retries, and every reply committed to SQLite before it counts. A whole evaluation also extracts, scores,
+  computes intervals and writes the run directory with its report; the peers write their logs.
+- **Embedded**: tokens a second; several samples of a prompt share its computation.
 - **Start-up**: modules are loaded when first used.
 """
 
@@ -47,7 +54,7 @@ def cpu() -> str:
 
 
 def main() -> None:
-    rows = [row for module in (startup, aggregation, bootstrap, score) for row in module.main()]
+    rows = [row for module in (startup, aggregation, bootstrap, score, calls, embedded) for row in module.main()]
     versions = ", ".join(f"{name} {version(name)}" for name in ("kofn", "numpy", "polars", "scipy"))
     head = HEAD.format(
         machine=f"{os.cpu_count()} cores of {cpu()}",

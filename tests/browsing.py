@@ -56,9 +56,12 @@ class Opened:
         assert self.messages == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """Headless Chromium; tests skip with the reason where it or Playwright is absent."""
+    """Headless Chromium; tests skip with the reason where it or Playwright is absent.
+
+    One a module: while Playwright is on, this thread has an event loop, and tests of other modules run their own.
+    """
     sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright for Python is not installed")
     path = next((found for name in NAMES if (found := shutil.which(name))), None)
     if path is None:

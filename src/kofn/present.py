@@ -144,7 +144,8 @@ def _headline(result: Result) -> tuple[str, ...]:
     lines = [", ".join(parts)]
     shown = ", ".join(u["sources"][:3]) + (f" and {len(u['sources']) - 3} more" if len(u["sources"]) > 3 else "")
     fields = ", ".join(f"{role} in `{name}`" for role, name in u["fields"].items() if role != name)
-    lines.append(f"read {shown or 'rows'} as {u['form']}" + (f": {fields}" if fields else ""))
+    if u["form"] != "run":  # whoever made the outputs knows where they are
+        lines.append(f"read {shown or 'rows'} as {u['form']}" + (f": {fields}" if fields else ""))
     extras = [f"selector in {', '.join(f'`{name}`' for name in u['selectors'])}"] if u["selectors"] else []
     extras += [f"weighted by `{u['weight']}`"] if u["weight"] else []
     extras += [f"resampled by cluster `{u['cluster']}`"] if u["cluster"] else []

@@ -207,10 +207,10 @@ def test_a_missing_repeat_in_the_middle_is_asked_with_its_own_seed(tmp_path):
 
     run(tmp_path / "b", Echo(break_second), n=1, repeats=Fixed(4))
     with opened(tmp_path / "b") as store:
-        assert store.forget_errors() == 3  # what came before the refusal is kept
+        assert store.forget_errors() == 1
     model = Echo()
     run(tmp_path / "b", model, n=1, repeats=Fixed(4))
-    assert [(r.repeat, r.n) for r in model.asked] == [(1, 3)]
+    assert [(r.repeat, r.n) for r in model.asked] == [(1, 1)]
     assert columns(tmp_path / "b", n=1, repeats=4)["text"].to_list() == whole
 
 
@@ -394,6 +394,28 @@ def test_what_came_before_a_cut_is_kept_and_only_the_rest_asked_for(tmp_path):
     assert model.asked[1].sampling.seed == model.asked[0].sampling.seed + 2
     assert [r.attempts for r in rows["c0"]] == [1, 1, 2, 2]
     assert [r.tokens_in for r in rows["c0"]] == [5, 5, 5, 5]
+
+
+def test_a_server_that_refuses_several_outputs_is_asked_for_one_at_a_time(tmp_path):
+    async def one_only(number, request, index):
+        if request.n > 1:
+            raise Declined("n must be 1")
+
+    model = Echo(one_only)
+    outcome, rows = run(tmp_path, model, n=2, repeats=Fixed(3))
+    assert sorted(r.n for r in model.asked) == [1] * 6 + [3] * 2
+    assert (outcome.tally.errors, outcome.tally.replies) == (0, 6)
+    assert len({r.text for r in rows["c0"]}) == 3
+
+
+def test_a_prompt_that_is_refused_for_several_outputs_and_for_one_is_not_asked_again(tmp_path):
+    async def too_long(number, request, index):
+        raise Declined("too long")
+
+    model = Echo(too_long)
+    outcome, _ = run(tmp_path, model, n=1, repeats=Fixed(4))
+    assert [r.n for r in model.asked] == [4, 1]
+    assert outcome.tally.errors == 4
 
 
 def test_in_a_batch_only_the_refused_request_becomes_an_error(tmp_path):

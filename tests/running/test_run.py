@@ -133,7 +133,7 @@ def test_fewer_repeats_show_the_first_ones_and_keep_the_others(tmp_path):
 @pytest.mark.parametrize(
     ("other", "named"),
     [
-        ({"temperature": 0.3}, "asked"),
+        ({"temperature": 0.3}, "answer.temperature"),
         ({"seed": 7}, "seed"),
         ({"model": Echo("another")}, "models"),
         ({"reproducible": True}, "mode"),

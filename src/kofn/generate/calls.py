@@ -191,9 +191,7 @@ class Calls:
                 self.gate.leave()
         if wanted.stored is not None:
             await wanted.stored
-        rows = (
-            [wanted.rows[index] for index in sorted(wanted.rows)] if len(wanted.rows) > 1 else [*wanted.rows.values()]
-        )
+        rows = [wanted.rows[index] for index in sorted(wanted.rows)]
         for row in rows:
             self.tally.count(row)
         return rows
@@ -201,6 +199,7 @@ class Calls:
     async def close(self) -> None:
         """End the batches under way."""
         self.patience.close()
+        self._waiting.clear()
         if self._timer is not None:
             self._timer.cancel()
         for task in self._batches:
@@ -213,26 +212,23 @@ class Calls:
         """Call until everything is there, or has failed, or a budget is used up."""
         while wanted:
             tokens = self._estimate(wanted) if self.pace.counts_tokens else 0.0
-            if not await self._may_start(len(wanted), tokens):
-                return None
+            if self._spent() or not (self.pace.free or await self._turn(len(wanted), tokens)):
+                return
             started, before = self._clock(), sum([len(one.rows) for one in wanted])
             try:
                 await self._call(wanted, started, tokens)
                 if sum([len(one.rows) for one in wanted]) == before:
                     raise Again("the reply held no output")
             except Declined as problem:
-                return await self._declined(wanted, problem)
+                await self._declined(wanted, problem)
             except (Again, OSError) as problem:
                 await self._failed(wanted, problem, started)
             else:
                 self.pace.allowance.faster()
             wanted = [one for one in wanted if one.missing]
-        return None
 
-    async def _may_start(self, calls: int, tokens: float) -> bool:
+    async def _turn(self, calls: int, tokens: float) -> bool:
         """Wait until the next call may be made; False when none may any more."""
-        if self.pace.free:
-            return not self._spent()
         start = self.pace.start(calls, tokens, self._clock())
         while not self._spent():
             now = self._clock()
@@ -329,16 +325,19 @@ class Calls:
             await self._sleep(min(backoff(max(failing), self._random), self.budget.left(now)))
 
     async def _declined(self, wanted: list[Wanted], problem: Declined) -> None:
-        """This request has no answer; of several in one call, each is asked alone to see which."""
-        left = [one for one in wanted if one.missing]
-        if len(left) == 1:
-            self._give_up(left[0], problem)
-        else:
-            for one in left:
-                await self._serve([one])
+        """A request has no answer. Of several in one call, each is asked alone; so is each output of a request.
 
-    def _give_up(self, wanted: Wanted, problem: Exception) -> None:
-        rows = wanted.error_rows(one_line(problem))
+        A server may take no more than one output a request, or have refused for one of them. When the first that is
+        asked alone is refused too, so would be the others.
+        """
+        if len(wanted) > 1:
+            for one in wanted:
+                await self._serve([one] if one.missing else [])
+        elif wanted[0].apart():
+            self._give_up(wanted[0], problem, 1 if wanted[0].rows else None)
+
+    def _give_up(self, wanted: Wanted, problem: Exception, most: int | None = None) -> None:
+        rows = wanted.error_rows(one_line(problem))[:most]
         self._put(wanted, rows)
         wanted.rows.update((row.repeat - wanted.repeat, row) for row in rows)
 

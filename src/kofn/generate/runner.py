@@ -83,7 +83,9 @@ async def generate(
     finally:
         for queue in queues.values():
             await queue.close()
-        store.flush()
+        for file in (store, cache):
+            if file is not None:
+                file.flush()
     return Outcome(tally, budget.reason)
 
 

@@ -37,6 +37,10 @@ class Wanted(ABC):
     def missing(self) -> bool:
         return len(self.rows) < len(self.keys)
 
+    def apart(self) -> bool:
+        """Ask for one output at a time from now on; True when that is so already."""
+        return True
+
     @property
     def tokens(self) -> int:
         """All tokens of what is there."""
@@ -63,6 +67,11 @@ class Outputs(Wanted):
     """Outputs of one prompt."""
 
     request: Request
+    single: bool = False
+
+    def apart(self) -> bool:
+        already, self.single = self.single or len(self.keys) == 1, True
+        return already
 
     @property
     def prompt_tokens(self) -> int:
@@ -75,11 +84,11 @@ class Outputs(Wanted):
 
         They stand in a row: output j of a seeded request has the seed plus j.
         """
-        if not self.rows:
+        if not self.rows and not self.single:
             return 0, self.request
         first = next(i for i in range(len(self.keys)) if i not in self.rows)
         last = next((i for i in range(first, len(self.keys)) if i in self.rows), len(self.keys))
-        return first, part_of(self.request, first, last - first)
+        return first, part_of(self.request, first, 1 if self.single else last - first)
 
     def take(
         self, first: int, replies: Mapping[int, Reply], model: str, price: Priced | None, seconds: float

@@ -48,11 +48,24 @@ class Prepared:
             "task": self.task.name,
             "models": {role: model.name for role, model in self.models.items()},
             "weights": {role: _weights(model) for role, model in self.models.items()},
+            **_stages(self.task, self.chat),
             "asked": asked(self.task),
             "seed": self.settings.seed,
             "mode": mode(self.settings),
-            "chat": dict(self.chat),
         }
+
+
+def _stages(task: Task, chat: Mapping[str, bool]) -> dict[str, Any]:
+    """What each stage sends and how it draws, by names that people know."""
+    names = ("prompt", "system", "temperature", "top_p", "max_tokens", "stop", "logprobs")
+    return {
+        f"{stage.name}.{name}": value
+        for stage in task.spec.all_stages()
+        for name, value in [
+            *((name, getattr(stage, name)) for name in names),
+            ("chat", chat[stage.model] if stage.chat is None else stage.chat),
+        ]
+    }
 
 
 def _weights(model: Model) -> dict[str, Any]:
