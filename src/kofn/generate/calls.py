@@ -214,11 +214,9 @@ class Calls:
             tokens = self._estimate(wanted) if self.pace.counts_tokens else 0.0
             if self._spent() or not (self.pace.free or await self._turn(len(wanted), tokens)):
                 return
-            started, before = self._clock(), sum([len(one.rows) for one in wanted])
+            started = self._clock()
             try:
                 await self._call(wanted, started, tokens)
-                if sum([len(one.rows) for one in wanted]) == before:
-                    raise Again("the reply held no output")
             except Declined as problem:
                 await self._declined(wanted, problem)
             except (Again, OSError) as problem:
@@ -281,8 +279,11 @@ class Calls:
             for one, (first, request), replies in zip(wanted, parts, got, strict=True):
                 if 0 < len(replies) < request.n:
                     self._keep(one, first, replies, started)
-        if any(len(replies) == 1 < request.n for (_, request), replies in zip(parts, got, strict=True)):
-            self.samples = 1  # a server that gives one output whatever it is asked for is asked for one from now on
+        if not any(got):
+            raise Again("the reply held no output")
+        for (_, request), replies in zip(parts, got, strict=True):
+            if len(replies) == 1 < request.n:
+                self.samples = 1  # a server that gives one output whatever is asked is asked for one from now on
 
     def _keep(self, wanted: Outputs, first: int, replies: dict[int, Reply], started: float) -> None:
         rows = wanted.take(first, replies, self.model.name, self.price, self._clock() - started)

@@ -156,11 +156,13 @@ class Walk:
         parts = [self._new(item, group) for group in groups]
         if found:
             parts.append(self._onward(item, [found[repeat] for repeat in sorted(found)]))
-        return {chain[0].repeat: chain for chains in await together(parts) for chain in chains}
+        several = [await parts[0]] if len(parts) == 1 else await together(parts)
+        return {chain[0].repeat: chain for chains in several for chain in chains}
 
     async def _new(self, item: Item, group: list[Slot]) -> list[list[Row]]:
         """Candidates from their first stage on."""
-        return await self._onward(item, await self._ask(item, 0, group))
+        rows = await self._ask(item, 0, group)
+        return [[row] for row in rows] if len(self.stages) == 1 else await self._onward(item, rows)
 
     async def _onward(self, item: Item, rows: Sequence[Row]) -> list[list[Row]]:
         """Candidates whose first stage is there, through the others."""
@@ -203,26 +205,21 @@ class Walk:
             raise InputError(f"case {item.case.id!r}: stage {stage.name!r} needs {needs}, and it has none")
         return options if stage.kind == "choose" else options[:1]
 
-    async def _ask(self, item: Item, index: int, group: list[Slot]) -> list[Row]:
+    def _ask(self, item: Item, index: int, group: list[Slot]) -> Coroutine[Any, Any, list[Row]]:
         """The rows of repeats that stand together, from the model."""
         stage = self.stages[index]
-        rows = await self.queues[stage.model].ask(_wanted(stage, item.case.id, group))
-        if self.cache is not None and self._same_always(stage):
-            self._remember(stage, group[0], rows[:1])
-        return rows
+        asked = self.queues[stage.model].ask(_wanted(stage, item.case.id, group))
+        return asked if self.cache is None or not same_always(stage) else self._remembered(stage, group[0], asked)
 
     def _find(self, item: Item, index: int, slots: Sequence[Slot]) -> dict[int, Row]:
         """What the store holds of these, or the cache."""
         rows = self.store.get([slot.key for slot in slots]) if self.stored else {}
-        if self.cache is not None and len(rows) < len(slots) and self._same_always(self.stages[index]):
+        if self.cache is not None and len(rows) < len(slots) and same_always(self.stages[index]):
             self._recall(item.case.id, self.stages[index], [slot for slot in slots if slot.key not in rows], rows)
         self.tally.reused += len(rows)
         return {row.repeat: row for row in rows.values()}
 
     # replies of other runs
-
-    def _same_always(self, stage: Stage) -> bool:
-        return stage.kind != "generate" or stage.sampling.temperature == 0
 
     def _recall(self, case_id: str, stage: Stage, slots: list[Slot], rows: dict[bytes, Row]) -> None:
         """Copy what the cache has into the store, as replies of this case that cost nothing."""
@@ -243,15 +240,28 @@ class Walk:
             self.store.put(copies)
             rows.update((row.key, row) for row in copies)
 
-    def _remember(self, stage: Stage, slot: Slot, rows: list[Row]) -> None:
+    async def _remembered(self, stage: Stage, slot: Slot, asked: Coroutine[Any, Any, list[Row]]) -> list[Row]:
+        """Keep the first of these for other runs."""
         assert self.cache is not None
-        self.cache.put([row._replace(key=self._shared_key(stage, slot)) for row in rows if row.error is None])
+        rows = await asked
+        self.cache.put([row._replace(key=self._shared_key(stage, slot)) for row in rows[:1] if row.error is None])
+        return rows
 
     def _shared_key(self, stage: Stage, slot: Slot) -> bytes:
         """The key without case, repeat and seed; with everything the model says about itself."""
         model = self.queues[stage.model].model
         more = [model.describe(), slot.options]
         return key_of(model.name, stage.kind, slot.prompt, replace(slot.sampling, seed=None), 0, "", more)
+
+
+def same_always(stage: Stage) -> bool:
+    """Whether the same request has the same reply.
+
+    >>> from kofn.generate.stages import Stage
+    >>> same_always(Stage(name="a", kind="choose")), same_always(Stage(name="a"))
+    (True, False)
+    """
+    return stage.kind != "generate" or stage.sampling.temperature == 0
 
 
 def _wanted(stage: Stage, case_id: str, group: list[Slot]) -> Wanted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kofn.generate.store import Row
 
@@ -94,7 +94,7 @@ class Outputs(Wanted):
         self, first: int, replies: Mapping[int, Reply], model: str, price: Priced | None, seconds: float
     ) -> list[Row]:
         """The rows of what one call gave: the prompt's tokens and price are shared by all that came with it."""
-        got = [i for i in sorted(replies) if first + i < len(self.keys) and first + i not in self.rows]
+        got = sorted(replies)
         tokens_in, tokens_out, counted = self._tokens([replies[i] for i in got])
         costs = shared_cost(model, tokens_in, tokens_out, price)
         rows = []
@@ -114,14 +114,13 @@ class Outputs(Wanted):
 
     def _tokens(self, replies: Sequence[Reply]) -> tuple[int, list[int], bool]:
         """Tokens of the prompt and of each output, by the server or else counted; whether any was counted."""
-        tokens_in = next((r.tokens_in for r in replies if r.tokens_in is not None), None)
-        if tokens_in is not None and all(r.tokens_out is not None for r in replies):
-            return tokens_in, [r.tokens_out or 0 for r in replies], False
+        tokens_in, tokens_out = replies[0].tokens_in, [reply.tokens_out for reply in replies]
+        if tokens_in is not None and None not in tokens_out:
+            return tokens_in, cast("list[int]", tokens_out), False
         from kofn.generate.prices import usage_of
 
         told = [usage_of(self.request.prompt, reply) for reply in replies]
-        before = tokens_in if tokens_in is not None else told[0].tokens_in if told else 0
-        return before, [usage.tokens_out for usage in told], True
+        return told[0].tokens_in, [usage.tokens_out for usage in told], True
 
 
 def part_of(request: Request, first: int, n: int) -> Request:

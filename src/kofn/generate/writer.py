@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST = 512  # rows of one commit
-APART = 0.004  # seconds from one commit to the next at least: a fast disk would be given a row at a time
+APART = 0.008  # seconds from one commit to the next where several wait: a fast disk would be given a row at a time
 
 Waiters = list["asyncio.Future[None]"]
 
@@ -36,7 +36,7 @@ class Writer:
         self._rows: list[Any] = []
         self._waiters: Waiters = []
         self._planned = False
-        self._last = 0.0
+        self._next = 0.0  # when the next commit may start
         self._idle = threading.Event()
         self._idle.set()
         self._jobs: queue.SimpleQueue[tuple[asyncio.AbstractEventLoop, Waiters] | None] = queue.SimpleQueue()
@@ -79,7 +79,7 @@ class Writer:
     def _plan(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start soon: what else the loop has received by then goes with it."""
         self._planned = True
-        wait = self._last + APART - loop.time()
+        wait = self._next - loop.time()
         if wait > 0:
             loop.call_later(wait, self._start, loop)
         else:
@@ -90,7 +90,7 @@ class Writer:
         self._planned = False
         if not self._rows or self.problem is not None or not self._idle.is_set():
             return
-        self._last = loop.time()
+        self._next = loop.time() + (APART if len(self._waiters) > 1 else 0.0)
         waiters: Waiters = []
         if len(self._rows) <= MOST:  # those of a longer queue may belong to rows that have to wait
             waiters, self._waiters = self._waiters, []

@@ -483,7 +483,7 @@ def distribution(chart_id: str, title: str, bins: Bins, what: str) -> Chart:
         "type": "quantitative",
         "title": what,
         "scale": {"domain": [bins.edges[0], bins.edges[-1]], "nice": False, "zero": False},
-        "axis": {"tickCount": 5, "grid": False, "format": "~g"},
+        "axis": {"tickCount": 5, "grid": False, "format": ",~r"},
     }
     y = {
         "field": "count",

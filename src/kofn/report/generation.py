@@ -43,7 +43,7 @@ def generation_facts(run: Run) -> list[tuple[str, str, str]]:
     if made is None:
         return []
     facts = [(role if len(made.models) > 1 else "model", name, "") for role, name in made.models.items()]
-    facts += [(f"stage {s.get('name')}", _sampling(s), str(s.get("model", ""))) for s in made.stages]
+    facts += [(f"stage {s.get('name')}", str(s.get("model", "")), _sampling(s)) for s in made.stages]
     facts.append(("mode", made.mode, f"seed {made.seed}"))
     if made.tokens_out is not None:
         facts.append(("tokens", f"{made.tokens_in or 0:,} in, {made.tokens_out:,} out", ""))
