@@ -41,7 +41,7 @@ def failure(
     if status == 402 or codes & NO_MONEY or (status == 400 and "credit balance is too low" in low):
         return WorldError(f"{name}: {text}")
     if status in AGAIN or status >= 500:
-        return Again(text, wait_of(headers))
+        return Again(text, wait_of(headers), busy=status in (429, 529))
     if status in (401, 407) or (status == 403 and "flagged" not in low):
         return InputError(f"{name}: {text}: check the environment variable {address.key_variable}")
     if status in NOWHERE or codes & NEVER:
