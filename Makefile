@@ -17,7 +17,7 @@ run: .venv/.ready-local
 	$(BIN)/kofn run starter --repeats 5 --out runs/starter
 
 test: .venv/.ready-dev browser
-	GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest -m "not slow" -n $(CORES) --dist worksteal
+	KOFN_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest -m "not slow" -n $(CORES) --dist worksteal
 
 # Debian's Chromium for the tests of the pages; where it cannot be installed they are skipped, and say so
 browser:

@@ -422,3 +422,12 @@ def test_a_part_of_the_cases_may_lack_a_group_that_the_task_names(tmp_path):
     }
     with pytest.raises(InputError, match="unknown group 'c'"):
         kofn.run({**grouped, "groups": {"field": "kind", "types": {"c": "Core"}}}, model=Echo())
+
+
+@pytest.mark.parametrize("aggregate", [["mean"], ["majority"], ["mean", "majority", "pass@2"], []])
+def test_an_adaptive_run_of_any_aggregators_loads_again(tmp_path, aggregate):
+    done = kofn.run(task(), model=Echo(), adaptive=True, max_repeats=9, aggregate=aggregate, out=tmp_path / "r")
+    again = kofn.load_run(tmp_path / "r")
+    assert again.result.to_dict() == done.result.to_dict()
+    if aggregate:
+        assert [e.aggregator for e in done.result.estimates] == aggregate

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from kofn.errors import InputError, WorldError
+from kofn.errors import WorldError
+from kofn.running.asking import prices_of, repeats_of
 from kofn.running.candidates import table_of
-from kofn.running.prepare import asked, data_path, mode
+from kofn.running.told import generation_of, sources_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from kofn.evaluate import Options, Result
-    from kofn.generate.prices import Prices
-    from kofn.generate.runner import Outcome, Repeats
+    from kofn.generate.runner import Outcome
     from kofn.generate.store import Store
     from kofn.report.convert import Plan
     from kofn.report.run import Run
@@ -78,7 +77,7 @@ def options_of(prepared: Prepared) -> Options:
     """How the run is graded: as the task says, but for what was asked for."""
     s = prepared.settings
     given: dict[str, Any] = {
-        "extract": None if prepared.recipe.stages[-1].kind != "generate" else s.extract,
+        "extract": s.extract,
         "metrics": tuple(s.metrics),
         "aggregate": tuple(s.aggregate),
         "by": tuple(s.by),
@@ -88,40 +87,6 @@ def options_of(prepared: Prepared) -> Options:
     if prepared.recipe.stages[-1].kind != "generate":
         asked_for["extract"] = None  # the answer is the option that was chosen
     return prepared.task.evaluate_options(**asked_for, interval=s.interval, level=s.level, seed=s.seed)
-
-
-def extractor_of(prepared: Prepared) -> str:
-    """The extractor of a run's votes: the one asked for, the task's, else what suits its references."""
-    named = prepared.settings.extract or prepared.task.spec.extract
-    if named is not None:
-        return named
-    from kofn.extract import choose_extractor
-
-    cases = [item.case for item in prepared.items]
-    references = [c.references[0] for c in cases if c.references]
-    return choose_extractor(references, references, any(c.choices for c in cases)).name
-
-
-def repeats_of(prepared: Prepared) -> Repeats:
-    """How many candidates a case gets: so many, or as many as its leading answer needs."""
-    from kofn.generate.runner import Fixed
-
-    if not prepared.settings.adaptive:
-        return Fixed(prepared.repeats)
-    from kofn.generate.adaptive import Adaptive
-
-    return Adaptive(extractor_of(prepared), most=prepared.repeats, confidence=prepared.settings.confidence)
-
-
-def prices_of(prepared: Prepared) -> Prices:
-    """What tokens cost; a bound on money needs to know."""
-    from kofn.generate.prices import Prices
-
-    prices = Prices.load(prepared.settings.prices)
-    unknown = [model.name for model in prepared.models.values() if not prices.known(model.name)]
-    if prepared.settings.max_cost is not None and unknown:
-        raise InputError(f"max_cost: no price is known for {unknown[0]}: give --prices FILE, or --max-tokens-total")
-    return prices
 
 
 def evaluated(prepared: Prepared, table: Table, options: Options) -> Result:
@@ -136,14 +101,12 @@ def evaluated(prepared: Prepared, table: Table, options: Options) -> Result:
     start = evaluate(table.truncate(first), options)
     names = [str(a) for a in options.aggregate or default_aggregators(start.scored[0])]
     over_all = tuple(name for name in names if keep(name, first) is None)
-    if not over_all:
-        return replace(start, table=table)
-    whole = evaluate(table, replace(options, aggregate=over_all))
+    whole = evaluate(table, replace(options, aggregate=over_all or ("first",)))
     told = {(e.metric, e.aggregator, e.segment): e for e in whole.estimates}
     return replace(
         whole,
         estimates=tuple(told.get((e.metric, e.aggregator, e.segment), e) for e in start.estimates),
-        case_values={**start.case_values, **whole.case_values},
+        case_values={key: whole.case_values.get(key, values) for key, values in start.case_values.items()},
     )
 
 
@@ -165,118 +128,6 @@ def _warnings(prepared: Prepared, result: Result, outcome: Outcome) -> list[str]
                 "say; over sets that stop when they agree they would be biased"
             )
     return found
-
-
-def generation_of(prepared: Prepared, table: Table, outcome: Outcome) -> dict[str, Any]:
-    """How the outputs were made: everything that is needed to make them again, and what it took."""
-    settings, tally = prepared.settings, outcome.tally
-    return {
-        "models": {role: model.name for role, model in prepared.models.items()},
-        "described": {role: model.describe() for role, model in prepared.models.items()},
-        "chat": dict(prepared.chat),
-        "stages": [
-            {
-                "name": s.name,
-                "model": s.model,
-                "kind": s.kind,
-                "sampling": asdict(s.sampling),
-                "prompt": _prompt(prepared, i),
-            }
-            for i, s in enumerate(prepared.recipe.stages)
-        ],
-        "asked": asked(prepared.task),
-        "dataset": {
-            "cases": len(prepared.items),
-            "sha256": prepared.task.dataset_digest(prepared.items),
-        },
-        "seed": settings.seed,
-        "mode": mode(settings),
-        "repeats": prepared.repeats,
-        "adaptive": _adaptive(prepared, table),
-        "stopped": outcome.stopped,
-        **_totals(table),
-        "calls": tally.calls,
-        "reused": tally.reused,
-        "retries": tally.retries,
-        "notes": _notes(prepared, table),
-    }
-
-
-def _prompt(prepared: Prepared, stage: int) -> dict[str, str | None]:
-    from hashlib import sha256
-
-    spec = prepared.task.spec.all_stages()[stage]
-    text = spec.prompt or ""
-    return {"template": text, "system": spec.system, "sha256": sha256(f"{spec.system}\0{text}".encode()).hexdigest()}
-
-
-def _totals(table: Table) -> dict[str, Any]:
-    """Over the candidates of the run, whenever they were made; none where nothing is known."""
-
-    def total(name: str) -> float | None:
-        return float(table.candidates[name].sum()) if name in table.candidates.columns else None
-
-    def count(name: str) -> int | None:
-        found = total(name)
-        return None if found is None else round(found)
-
-    errors = table.candidates["error"].count() if "error" in table.candidates.columns else 0
-    return {
-        "tokens_in": count("tokens_in"),
-        "tokens_out": count("tokens"),
-        "cost": total("cost"),
-        "errors": errors,
-    }
-
-
-def _adaptive(prepared: Prepared, table: Table) -> dict[str, Any] | None:
-    """What stopping early saved."""
-    if not prepared.settings.adaptive:
-        return None
-    found = saved(prepared, table)
-    return {
-        "first": repeats_of(prepared).first,
-        "most": prepared.repeats,
-        "confidence": prepared.settings.confidence,
-        "candidates": found.samples,
-        "fixed": found.cases * found.fixed,
-        "cost": found.cost,
-        "fixed_cost": found.fixed_cost,
-    }
-
-
-def saved(prepared: Prepared, table: Table) -> Any:
-    """The saving of an adaptive run against as many candidates for every case."""
-    from itertools import pairwise
-
-    import numpy as np
-
-    from kofn.generate.adaptive import saving
-
-    costs = None
-    if "cost" in table.candidates.columns:
-        of = table.candidates["cost"].to_list()
-        bounds = table.offsets.tolist()
-        costs = [of[a:b] for a, b in pairwise(bounds)]
-    return saving(np.diff(table.offsets).tolist(), prepared.repeats, costs)
-
-
-def _notes(prepared: Prepared, table: Table) -> dict[str, str]:
-    """Lines for people."""
-    notes = {}
-    if prepared.settings.adaptive:
-        notes["adaptive"] = str(saved(prepared, table)).removeprefix("adaptive: ")
-    if two := prepared.task.spec.two_stage:
-        notes["two stages"] = "the answer is asked " + ("without" if two.markovian else "with") + " the question"
-    return notes
-
-
-def sources_of(prepared: Prepared) -> Sequence[Path]:
-    """The files the cases came from."""
-    place = prepared.task.located(data_path(prepared.settings))
-    if place is None:
-        return []
-    return sorted(p for p in place.rglob("*") if p.is_file())[:100] if place.is_dir() else [place]
 
 
 def plan_of(prepared: Prepared, name: str, table: Table | None = None) -> Plan:

@@ -6,7 +6,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kofn.running.finish import finish, prices_of, repeats_of
+from kofn.running.asking import cache_of, limits_of, prices_of, repeats_of
+from kofn.running.finish import finish
 from kofn.running.now import now
 from kofn.running.prepare import directory_of, prepare
 from kofn.running.settings import settings
@@ -14,8 +15,8 @@ from kofn.running.shown import Shown
 
 if TYPE_CHECKING:
     from kofn.generate.estimate import Forecast
-    from kofn.generate.runner import Limits, Outcome
-    from kofn.generate.store import Cache, Store
+    from kofn.generate.runner import Outcome
+    from kofn.generate.store import Store
     from kofn.report.run import Run
     from kofn.running.prepare import Prepared
     from kofn.running.settings import Settings
@@ -95,7 +96,7 @@ async def _generate(prepared: Prepared, store: Store) -> Outcome:
             run_seed=prepared.settings.seed,
             limits=limits_of(prepared),
             price=prices_of(prepared).cost,
-            cache=_cache(prepared),
+            cache=cache_of(prepared),
             on_case=None if shown is None else shown.on_case,
             tally=tally,
             chat=prepared.chat,
@@ -128,27 +129,3 @@ async def _probe(prepared: Prepared, store: Store) -> Forecast:
 async def _close(prepared: Prepared) -> None:
     for model in {id(m): m for m in prepared.models.values()}.values():
         await model.close()
-
-
-def limits_of(prepared: Prepared) -> Limits:
-    """What the settings allow; a reproducible run asks one thing at a time."""
-    from kofn.generate.runner import Limits
-
-    s = prepared.settings
-    return Limits(
-        concurrency=1 if s.reproducible else s.concurrency,
-        requests_per_second=s.requests_per_second,
-        tokens_per_minute=s.tokens_per_minute,
-        timeout=s.timeout,
-        retries=s.retries,
-        max_cost=s.max_cost,
-        max_tokens_total=s.max_tokens_total,
-        max_time=s.max_time,
-    )
-
-
-def _cache(prepared: Prepared) -> Cache | None:
-    from kofn.generate.store import Cache
-    from kofn.models.weights import cache_folder
-
-    return Cache.open(cache_folder() / "replies.sqlite") if prepared.settings.cache else None

@@ -106,7 +106,7 @@ def _answers(found: LLMExtraction, result: Result, prepared: Prepared) -> Answer
     import polars as pl
 
     from kofn.registry import extractor
-    from kofn.running.finish import extractor_of
+    from kofn.running.asking import extractor_of
     from kofn.scoring import Answers
 
     answers = list(found.answers)
