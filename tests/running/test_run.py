@@ -431,3 +431,16 @@ def test_an_adaptive_run_of_any_aggregators_loads_again(tmp_path, aggregate):
     assert again.result.to_dict() == done.result.to_dict()
     if aggregate:
         assert [e.aggregator for e in done.result.estimates] == aggregate
+
+
+def test_an_adaptive_run_in_a_directory_with_more_candidates_uses_those_its_rule_asks_for(tmp_path):
+    alone = kofn.run(task(), model=Echo(), adaptive=True, max_repeats=9, out=tmp_path / "alone")
+    kofn.run(task(), model=Echo(), repeats=9, out=tmp_path / "r")
+    model = Echo()
+    after = kofn.run(task(), model=model, adaptive=True, max_repeats=9, out=tmp_path / "r")
+    assert model.asked == []
+    assert _by_case(after) == _by_case(alone)
+    assert after.result.to_dict() | {"understood": 0, "diagnostics": 0} == alone.result.to_dict() | {
+        "understood": 0,
+        "diagnostics": 0,
+    }

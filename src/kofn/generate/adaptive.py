@@ -83,6 +83,13 @@ class Adaptive:
         options = (choices,) if choices else ()
         return self.more_after([None if text is None else find(text, *options) for text in outputs])
 
+    def drawn(self, item: Item, outputs: Sequence[str | None]) -> int:
+        """How many of these outputs the rule would have asked for, round after round; what is beyond is not its own."""
+        n = min(self.first, len(outputs))
+        while n < len(outputs) and (more := self.more(item, outputs[:n])):
+            n = min(n + more, len(outputs))
+        return n
+
     def more_after(self, answers: Sequence[str | None]) -> int:
         """The same from answers: 0 to stop, else as many as the rule needs at least before it can say stop."""
         left = self.most - len(answers)

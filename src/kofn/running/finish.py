@@ -70,7 +70,26 @@ def stored_table(prepared: Prepared, store: Store, directory: Path) -> Table:
     rows = candidate_rows(store, stages, ids, prepared.repeats)
     if rows.height == 0:
         raise WorldError(f"{directory}: no output yet: run the same command again to go on")
+    if prepared.settings.adaptive:
+        rows = _of_the_rule(prepared, rows)
     return table_of(rows, prepared.items, stages[-1].kind, source=str(directory))
+
+
+def _of_the_rule(prepared: Prepared, rows: pl.DataFrame) -> pl.DataFrame:
+    """What the rule of adaptive repeats asks for: a directory may hold more, of a run that had another one."""
+    from kofn.generate.adaptive import Adaptive
+
+    rule = repeats_of(prepared)
+    assert isinstance(rule, Adaptive)
+    texts = rows.group_by("id", maintain_order=True).agg("text")
+    items = {item.case.id: item for item in prepared.items}
+    sizes = [rule.drawn(items[case], of) for case, of in texts.iter_rows()]
+    most = pl.DataFrame({"id": texts["id"], "most": sizes})
+    return (
+        rows.join(most, on="id", maintain_order="left")
+        .filter(pl.int_range(pl.len()).over("id") < pl.col("most"))
+        .drop("most")
+    )
 
 
 def options_of(prepared: Prepared) -> Options:
