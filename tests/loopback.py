@@ -290,7 +290,8 @@ def usage_of(body: dict[str, Any], prompt: Any, tokens: list[int], fault: str) -
     told = prompt if isinstance(prompt, str) else " ".join(str(m["content"]) for m in prompt)
     counted = tokens[0] if fault == "one-usage" else sum(tokens)
     before = len(told.split())
-    return {"usage": {"prompt_tokens": before, "completion_tokens": counted, "total_tokens": before + counted}}
+    usage = {"prompt_tokens": before, "completion_tokens": counted, "total_tokens": before + counted}
+    return {"usage": usage, **({"timings": {}} if fault == "one-usage" else {})}  # as llama.cpp answers
 
 
 def chat_reply(body: dict[str, Any], prompt: Any, fault: str) -> dict[str, Any]:

@@ -100,6 +100,7 @@ class Subject:
     verdict        the rule by which a case passes, such as "majority >= 1"
     result         the candidate sets and their numbers, cases in the same order; None where there are no candidates
     failure        what broke where the harness did
+    stopped        why outputs are missing that the run should have made
     """
 
     name: str
@@ -111,6 +112,7 @@ class Subject:
     verdict: str | None = None
     result: Result | None = None
     failure: str | None = None
+    stopped: str | None = None
 
     def __post_init__(self) -> None:
         if self.result is not None and self.result.scored[0].sets.case_ids.to_list() != self.cases["id"].to_list():
@@ -597,12 +599,13 @@ def cost_check(subject: Subject, most: float) -> Check:
 
 
 def complete_check(subject: Subject, *, allowed: bool = False) -> Check | None:
-    """Whether every candidate is graded and every case verified; None where it is so."""
+    """Whether every output is there, every candidate graded and every case verified; None where it is so."""
     ungraded = _ungraded(subject)
     unverified = subject.cases["score"].null_count()
-    if not ungraded and not unverified:
+    if not ungraded and not unverified and subject.stopped is None:
         return None
-    parts = [f"{ungraded:,} {'candidate' if ungraded == 1 else 'candidates'} not graded"] if ungraded else []
+    parts = [f"the run was stopped: {subject.stopped}"] if subject.stopped is not None else []
+    parts += [f"{ungraded:,} {'candidate' if ungraded == 1 else 'candidates'} not graded"] if ungraded else []
     parts += [f"{unverified:,} {'case' if unverified == 1 else 'cases'} unverified"] if unverified else []
     advice = "allowed" if allowed else "--allow-missing lets that pass"
     return Check(

@@ -210,7 +210,7 @@ def _notes(result: Result) -> tuple[tuple[str, str], ...]:
     if d["sizes"]["min"] != d["sizes"]["max"]:
         notes.append(("set sizes", f"{d['sizes']['min']} to {d['sizes']['max']}, median {d['sizes']['median']:g}"))
     several = d["sizes"]["max"] > 1
-    if several and (votes := d.get("votes")):
+    if several and (votes := d.get("votes")) and votes["agreement"] is not None:
         notes.append(("votes", _votes_note(votes, result.n_cases)))
     if several and (diversity := d.get("diversity")):
         notes.append(("diversity", _diversity_note(diversity)))

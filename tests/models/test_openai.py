@@ -99,8 +99,9 @@ def test_several_requests_keep_their_places():
     ]
 
 
-def test_tokens_of_several_outputs_are_unknown_unless_something_counts_them():
+def test_tokens_of_several_outputs_are_shared_or_unknown_where_the_server_counts_one():
     with serving() as server:
+        assert [r.tokens_out for r in ask(f"m@{server.url}", n=3)] == [4, 4, 4]
         assert [r.tokens_out for r in ask(f"one-usage@{server.url}", n=3)] == [None, None, None]
         assert [r.tokens_out for r in ask(f"one-usage@{server.url}", n=3, logprobs=True)] == [4, 4, 4]
         assert [r.tokens_out for r in ask(f"one-usage@{server.url}")] == [4]

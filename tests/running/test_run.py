@@ -212,7 +212,7 @@ def test_a_bound_on_money_needs_a_price(tmp_path):
 
 
 def test_nothing_generated_yet_is_said(tmp_path):
-    with pytest.raises(WorldError, match="no output yet"):
+    with pytest.raises(WorldError, match="no candidate is whole yet"):
         kofn.run(task(), model=Echo(), out=tmp_path / "r", max_time=1e-9)
 
 
@@ -444,3 +444,71 @@ def test_an_adaptive_run_in_a_directory_with_more_candidates_uses_those_its_rule
         "understood": 0,
         "diagnostics": 0,
     }
+
+
+def test_data_that_was_edited_and_restored_is_graded_on_its_own_replies(tmp_path):
+    class Says(Echo):
+        async def generate(self, requests):
+            self.asked += requests
+            for place, request in enumerate(requests):
+                for j in range(request.n):
+                    yield Reply(place=place, index=j, text=f"It is {4 if '2 +' in str(request.prompt) else 9}.")
+
+    edited = {**task(), "dataset": [{**r, "question": r["question"].replace("2 +", "5 +")} for r in task()["dataset"]]}
+    first = kofn.run(task(), model=Says(), repeats=2, out=tmp_path / "r")
+    other = kofn.run(edited, model=Says(), repeats=2, out=tmp_path / "r")
+    assert other.result.get("mean").point == 0.0
+    model = Says()
+    restored = kofn.run(task(), model=model, repeats=2, out=tmp_path / "r")
+    assert model.asked == []
+    assert restored.result.get("mean").point == first.result.get("mean").point == 1.0
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_a_run_in_which_every_call_failed_is_written_shown_and_loaded(tmp_path, repeats):
+    broken = Echo(broken={f"q{i}" for i in range(12)})
+    done = kofn.run(task(), model=broken, repeats=repeats, out=tmp_path / "r")
+    assert "most often: too long" in str(done.result)
+    assert kofn.load_run(tmp_path / "r").result.n_missing == 12 * repeats
+
+
+def test_the_stages_before_a_choice_list_the_options_as_the_choice_does():
+    class Letters(Likely):
+        """Reasons with the letter of the right text, and finds likely what was reasoned."""
+
+        async def generate(self, requests):
+            for place, request in enumerate(requests):
+                line = next(x for x in str(request.prompt).splitlines() if x.endswith(") right"))
+                yield Reply(place=place, text=line[0])
+
+        async def loglikelihood(self, pairs):
+            return [
+                Likelihood(logprob=0.0 if f"{c.strip()}\nAnswer" in q else -9.0, tokens=1, greedy=True)
+                for q, c in pairs
+            ]
+
+    records = [
+        {"id": f"q{i}", "question": f"Which {i}?", "choices": ["no", "right", "never"], "answer": "B"} for i in range(5)
+    ]
+    choosing = {
+        "name": "mcq",
+        "dataset": records,
+        "output_type": "multiple_choice",
+        "multiple_choice": {"score": "letter"},
+    }
+    done = kofn.run(choosing, model=Letters(), two_stage=True, repeats=4)
+    assert done.result.get("all_pass").point == 1.0
+
+
+def test_a_price_that_is_not_known_for_one_stage_is_no_price_for_the_candidate(tmp_path):
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("ours:\n  models:\n    actor: {input: 1, output: 1}\n")
+    done = kofn.run(task(), model=Echo("actor"), answer_model=Echo("critic"), two_stage=True, repeats=1, prices=prices)
+    assert done.manifest["generation"]["cost"] is None
+
+
+def test_a_bound_is_passed_by_one_call_at_most(tmp_path):
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("ours:\n  models:\n    echo: {input: 100000, output: 100000}\n")  # 1.5 a call of one output
+    cut = kofn.run(task(60), model=Echo(), repeats=1, prices=prices, max_cost=10, concurrency=16, out=tmp_path / "r")
+    assert 10 <= cut.manifest["generation"]["cost"] <= 11.5

@@ -65,6 +65,9 @@ def main() -> None:
             sys.exit(code)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
+    except click.exceptions.NoArgsIsHelpError as help_of:
+        click.echo(help_of.format_message())
+        sys.exit(0)
     except click.ClickException as problem:
         where = f" ({problem.ctx.command_path} --help)" if isinstance(problem, click.UsageError) and problem.ctx else ""
         _stop(f"{problem.format_message()}{where}", problem.exit_code)

@@ -84,6 +84,7 @@ def subject_of(run: Run) -> Subject:
     """What of a run can be checked."""
     from kofn.checks import Subject
     from kofn.report.frames import case_scores
+    from kofn.report.generation import generation_of
 
     evaluation = run.evaluation
     return Subject(
@@ -96,6 +97,7 @@ def subject_of(run: Run) -> Subject:
         verdict=evaluation.verdict,
         result=run.result,
         failure=evaluation.infrastructure_failure,
+        stopped=made.stopped if (made := generation_of(run.manifest)) is not None else None,
     )
 
 

@@ -25,8 +25,8 @@ _ABOVE = click.FloatRange(min=0, min_open=True)
 @click.option("--model-path", metavar="DIR", help="A model or adapter folder; the same as --model hf:DIR.")
 @click.option("--all-adapters", is_flag=True, help="Run every adapter folder in --model-path, in order.")
 @click.option("--answer-model", metavar="M", help="The critic, which answers after the actor has reasoned.")
-@click.option("--repeats", "-n", type=_COUNT, help="Candidates a case (default: the task's, or 5).")
-@click.option("--temperature", "-t", type=click.FloatRange(0, 5), help="Temperature of the first stage.")
+@click.option("--repeats", "-n", type=_COUNT, help="Candidates a case (default: the task's).")
+@click.option("--temperature", "-t", type=click.FloatRange(0, 5), help="Of every stage that is not fixed at 0.")
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Nucleus sampling of the first stage.")
 @click.option("--max-tokens", type=_COUNT, help="Longest output of the first stage.")
 @click.option("--stop", multiple=True, metavar="TEXT", help="Where an output ends; repeatable.")
@@ -36,7 +36,9 @@ _ABOVE = click.FloatRange(min=0, min_open=True)
 @click.option("--actor-reward-weight", type=click.FloatRange(min=0), help="0: the critic answers; above: the actor.")
 @click.option("--compare-markovian", is_flag=True, help="Answer each reasoning without and with the question.")
 @click.option("--adaptive", is_flag=True, help="Stop a case when its leading answer is safe.")
-@click.option("--max-repeats", type=_COUNT, help="The most candidates a case, with --adaptive.")
+@click.option(
+    "--max-repeats", type=_COUNT, help="With --adaptive: the most candidates a case; --repeats is then the fewest."
+)
 @click.option("--confidence", type=click.FloatRange(0.5, 1, min_open=True, max_open=True), default=0.95,
               show_default=True, help="How safe, with --adaptive.")  # fmt: skip
 @click.option("--data", type=_PATH, help="Another file or folder than the task's.")
@@ -157,11 +159,18 @@ def _run(prepared: Prepared, *, as_json: bool) -> None:
     from kofn.running import directory_of, run_in
 
     directory = directory_of(prepared)
-    done = run_in(prepared, directory)
+    try:
+        done = run_in(prepared, directory)
+    except KeyboardInterrupt:
+        click.echo(f"what was answered is kept in {safe(str(directory))}: the same command goes on", err=True)
+        raise
+    assert done.result is not None
     _show(done, as_json)
     click.echo(f"run written to {safe(str(directory))}; open {safe(str(directory / 'report.html'))}", err=True)
     if stopped := done.manifest["generation"]["stopped"]:
         raise WorldError(f"{directory}: stopped: {stopped}; run the same command again to go on")
+    if done.manifest["generation"]["errors"] == done.result.n_candidates:
+        raise WorldError(f"{directory}: {done.result.warnings[0]}; --retry-errors asks again")
 
 
 def _show(done: Run, as_json: bool) -> None:

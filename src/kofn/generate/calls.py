@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from kofn.generate.wanted import Priced, Wanted
     from kofn.models.base import Model, Reply
 
+SHORT = 0.1  # a server that asks for less is given the usual wait: else all retries are over in a moment
+WAITING = 0.005  # seconds between looks at a budget that the calls under way may use up
 LINGER = 0.02  # seconds that a model which takes batches waits for a fuller one
 LONGEST = 300  # characters of an error
 
@@ -31,7 +33,7 @@ class Tally:
 
     `calls` are those to models, failed ones too; `replies` what they gave and is stored, `errors` the rows without an
     output among them; `reused` came from the store or the cache. Tokens and cost are of `replies`; `unpriced` counts
-    those whose price nobody knows.
+    those whose price nobody knows; `asked` are outputs that came or are on their way.
     """
 
     cases: int = 0
@@ -46,6 +48,7 @@ class Tally:
     errors: int = 0
     retries: int = 0
     in_flight: int = 0
+    asked: int = 0
     started: float = 0.0
 
     def count(self, row: Row) -> None:
@@ -212,6 +215,8 @@ class Calls:
         """Call until everything is there, or has failed, or a budget is used up."""
         while wanted:
             tokens = self._estimate(wanted) if self.pace.counts_tokens else 0.0
+            while self._reserved():
+                await self._sleep(WAITING)
             if self._spent() or not (self.pace.free or await self._turn(len(wanted), tokens)):
                 return
             started = self._clock()
@@ -242,11 +247,32 @@ class Calls:
             tally.cost, tally.tokens_in + tally.tokens_out, self._clock()
         )
 
+    def _reserved(self) -> bool:
+        """Whether what is under way may use up what is left: a bound is passed by one call at most.
+
+        Before the first reply nobody knows what a call takes, so that the first one goes alone.
+        """
+        limits, tally = self.limits, self.tally
+        outputs = tally.replies - tally.errors
+        ahead = tally.asked - outputs
+        if ahead <= 0 or (limits.max_cost is None and limits.max_tokens_total is None):
+            return False
+        if not outputs:
+            return True
+        share = (ahead + 1) / outputs
+        tokens = tally.tokens_in + tally.tokens_out
+        return any(
+            most is not None and spent * (1 + share) > most
+            for most, spent in ((limits.max_cost, tally.cost), (limits.max_tokens_total, tokens))
+        )
+
     async def _call(self, wanted: list[Wanted], started: float, tokens: float) -> None:
         """One call, and what it gave to the store; also what it gave before it failed."""
         before = sum([one.tokens for one in wanted]) if tokens else 0
         self.tally.calls += 1
         self.tally.in_flight += 1
+        there, asked = _rows(wanted), sum([len(one.keys) for one in wanted])
+        self.tally.asked += asked - there
         for one in wanted:
             one.calls += 1
         try:
@@ -254,6 +280,7 @@ class Calls:
                 await (self._weigh if isinstance(wanted[0], Odds) else self._generate)(wanted, started)
         finally:
             self.tally.in_flight -= 1
+            self.tally.asked -= asked - _rows(wanted)  # what did not come
             if tokens:
                 self.pace.used(tokens, sum([one.tokens for one in wanted]) - before)
 
@@ -322,7 +349,7 @@ class Calls:
         self.tally.retries += 1
         if after is not None:
             self.pace.pause(after, now)  # everybody waits, this call too
-        else:
+        if after is None or after < SHORT:
             await self._sleep(min(backoff(max(failing), self._random), self.budget.left(now)))
 
     async def _declined(self, wanted: list[Wanted], problem: Declined) -> None:
@@ -412,3 +439,7 @@ def one_line(problem: Exception) -> str:
     """
     line = " ".join("".join(c if c.isprintable() else " " for c in str(problem)).split()) or type(problem).__name__
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
+
+
+def _rows(wanted: Sequence[Wanted]) -> int:
+    return sum([len(one.rows) for one in wanted])

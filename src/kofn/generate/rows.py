@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kofn.generate.store import TYPES, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     import polars as pl
 
@@ -34,28 +34,32 @@ def _type(name: str) -> pl.DataType:
     return kinds[TYPES[name].partition(" ")[0]]
 
 
-def candidate_rows(store: Store, stages: Sequence[Stage], case_ids: Sequence[str], repeats: int) -> pl.DataFrame:
+def candidate_rows(
+    store: Store, stages: Sequence[Stage], case_ids: Sequence[str], repeats: int, keys: Collection[bytes] | None = None
+) -> pl.DataFrame:
     """A row a candidate, by case and then by repeat: what the last stage gave, and what all of them took.
 
     id, repeat, text     of the last stage; no text where there is an error
     reasoning            what earlier stages wrote, in their order, or else the model's own reasoning
     error                the first one
-    tokens, tokens_in, cost, seconds    over all stages
+    tokens, tokens_in, cost, seconds    over all stages; no cost where the price of one is not known
     finish, selector.logprob, detail    of the last stage
 
     Only the given cases, and repeats below `repeats`. A candidate that a stopped run left between two stages is none.
-    Where a case was asked in two ways, the later holds. Columns without any value are left out, except the first three.
+    Where a case was asked in two ways, the later holds, unless `keys` says which replies are meant. Columns without any
+    value are left out, except the first three.
     """
     import polars as pl
 
-    replies = _replies(store, [stage.name for stage in stages], case_ids, repeats)
+    replies = _replies(store, [stage.name for stage in stages], case_ids, repeats, keys)
     last = stages[-1].name
     told = replies.group_by("case", "repeat", maintain_order=True).agg(
         *(_of(last, name) for name in ("text", "finish", "logprob", "detail")),
         reasoning=_reasoning(stages),
         error=pl.col("error").drop_nulls().first(),
         done=(pl.col("stage") == last).any(),
-        **{name: _sum(name) for name in ("tokens_in", "tokens_out", "cost", "seconds")},
+        cost=pl.when((pl.col("cost").is_null() & pl.col("error").is_null()).any()).then(None).otherwise(_sum("cost")),
+        **{name: _sum(name) for name in ("tokens_in", "tokens_out", "seconds")},
     )
     told = told.filter(pl.col("done") | pl.col("error").is_not_null()).sort("case", "repeat")
     frame = told.select(
@@ -75,15 +79,18 @@ def candidate_rows(store: Store, stages: Sequence[Stage], case_ids: Sequence[str
     return frame.select([s for s in frame if s.name in ALWAYS or s.null_count() < frame.height])
 
 
-def _replies(store: Store, stages: list[str], case_ids: Sequence[str], repeats: int) -> pl.DataFrame:
+def _replies(
+    store: Store, stages: list[str], case_ids: Sequence[str], repeats: int, keys: Collection[bytes] | None
+) -> pl.DataFrame:
     """The replies of these candidates in the order of their stages, the latest of each; `case` is the case's place."""
     import polars as pl
 
     cases = pl.DataFrame({"case_id": pl.Series(case_ids, dtype=pl.String)}).with_row_index("case")
     keep = ["at", "stage", "repeat", "text", "reasoning", "finish", "logprob", "tokens_in", "tokens_out"]
     keep += ["cost", "seconds", "error", "detail", "case_id"]
+    meant = pl.lit(value=True) if keys is None else pl.col("key").is_in(pl.Series(list(keys), dtype=pl.Binary))
     pieces = [
-        piece.select(keep).filter(pl.col("repeat") < repeats).join(cases, on="case_id").drop("case_id")
+        piece.filter(meant).select(keep).filter(pl.col("repeat") < repeats).join(cases, on="case_id").drop("case_id")
         for piece in frames(store, stages)
     ]
     if not pieces:

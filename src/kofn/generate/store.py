@@ -167,6 +167,11 @@ class Store(_File):
         """How many replies are committed."""
         return int(self._read("SELECT count(*) FROM replies")[0][0])
 
+    def doubled(self) -> bool:
+        """Whether some candidate was asked in two ways, as happens when data is edited: which holds is in no row."""
+        query = "SELECT 1 FROM replies GROUP BY case_id, stage, repeat HAVING count(*) > 1 LIMIT 1"
+        return bool(self._read(query))
+
     def forget_errors(self) -> int:
         """Drop the rows that hold no output, so that they are asked for again; how many they were."""
         self.flush()
@@ -199,14 +204,14 @@ class Store(_File):
     def _agree(self, fingerprint: Mapping[str, Any], directory: Path) -> None:
         import orjson
 
-        now = orjson.dumps(fingerprint, option=orjson.OPT_SORT_KEYS).decode()
+        now = orjson.dumps(fingerprint).decode()
         told = self._read("SELECT value FROM meta WHERE name = 'fingerprint'")
         if not told:
             try:
                 self._connection.execute("INSERT INTO meta VALUES ('fingerprint', ?)", (now,))
             except sqlite3.Error as problem:
                 raise WorldError(f"{self.path}: cannot be written: {problem}") from None
-        elif told[0][0] != now:
+        elif orjson.loads(told[0][0]) != orjson.loads(now):
             name, old, new = difference(orjson.loads(told[0][0]), orjson.loads(now))
             raise InputError(
                 f"{directory}: was made with {name} {old} and this run has {new}: give another --out for a new run"

@@ -93,8 +93,9 @@ class Outputs(Wanted):
     def take(
         self, first: int, replies: Mapping[int, Reply], model: str, price: Priced | None, seconds: float
     ) -> list[Row]:
-        """The rows of what one call gave: the prompt's tokens and price are shared by all that came with it."""
+        """The rows of what one call gave: the prompt's tokens and price, and the time, are shared by all that came."""
         got = sorted(replies)
+        seconds /= max(1, len(got))
         tokens_in, tokens_out, counted = self._tokens([replies[i] for i in got])
         costs = shared_cost(model, tokens_in, tokens_out, price)
         rows = []

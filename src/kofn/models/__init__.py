@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
     from kofn.models.base import Model
 
-SHARED = frozenset({"device", "batch"})  # what a run says to all its models: those that have no such thing need none
+# what a run says to all its models: those that have no such thing need none
+SHARED = frozenset({"device", "batch", "timeout"})
 
 
 def open_model(

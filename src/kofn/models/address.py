@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LOGIN = re.compile(r"//[^/\s@]+@")
 SHORTEST_SECRET = 4  # hiding every "1" of a message because a query says page=1 helps nobody
+LOGIN_WITHOUT_SCHEME = re.compile(r"@(?:\w+://)?[^@/\s]+:[^@/\s]+@([\w.-]+)")
 HOST_WITHOUT_SCHEME = re.compile(r"@([\w.-]+:\d{1,5}(?:/\S*)?|localhost(?:/\S*)?)$")
 
 
@@ -87,8 +88,10 @@ def find_address(spec: str, vendor: Vendor, environment: Mapping[str, str] | Non
         raise InputError(
             f"{vendor.prefix}: names no model: expected {vendor.prefix}:MODEL or {vendor.prefix}:MODEL@BASE_URL"
         )
+    if told is None and (bare := LOGIN_WITHOUT_SCHEME.search(model)):
+        raise InputError(f"{vendor.prefix}: a base URL begins with http:// or https://: ...@http://***@{bare[1]}")
     if told is None and (bare := HOST_WITHOUT_SCHEME.search(model)):
-        raise InputError(f"{vendor.prefix}:{model}: write the base URL in full: ...@http://{bare[1]}")
+        raise InputError(f"{vendor.prefix}: write the base URL in full: ...@http://{bare[1]}")
     return _address(model, base, vendor, environment, theirs=_same(base, named))
 
 

@@ -116,7 +116,7 @@ class OpenAI(Model):
             logprob, tokens = likelihood(choice.get("logprobs"))
             if len(every) == 1:
                 tokens = tokens if total is None else total
-            elif self.official and total is not None:
+            elif total is not None and "timings" not in reply:  # llama.cpp has them, and counts one of several
                 tokens = total // len(every) + (at < total % len(every))
             yield Reply(
                 text=whole(text),

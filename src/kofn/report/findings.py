@@ -109,7 +109,8 @@ def decoded(text: str | None) -> Any:
 def status_of(run: Run) -> Status:
     """Whether the run's own policy is met, and why."""
     evaluation = run.evaluation
-    gaps = []
+    made = generation_of(run.manifest)
+    gaps = [f"stopped: {made.stopped}"] if made is not None and made.stopped else []
     if evaluation.n_unverified:
         gaps.append(f"{evaluation.n_unverified:,} of {sum(evaluation.total_counts.values()):,} cases unverified")
     if run.result is not None and run.result.n_missing:

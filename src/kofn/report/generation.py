@@ -28,6 +28,8 @@ class Generation(BaseModel):
     calls: int | None = None
     errors: int | None = None
     stopped: str | None = None
+    adaptive: dict[str, Any] | None = None
+    wall_seconds: float | None = None
     notes: dict[str, str] = {}
 
 
@@ -47,6 +49,10 @@ def generation_facts(run: Run) -> list[tuple[str, str, str]]:
     facts.append(("mode", made.mode, f"seed {made.seed}"))
     if made.tokens_out is not None:
         facts.append(("tokens", f"{made.tokens_in or 0:,} in, {made.tokens_out:,} out", ""))
+    if made.wall_seconds and made.calls:
+        from kofn.report.findings import duration
+
+        facts.append(("time", duration(made.wall_seconds), f"of the last start, {made.calls:,} calls"))
     if made.errors:
         facts.append(("errors", f"{made.errors:,}", "calls that failed: their candidates are not graded"))
     if made.stopped:

@@ -38,8 +38,8 @@ class _Sizes(_Strict):
 
 
 class _Votes(_Strict):
-    agreement: float
-    margin: float
+    agreement: float | None
+    margin: float | None
     unique_answers: float | None
     ties: int
     unanimous: int

@@ -8,6 +8,7 @@ import numpy as np
 
 from kofn.report import charts
 from kofn.report.charts import Bins, Segments
+from kofn.report.generation import generation_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,18 +78,21 @@ def set_charts(run: Run, result: Result) -> list[Chart]:
     sets = result.scored[0].sets
     if not result.scored[0].metric or not len(sets) or int(sets.sizes.max()) < 2:
         return []
-    found = [_curve(run, result), _passing(sets), _vote(result, sets)]
+    made = generation_of(run.manifest)
+    first = made.adaptive.get("first") if made is not None and made.adaptive else None
+    plain = sets if first is None else sets.truncate(first)  # what every case got, whatever it said
+    found = [_curve(run, result, plain), _passing(plain), _vote(result, sets)]
     return [chart for chart in found if chart is not None]
 
 
-def _curve(run: Run, result: Result) -> Chart | None:
+def _curve(run: Run, result: Result, sets: CandidateSets) -> Chart | None:
     from kofn.curves import best_of_n
     from kofn.evaluate import case_codes, case_numbers
 
     table, understood = result.table, result.understood
     assert table is not None
     curve = best_of_n(
-        result.scored[0].sets,
+        sets,
         run.options,
         weights=case_numbers(table, understood.get("weight")),
         clusters=case_codes(table, understood.get("cluster")),

@@ -241,7 +241,7 @@ def _facts(result: Result) -> list[Facts]:
     several = d["sizes"]["max"] > 1
     found = [
         _spent(d, len(result.scored[0].sets)),
-        _votes(d["votes"], result.n_cases) if several and d.get("votes") else None,
+        _votes(d["votes"], result.n_cases) if several and (d.get("votes") or {}).get("agreement") is not None else None,
         _diversity(d["diversity"]) if several and d.get("diversity") else None,
         _extraction(result.extraction),
     ]

@@ -21,7 +21,9 @@ def repeats_of(prepared: Prepared) -> Repeats:
         return Fixed(prepared.repeats)
     from kofn.generate.adaptive import Adaptive
 
-    return Adaptive(extractor_of(prepared), most=prepared.repeats, confidence=prepared.settings.confidence)
+    settings = prepared.settings
+    least = settings.repeats if settings.repeats is not None and settings.max_repeats is not None else 0
+    return Adaptive(extractor_of(prepared), most=prepared.repeats, first=least, confidence=settings.confidence)
 
 
 def extractor_of(prepared: Prepared) -> str:

@@ -23,14 +23,28 @@ if TYPE_CHECKING:
     from kofn.running.prepare import Prepared
     from kofn.table import Table
 
+_OF_FIRST = ("votes", "diversity")  # of an adaptive run, over the candidates that every case got
+_MANY = 0.1  # the share of outputs from which on something is worth a word
 
-def finish(prepared: Prepared, store: Store, directory: Path, outcome: Outcome, *, against: Run | None = None) -> Run:
-    """Score what is stored and write the run. `against` is the run of the same reasoning answered with the question."""
+
+def finish(
+    prepared: Prepared,
+    store: Store,
+    directory: Path,
+    outcome: Outcome,
+    *,
+    against: Run | None = None,
+    keys: set[bytes] | None = None,
+) -> Run:
+    """Score what is stored and write the run.
+
+    `against` is the run of the same reasoning answered with the question; `keys` are as in `candidate_rows`.
+    """
     from kofn.report.files import write_run
     from kofn.running.reading import read_by_model
 
     settings = prepared.settings
-    table = stored_table(prepared, store, directory)
+    table = stored_table(prepared, store, directory, outcome.stopped, keys)
     options = options_of(prepared)
     result = evaluated(prepared, table, options)
     plan = plan_of(prepared, directory.resolve().name, table)
@@ -61,15 +75,18 @@ def _compared(result: Result, against: Run | None) -> tuple[dict[str, Any], dict
     return {"markovian": markovian.as_dict(found)}, {"leans on the question": markovian.told(found)}
 
 
-def stored_table(prepared: Prepared, store: Store, directory: Path) -> Table:
+def stored_table(
+    prepared: Prepared, store: Store, directory: Path, stopped: str | None, keys: set[bytes] | None
+) -> Table:
     """The candidates that are there."""
     from kofn.generate.rows import candidate_rows
 
     stages = prepared.recipe.stages
     ids = [item.case.id for item in prepared.items]
-    rows = candidate_rows(store, stages, ids, prepared.repeats)
+    rows = candidate_rows(store, stages, ids, prepared.repeats, keys)
     if rows.height == 0:
-        raise WorldError(f"{directory}: no output yet: run the same command again to go on")
+        why = f" ({stopped})" if stopped else ""
+        raise WorldError(f"{directory}: no candidate is whole yet{why}: run the same command again to go on")
     if prepared.settings.adaptive:
         rows = _of_the_rule(prepared, rows)
     return table_of(rows, prepared.items, stages[-1].kind, source=str(directory))
@@ -126,6 +143,8 @@ def evaluated(prepared: Prepared, table: Table, options: Options) -> Result:
         whole,
         estimates=tuple(told.get((e.metric, e.aggregator, e.segment), e) for e in start.estimates),
         case_values={key: whole.case_values.get(key, values) for key, values in start.case_values.items()},
+        extraction=start.extraction,
+        diagnostics={**whole.diagnostics, **{k: start.diagnostics[k] for k in _OF_FIRST if k in start.diagnostics}},
     )
 
 
@@ -135,6 +154,7 @@ def _warnings(prepared: Prepared, result: Result, outcome: Outcome) -> list[str]
     if outcome.stopped:
         most = len(prepared.items) * prepared.repeats
         found.append(f"not whole: {outcome.stopped}; {result.n_candidates:,} of at most {most:,} candidates are there")
+    found += _about_outputs(prepared, result)
     if prepared.settings.adaptive:
         from kofn.generate.adaptive import honest
 
@@ -147,6 +167,27 @@ def _warnings(prepared: Prepared, result: Result, outcome: Outcome) -> list[str]
                 "say; over sets that stop when they agree they would be biased"
             )
     return found
+
+
+def _about_outputs(prepared: Prepared, result: Result) -> list[str]:
+    """Calls that failed, outputs that were cut off, reasoning that is none."""
+    table = result.table
+    assert table is not None
+    rows, found = table.candidates, []
+    if "error" in rows.columns and (failed := rows["error"].count()):
+        found.append(f"{failed:,} of {rows.height:,} calls failed, most often: {most_frequent(rows['error'])}")
+    if "finish" in rows.columns and (cut := int((rows["finish"] == "length").sum())) > rows.height * _MANY:
+        found.append(f"{cut:,} of {rows.height:,} outputs were cut off at max_tokens: give them more, or stops")
+    if len(prepared.recipe.stages) > 1 and "reasoning" in rows.columns:
+        empty = int((rows["reasoning"].str.strip_chars() == "").sum())
+        if empty > rows.height * _MANY:
+            found.append(f"the reasoning of {empty:,} of {rows.height:,} candidates is empty")
+    return found
+
+
+def most_frequent(errors: pl.Series) -> str:
+    """The error seen most often, cut short."""
+    return str(errors.drop_nulls().mode().sort()[0])[:200]
 
 
 def plan_of(prepared: Prepared, name: str, table: Table | None = None) -> Plan:

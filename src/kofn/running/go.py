@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,12 @@ from kofn.running.settings import settings
 from kofn.running.shown import Shown
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kofn.generate.estimate import Forecast
     from kofn.generate.runner import Outcome
-    from kofn.generate.store import Store
+    from kofn.generate.stages import Item
+    from kofn.generate.store import Row, Store
     from kofn.report.run import Run
     from kofn.running.prepare import Prepared
     from kofn.running.settings import Settings
@@ -51,22 +55,31 @@ def run_in(prepared: Prepared, directory: Path) -> Run:
     try:
         if prepared.settings.retry_errors:
             store.forget_errors()
-        outcome = now(_generate(prepared, store))
-        if prepared.settings.compare_markovian:
-            return _both_ways(prepared, store, directory, outcome)
-        return finish(prepared, store, directory, outcome)
+        used: set[bytes] | None = set() if store.doubled() else None
+        outcome = now(_generate(_asked(prepared), store, used))
+        against = _answered_with_the_question(prepared, store, directory, outcome, used)
+        return finish(prepared, store, directory, outcome, against=against, keys=used)
     finally:
         store.close()
 
 
-def _both_ways(prepared: Prepared, store: Store, directory: Path, outcome: Outcome) -> Run:
-    """Answer the same reasoning with the question too, as a run of its own, and compare."""
+def _asked(prepared: Prepared) -> Prepared:
+    """What is asked: also the answers that see the question, where they are to be compared."""
+    from kofn.running.markovian import both
+
+    return both(prepared) if prepared.settings.compare_markovian else prepared
+
+
+def _answered_with_the_question(
+    prepared: Prepared, store: Store, directory: Path, outcome: Outcome, keys: set[bytes] | None
+) -> Run | None:
+    """The same reasoning answered with the question, as a run of its own."""
     from kofn.running import markovian
 
-    other = markovian.with_question(prepared)
-    outcome_there = now(_generate(other, store))
-    there = finish(other, store, directory / markovian.FOLDER, outcome_there)
-    return finish(prepared, store, directory, outcome, against=there)
+    if not prepared.settings.compare_markovian:
+        return None
+    alone = replace(prepared, settings=replace(prepared.settings, llm_extract=None, append_results=None))
+    return finish(markovian.with_question(alone), store, directory / markovian.FOLDER, outcome, keys=keys)
 
 
 def forecast(prepared: Prepared) -> Forecast:
@@ -75,13 +88,13 @@ def forecast(prepared: Prepared) -> Forecast:
 
     store = Store.open(directory_of(prepared), fingerprint=prepared.fingerprint())
     try:
-        return now(_probe(prepared, store))
+        return now(_probe(_asked(prepared), store))
     finally:
         store.close()
 
 
-async def _generate(prepared: Prepared, store: Store) -> Outcome:
-    """Ask for everything that is missing."""
+async def _generate(prepared: Prepared, store: Store, used: set[bytes] | None) -> Outcome:
+    """Ask for everything that is missing. `used` is told the keys of the replies that are meant, where that is open."""
     from kofn.generate.runner import Tally, generate
 
     tally = Tally()
@@ -97,7 +110,7 @@ async def _generate(prepared: Prepared, store: Store) -> Outcome:
             limits=limits_of(prepared),
             price=prices_of(prepared).cost,
             cache=cache_of(prepared),
-            on_case=None if shown is None else shown.on_case,
+            on_case=_told_of_cases(shown, used),
             tally=tally,
             chat=prepared.chat,
         )
@@ -105,6 +118,18 @@ async def _generate(prepared: Prepared, store: Store) -> Outcome:
         if shown is not None:
             await shown.close()
         await _close(prepared)
+
+
+def _told_of_cases(shown: Shown | None, used: set[bytes] | None) -> Callable[[Item, list[Row]], None] | None:
+    if used is None:
+        return None if shown is None else shown.on_case
+
+    def on_case(item: Item, rows: list[Row]) -> None:
+        used.update(row.key for row in rows)
+        if shown is not None:
+            shown.on_case(item, rows)
+
+    return on_case
 
 
 async def _probe(prepared: Prepared, store: Store) -> Forecast:

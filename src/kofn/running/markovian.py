@@ -22,16 +22,38 @@ FOLDER = "with-question"  # the second run's directory, in the first's
 
 def with_question(prepared: Prepared) -> Prepared:
     """The same run with answers that see the question; only its second stage is another."""
+    reasoning, _, other = _stages(prepared)
+    return _of_stages(prepared, [reasoning, other])
+
+
+def both(prepared: Prepared) -> Prepared:
+    """Both at once, for asking: the reasoning, and two answers that follow from it."""
+    return _of_stages(prepared, _stages(prepared))
+
+
+def _stages(prepared: Prepared) -> list[dict[str, Any]]:
+    if prepared.task.spec.two_stage is None:
+        raise InputError(
+            "compare_markovian compares the two usual stages: leave out what changes one of them, such as --chat, "
+            "--top-p, or stages in the task"
+        )
+    reasoning, answer = prepared.task.spec.all_stages()
+    _, other = prepared.task.two_staged(markovian=False).spec.all_stages()
+    prompt = (other.prompt or "").replace("{cot}", "{reasoning}")  # which is the stage before in one of the two only
+    return [
+        reasoning.model_dump(),
+        answer.model_dump(),
+        {**other.model_dump(), "name": WITH_QUESTION, "prompt": prompt},
+    ]
+
+
+def _of_stages(prepared: Prepared, stages: list[dict[str, Any]]) -> Prepared:
     from kofn.running.prepare import data_path
     from kofn.tasks import load_task
 
-    if prepared.task.spec.two_stage is None:
-        raise InputError("compare_markovian needs the two stages as they are: leave out what changes one of them")
-    other = prepared.task.two_staged(markovian=False)
-    reasoning, answer = other.spec.all_stages()
-    stages = [reasoning.model_dump(), {**answer.model_dump(), "name": WITH_QUESTION}]
-    body = other.spec.model_dump(mode="json", exclude_unset=True, exclude={"two_stage"})
-    task = replace(load_task({**body, "stages": stages}), folder=other.folder, source=other.source)
+    own = prepared.task
+    body = own.spec.model_dump(mode="json", exclude_unset=True, exclude={"two_stage"})
+    task = replace(load_task({**body, "stages": stages}), folder=own.folder, source=own.source)
     recipe = task.recipe(data_path(prepared.settings), seed=prepared.settings.seed)
     return replace(prepared, task=task, recipe=recipe)
 

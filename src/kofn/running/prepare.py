@@ -113,6 +113,8 @@ def settled_task(given: Any, settings: Settings) -> Task:
     task = load_task(given)
     if settings.data is not None and not isinstance(settings.data, str | Path):
         task = with_records(task, settings.data)
+    if settings.two_stage and task.spec.two_stage is None and len(task.spec.all_stages()) > 1:
+        raise InputError(f"task {task.name} has several stages of its own: leave out --two-stage, or change the task")
     if settings.two_stage or settings.compare_markovian or task.spec.two_stage is not None:
         task = task.two_staged(
             markovian=True if settings.compare_markovian else settings.markovian,
@@ -152,7 +154,7 @@ def open_one(spec: str | Model | Callable[..., Any], settings: Settings) -> Mode
     """One backend, with what the settings say of it."""
     from kofn.models import open_model
 
-    options = {"device": settings.device, "batch": settings.batch_size}
+    options = {"device": settings.device, "batch": settings.batch_size, "timeout": settings.timeout}
     return open_model(
         spec, reproducible=settings.reproducible, options={k: v for k, v in options.items() if v is not None}
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kofn.models.base import Model
+from kofn.running.asking import limits_of
 from kofn.running.now import now
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from kofn.evaluate import Result
     from kofn.generate.ask import Kind, LLMExtraction
+    from kofn.generate.limits import Limits
     from kofn.generate.prices import Prices
     from kofn.generate.store import Store
     from kofn.report.convert import Plan
@@ -54,10 +56,39 @@ async def _asked(prepared: Prepared, store: Store, result: Result, model: Model,
     cases = {item.case.id: item.case for item in prepared.items}
     try:
         return await extract_all(
-            list(_candidates(result)), model, store, cases=cases, kind=kind_of(result), price=prices.cost
+            list(_candidates(result)),
+            model,
+            store,
+            cases=cases,
+            kind=kind_of(result),
+            price=prices.cost,
+            limits=_limits(prepared, result),
         )
     finally:
         await model.close()
+
+
+def _limits(prepared: Prepared, result: Result) -> Limits:
+    """Those of the run, at most 50 calls a second, and of its money and tokens what the outputs have left."""
+    from dataclasses import replace
+
+    from kofn.generate.ask import PER_SECOND
+
+    limits = limits_of(prepared)
+    table = result.table
+    assert table is not None
+    cost, tokens = (
+        float(table.candidates.select(columns).sum_horizontal().sum()) if columns else 0.0
+        for columns in (
+            [c for c in names if c in table.candidates.columns] for names in (("cost",), ("tokens", "tokens_in"))
+        )
+    )
+    return replace(
+        limits,
+        requests_per_second=min(limits.requests_per_second or PER_SECOND, PER_SECOND),
+        max_cost=None if limits.max_cost is None else max(0.0, limits.max_cost - cost),
+        max_tokens_total=None if limits.max_tokens_total is None else max(0, limits.max_tokens_total - round(tokens)),
+    )
 
 
 def _candidates(result: Result) -> Iterator[Candidate]:

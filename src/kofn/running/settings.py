@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kofn.models.base import Model
 
 DEFAULT_MODEL = "smollm2"
+CONFIDENCE = 0.95
 DEFAULT_READER = "anthropic:claude-haiku-4-5"  # reads answers where `--extract llm` names no model
 
 
@@ -28,7 +29,8 @@ class Settings:
       temperature, top_p, max_tokens, stop, chat   how outputs are drawn, in the first stage of several
       two_stage, markovian, actor_reward_weight    reason first, answer second; see docs/run.md
       compare_markovian   answer each reasoning both without and with the question, and compare
-      adaptive, max_repeats, confidence            stop a case when its leading answer is safe
+      adaptive, max_repeats, confidence            stop a case when its leading answer is safe; `repeats` is then
+                      what every case gets at least
     on which cases
       data            another file or folder than the task's, or rows
       limit           the first so many; `samples`: these ids; `sample`: so many, by group, drawn with the seed
@@ -61,7 +63,7 @@ class Settings:
     compare_markovian: bool = False
     adaptive: bool = False
     max_repeats: int | None = None
-    confidence: float = 0.95
+    confidence: float = CONFIDENCE
     data: Path | str | Sequence[Mapping[str, Any]] | None = None
     limit: int | None = None
     samples: Sequence[str] = ()
@@ -111,6 +113,14 @@ class Settings:
             raise InputError("max_repeats is for adaptive repeats: give --adaptive too, or --repeats")
         if self.markovian is not None and self.compare_markovian:
             raise InputError("compare_markovian answers in both modes: leave markovian out")
+        if self.adaptive and self.compare_markovian:
+            raise InputError("adaptive repeats stop by one of two answers: leave out --adaptive or --compare-markovian")
+        if self.confidence != CONFIDENCE and not self.adaptive:
+            raise InputError("confidence is for adaptive repeats: give --adaptive too")
+        if self.samples and self.sample is not None:
+            raise InputError("samples names the cases and sample draws some: give one of the two")
+        if self.repeats is not None and self.max_repeats is not None and self.repeats > self.max_repeats:
+            raise InputError(f"repeats ({self.repeats}) is more than max_repeats ({self.max_repeats})")
 
 
 def settings(given: Settings | None, options: Mapping[str, Any]) -> Settings:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from kofn.running.asking import repeats_of
@@ -46,6 +48,7 @@ def generation_of(prepared: Prepared, table: Table, outcome: Outcome) -> dict[st
         "adaptive": _adaptive(prepared, table),
         "stopped": outcome.stopped,
         **_totals(table),
+        "wall_seconds": round(time.monotonic() - tally.started, 3) if tally.started else 0.0,
         "calls": tally.calls,
         "reused": tally.reused,
         "retries": tally.retries,
@@ -72,10 +75,11 @@ def _totals(table: Table) -> dict[str, Any]:
         return None if found is None else round(found)
 
     errors = table.candidates["error"].count() if "error" in table.candidates.columns else 0
+    unpriced = "cost" in table.candidates.columns and table.candidates["cost"].null_count() > errors
     return {
         "tokens_in": count("tokens_in"),
         "tokens_out": count("tokens"),
-        "cost": total("cost"),
+        "cost": None if unpriced else total("cost"),
         "errors": errors,
     }
 
@@ -91,32 +95,55 @@ def _adaptive(prepared: Prepared, table: Table) -> dict[str, Any] | None:
         "confidence": prepared.settings.confidence,
         "candidates": found.samples,
         "fixed": found.cases * found.fixed,
-        "cost": found.cost,
-        "fixed_cost": found.fixed_cost,
+        **_money(prepared, table),
     }
 
 
 def saved(prepared: Prepared, table: Table) -> Saving:
-    """The saving of an adaptive run against as many candidates for every case."""
-    from itertools import pairwise
-
+    """The saving of an adaptive run in candidates, against as many for every case."""
     import numpy as np
 
     from kofn.generate.adaptive import saving
 
-    costs = None
-    if "cost" in table.candidates.columns:
-        of = table.candidates["cost"].to_list()
-        bounds = table.offsets.tolist()
-        costs = [of[a:b] for a, b in pairwise(bounds)]
-    return saving(np.diff(table.offsets).tolist(), prepared.repeats, costs)
+    return saving(np.diff(table.offsets).tolist(), prepared.repeats)
+
+
+def _money(prepared: Prepared, table: Table) -> dict[str, float | None]:
+    """What the run cost, and about what so many candidates of every case would have.
+
+    A prompt is paid once a request. So the fixed run pays each case's prompt once for as many samples as a request
+    gives, and outputs as long as those that were drawn. Told for one stage and known prices; else none.
+    """
+    from math import ceil
+
+    from kofn.running.asking import prices_of
+
+    rows, stage = table.candidates, prepared.recipe.stages[0]
+    names = ("cost", "tokens", "tokens_in")
+    if len(prepared.recipe.stages) > 1 or any(n not in rows.columns or rows[n].null_count() for n in names):
+        return {"cost": None, "fixed_cost": None}
+    model, most, first = prepared.models[stage.model], prepared.repeats, repeats_of(prepared).first
+    price, fixed = prices_of(prepared).cost, 0.0
+    for start, end in pairwise(table.offsets.tolist()):
+        drawn = rows[start:end]
+        prompt = drawn["tokens_in"].head(first).sum() / ceil(min(first, end - start) / model.samples)
+        asked_for, out = ceil(most / model.samples), drawn["tokens"].mean()
+        assert isinstance(out, float)
+        found = price(model.name, round(prompt * asked_for), round(out * most))
+        if found is None:
+            return {"cost": None, "fixed_cost": None}
+        fixed += found
+    return {"cost": float(rows["cost"].sum()), "fixed_cost": fixed}
 
 
 def _notes(prepared: Prepared, table: Table) -> dict[str, str]:
     """Lines for people."""
     notes = {}
     if prepared.settings.adaptive:
-        notes["adaptive"] = str(saved(prepared, table)).removeprefix("adaptive: ")
+        money = _money(prepared, table)
+        told = str(saved(prepared, table)).removeprefix("adaptive: ")
+        spent, fixed = money["cost"], money["fixed_cost"]
+        notes["adaptive"] = f"{told}, ${spent:.4f} instead of about ${fixed:.4f}" if spent and fixed else told
     if two := prepared.task.spec.two_stage:
         notes["two stages"] = "the answer is asked " + ("without" if two.markovian else "with") + " the question"
     return notes

@@ -44,8 +44,16 @@ class Shots:
             found: Sequence[Item] = own[:wanted]
         else:
             found = drawing(self.seed or 0, "shots", item.case.id, repeat).sample(own, wanted)
-        asked = item.fields["question_and_options"]
-        return tuple(e for e in found if e.fields["question_and_options"] != asked)[: self.count]
+        asked = _plain(item)
+        others = tuple(e for e in found if _plain(e) != asked)
+        if len(others) < self.count and wanted < len(own):
+            others = tuple(e for e in own if _plain(e) != asked)  # many copies of the case itself
+        return others[: self.count]
+
+
+def _plain(item: Item) -> str:
+    """The question as anybody would compare it: spaces, capitals and the order of options do not matter."""
+    return " ".join(item.fields["question"].casefold().split())
 
 
 def drawing(seed: int, what: str, case_id: str, repeat: int) -> random.Random:

@@ -106,7 +106,7 @@ class TaskRecipe:
 
     def _filled(self, asked: _Asked, item: Item, repeat: int, outputs: Mapping[str, str]) -> str:
         fields = item.fields
-        if asked.stage.kind == "choose" and item.case.choices:
+        if self._asked[-1].stage.kind == "choose" and item.case.choices:  # the stages before see the same list
             fields = {**fields, **self._listing(item, repeat)}
         return asked.prompt.fill({**fields, **outputs})
 
