@@ -166,7 +166,8 @@ def run_line(task: Task, actor: str | Model, critic: str | Model | None, setting
     """Run a task and return its line of results.jsonl, which is appended to the file `append_results` where named."""
     from kofn.running import run
 
-    asked = {"model": actor, "answer_model": critic, "repeats": 1, **settings}
+    answers = any(stage.model == "critic" for stage in task.spec.all_stages())
+    asked = {"model": actor, "answer_model": critic if answers else None, "repeats": 1, **settings}
     wanted = asked.pop("append_results", None)
     with TemporaryDirectory(prefix="kofn-line-") as folder:
         path = Path(folder) / "results.jsonl"
