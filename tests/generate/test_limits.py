@@ -118,10 +118,13 @@ def test_both_rates_must_allow_a_call():
     ],
 )
 def test_a_budget_says_which_limit_was_reached(limits, spent, said):
+    cost, tokens, now = spent
     budget = Budget(limits, started=0.0)
-    assert budget.reached(*spent) is (said is not None)
+    budget.spend(cost, tokens)
+    assert budget.reached(now) is (said is not None)
     assert budget.reason == said
-    assert budget.reached(0.0, 0, 0.0) is (said is not None)  # once reached it stays so
+    budget.cost, budget.tokens = 0.0, 0
+    assert budget.reached(0.0) is (said is not None)  # once reached it stays so
 
 
 def test_a_gate_lets_the_allowed_number_in_and_the_rest_in_order():

@@ -512,3 +512,13 @@ def test_a_bound_is_passed_by_one_call_at_most(tmp_path):
     prices.write_text("ours:\n  models:\n    echo: {input: 100000, output: 100000}\n")  # 1.5 a call of one output
     cut = kofn.run(task(60), model=Echo(), repeats=1, prices=prices, max_cost=10, concurrency=16, out=tmp_path / "r")
     assert 10 <= cut.manifest["generation"]["cost"] <= 11.5
+
+
+@pytest.mark.parametrize("bound", [{"max_tokens_total": 100_000}, {"max_cost": 100}])
+def test_a_bound_far_away_stops_nobody_where_a_server_gives_fewer_outputs_than_asked(tmp_path, bound):
+    with serving() as server:
+        done = kofn.run(
+            task(6), model=f"openai:one-choice@{server.url}", repeats=4, out=tmp_path / "r", max_time=30, **bound
+        )
+    assert done.manifest["generation"]["stopped"] is None
+    assert done.result.n_candidates == 24

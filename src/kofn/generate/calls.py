@@ -33,7 +33,7 @@ class Tally:
 
     `calls` are those to models, failed ones too; `replies` what they gave and is stored, `errors` the rows without an
     output among them; `reused` came from the store or the cache. Tokens and cost are of `replies`; `unpriced` counts
-    those whose price nobody knows; `asked` are outputs that came or are on their way.
+    those whose price nobody knows.
     """
 
     cases: int = 0
@@ -48,7 +48,6 @@ class Tally:
     errors: int = 0
     retries: int = 0
     in_flight: int = 0
-    asked: int = 0
     started: float = 0.0
 
     def count(self, row: Row) -> None:
@@ -215,7 +214,7 @@ class Calls:
         """Call until everything is there, or has failed, or a budget is used up."""
         while wanted:
             tokens = self._estimate(wanted) if self.pace.counts_tokens else 0.0
-            while self._reserved():
+            while self.budget.tight and not self._spent():
                 await self._sleep(WAITING)
             if self._spent() or not (self.pace.free or await self._turn(len(wanted), tokens)):
                 return
@@ -242,37 +241,15 @@ class Calls:
         return False
 
     def _spent(self) -> bool:
-        tally = self.tally
-        return not self.budget.unlimited and self.budget.reached(
-            tally.cost, tally.tokens_in + tally.tokens_out, self._clock()
-        )
-
-    def _reserved(self) -> bool:
-        """Whether what is under way may use up what is left: a bound is passed by one call at most.
-
-        Before the first reply nobody knows what a call takes, so that the first one goes alone.
-        """
-        limits, tally = self.limits, self.tally
-        outputs = tally.replies - tally.errors
-        ahead = tally.asked - outputs
-        if ahead <= 0 or (limits.max_cost is None and limits.max_tokens_total is None):
-            return False
-        if not outputs:
-            return True
-        share = (ahead + 1) / outputs
-        tokens = tally.tokens_in + tally.tokens_out
-        return any(
-            most is not None and spent * (1 + share) > most
-            for most, spent in ((limits.max_cost, tally.cost), (limits.max_tokens_total, tokens))
-        )
+        return not self.budget.unlimited and self.budget.reached(self._clock())
 
     async def _call(self, wanted: list[Wanted], started: float, tokens: float) -> None:
         """One call, and what it gave to the store; also what it gave before it failed."""
         before = sum([one.tokens for one in wanted]) if tokens else 0
         self.tally.calls += 1
         self.tally.in_flight += 1
-        there, asked = _rows(wanted), sum([len(one.keys) for one in wanted])
-        self.tally.asked += asked - there
+        pending = sum([len(one.keys) - len(one.rows) for one in wanted])
+        self.budget.pending += pending
         for one in wanted:
             one.calls += 1
         try:
@@ -280,7 +257,7 @@ class Calls:
                 await (self._weigh if isinstance(wanted[0], Odds) else self._generate)(wanted, started)
         finally:
             self.tally.in_flight -= 1
-            self.tally.asked -= asked - _rows(wanted)  # what did not come
+            self.budget.pending -= pending
             if tokens:
                 self.pace.used(tokens, sum([one.tokens for one in wanted]) - before)
 
@@ -330,6 +307,9 @@ class Calls:
         """Hand rows to the store. Who asked waits for the commit later: the next call need not."""
         wanted.stored = asyncio.get_running_loop().create_future()
         self.store.put(rows, wanted.stored)
+        for row in rows:
+            if row.error is None:
+                self.budget.spend(row.cost, (row.tokens_in or 0) + (row.tokens_out or 0))
 
     # what went wrong
 
@@ -439,7 +419,3 @@ def one_line(problem: Exception) -> str:
     """
     line = " ".join("".join(c if c.isprintable() else " " for c in str(problem)).split()) or type(problem).__name__
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
-
-
-def _rows(wanted: Sequence[Wanted]) -> int:
-    return sum([len(one.rows) for one in wanted])

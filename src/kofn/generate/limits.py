@@ -156,29 +156,67 @@ class Pace:
 
 @dataclass(slots=True)
 class Budget:
-    """What may be spent, and the reason to stop once it is."""
+    """What may be spent, what was, and the reason to stop once it is all gone.
+
+    A reply is spent when it comes, before it is stored. `pending` are the outputs of calls under way.
+    """
 
     limits: Limits
     started: float
     reason: str | None = None
+    cost: float = 0.0
+    tokens: int = 0
+    outputs: int = 0
+    pending: int = 0
 
-    def reached(self, cost: float, tokens: int, now: float) -> bool:
+    def spend(self, cost: float | None, tokens: int) -> None:
+        """One more output has come."""
+        self.cost += cost or 0.0
+        self.tokens += tokens
+        self.outputs += 1
+
+    def reached(self, now: float) -> bool:
         """Whether no further call may start. Once reached it stays so.
 
         >>> budget = Budget(Limits(max_cost=0.5), started=0.0)
-        >>> budget.reached(0.4, 9, now=1.0), budget.reached(0.6, 9, now=1.0), budget.reason
-        (False, True, '--max-cost 0.5 reached')
+        >>> budget.spend(0.4, 9)
+        >>> budget.reached(now=1.0)
+        False
+        >>> budget.spend(0.2, 9)
+        >>> budget.reached(now=1.0), budget.reason
+        (True, '--max-cost 0.5 reached')
         """
         if self.reason is None:
             limits = self.limits
             for name, limit, spent in (
-                ("--max-cost", limits.max_cost, cost),
-                ("--max-tokens-total", limits.max_tokens_total, tokens),
+                ("--max-cost", limits.max_cost, self.cost),
+                ("--max-tokens-total", limits.max_tokens_total, self.tokens),
                 ("--max-time", limits.max_time, now - self.started),
             ):
                 if limit is not None and spent >= limit:
                     self.reason = f"{name} {limit:g} reached"
         return self.reason is not None
+
+    @property
+    def tight(self) -> bool:
+        """Whether the calls under way may use up what is left: then the next one waits for them.
+
+        Before the first output nobody knows what one takes, so that the first call goes alone. A call under way ends,
+        one way or another, so that nobody waits for ever.
+
+        >>> budget = Budget(Limits(max_cost=10), started=0.0, cost=6.0, outputs=6)
+        >>> budget.pending = 2; budget.tight
+        False
+        >>> budget.pending = 4; budget.tight
+        True
+        """
+        if not self.pending:
+            return False
+        bounds = ((self.limits.max_cost, self.cost), (self.limits.max_tokens_total, self.tokens))
+        known = [(limit, spent) for limit, spent in bounds if limit is not None]
+        if not self.outputs:
+            return bool(known)
+        return any(spent + (self.pending + 1) * spent / self.outputs > limit for limit, spent in known)
 
     @property
     def unlimited(self) -> bool:
