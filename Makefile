@@ -4,7 +4,7 @@ BIN := .venv/bin
 CORES ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help run test browser lint check coverage bench clean
+.PHONY: help run test programs lint check coverage bench clean
 
 help:
 	@echo "make run       run a small language model on the task \`starter\` and show the report"
@@ -16,14 +16,16 @@ help:
 run: .venv/.ready-local
 	$(BIN)/kofn run starter --repeats 5 --out runs/starter
 
-test: .venv/.ready-dev browser
+test: .venv/.ready-dev programs
 	KOFN_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest -m "not slow" -n $(CORES) --dist worksteal
 
-# Debian's Chromium for the tests of the pages; where it cannot be installed they are skipped, and say so
-browser:
-	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq \
-	  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
-	  || echo "chromium is not there and cannot be installed: the browser tests are skipped"
+# Debian's Chromium for the tests of the pages and bubblewrap for those that run programs; where they cannot be installed
+# the tests that need them are skipped, and say so
+programs:
+	@command -v chromium >/dev/null && command -v bwrap >/dev/null \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq \
+	  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium bubblewrap >/dev/null; } \
+	  || echo "chromium or bubblewrap is not there and cannot be installed: tests that need them are skipped"
 
 lint: .venv/.ready-dev
 	$(BIN)/ruff check .

@@ -72,10 +72,15 @@ def test_programs_gpu_and_disk_are_looked_for_where_they_would_be(monkeypatch, t
     assert row("bubblewrap").ready is False
     assert row("bubblewrap").install == "apt install bubblewrap"
     assert "run on the CPU" in row("GPU").found or "Apple" in row("GPU").found
-    for name, says in (("bwrap", ""), ("nvidia-smi", "echo 'Tesla T4, 15360 MiB'")):
+    tools = dict.fromkeys(("bwrap", "prlimit", "setpriv"), "")
+    for name, says in (tools | {"nvidia-smi": "echo 'Tesla T4, 15360 MiB'"}).items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{says}\n")
         (tmp_path / name).chmod(0o755)
     assert row("bubblewrap").ready
+    (tmp_path / "bwrap").write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
+    assert row("bubblewrap").ready is False
+    assert "setting up uid map: Permission denied" in row("bubblewrap").found
+    assert "user namespaces" in row("bubblewrap").install
     assert row("GPU").found in ("Tesla T4, 15360 MiB", "Apple (Metal)")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "not" / "yet"))
     assert "GB free in" in row("disk, cache").found

@@ -26,9 +26,9 @@ LAYERS = [
         "checks",
         "trends",
     },  # composition, no I/O
-    {"importers", "report", "models", "api"},  # edges
+    {"importers", "report", "models", "api", "yamlfile", "engine"},  # edges
     {"generate"},  # every call to a model
-    {"tasks"},  # what is asked, of which data
+    {"tasks", "checkpoint"},  # what is asked, of which data; programs and the cases they are run against
     {"running", "doctor"},  # a whole run
     {"evaluation", "training"},  # for training loops
     {"cli", "__main__"},  # application

@@ -37,11 +37,13 @@ def score(
     weight: str | None = None,
     fields: Mapping[str, str] | None = None,
     everything: bool = False,
+    engine: Any = None,
 ) -> Result:
     """Score outputs: a path or paths, rows as mappings (long, wide or groups), or a polars frame of the long form.
 
     `aggregate`, `metric` and `extract` take names, specs such as "pass@5", or your own callables. `fields` names
-    roles the file calls otherwise, such as {"text": "reply"}. `everything` also keeps fields no number needs.
+    roles the file calls otherwise, such as {"text": "reply"}. `everything` also keeps fields no number needs. `engine`
+    (of `kofn.engine.engine`) calls metrics of your own on several processes or machines.
 
     >>> rows = [{"id": "q", "reference": "42", "outputs": ["It is 42.", "Maybe 43.", "42!"]}]
     >>> result = score(rows, aggregate=["any_pass", "majority"])
@@ -67,6 +69,7 @@ def score(
         by=slices,
         cluster=cluster,
         weight=weight,
+        engine=engine,
     )
     return evaluate(table, options)
 

@@ -21,6 +21,7 @@ EXTRAS = {
     "text": (("sacrebleu",), "metrics bleu and chrf"),
     "schema": (("jsonschema",), "metric schema"),
     "embed": (("wordllama",), "semantic_diversity"),
+    "ray": (("ray",), "kofn verify --engine ray"),
     "datasets": (("datasets",), "tasks on data sets of the Hugging Face hub"),
 }
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -129,8 +130,25 @@ def _disks(folder: Path) -> Iterator[Row]:
 
 
 def _programs() -> Iterator[Row]:
-    yield _program("bubblewrap", ("bwrap",), "programs of others in a sandbox", "apt install bubblewrap")
+    yield _sandbox()
     yield _program("chromium", CHROMIUM, "the browser tests of kofn itself", "apt install chromium")
+
+
+def _sandbox() -> Row:
+    """Whether programs of others can be run, which is tried: that bubblewrap is here does not say that it may."""
+    from kofn.checkpoint.sandbox import INSTALL, Sandbox, missing_programs, trial
+
+    path = shutil.which("bwrap")
+    purpose = "programs in a sandbox (kofn verify, runs_tests)"
+    if missing := missing_programs():
+        return Row(
+            section="programs", name="bubblewrap", ready=False, found=f"no {missing[0]}: {purpose}", install=INSTALL
+        )
+    problem = trial(Sandbox(bwrap=path, python="/bin/true"))
+    if problem is None:
+        return Row(section="programs", name="bubblewrap", ready=True, found=f"{path}, tried: {purpose}")
+    advice = "allow user namespaces (in a container: --security-opt seccomp=unconfined --cap-add SYS_ADMIN)"
+    return Row(section="programs", name="bubblewrap", ready=False, found=f"{path} fails: {problem}", install=advice)
 
 
 def _program(name: str, commands: Sequence[str], purpose: str, install: str) -> Row:

@@ -35,7 +35,10 @@ _MOST_SETS = 0.95  # pass@k is shown by default when this share of the sets has 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to evaluate. Everything has a sensible default."""
+    """How to evaluate. Everything has a sensible default.
+
+    `engine` calls metrics that take long on several processes or machines (`kofn.engine`).
+    """
 
     extract: Spec | None = None
     metrics: tuple[Spec, ...] = ()
@@ -49,6 +52,7 @@ class Options:
     by: tuple[str, ...] = ()
     cluster: str | None = None
     weight: str | None = None
+    engine: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +125,7 @@ def evaluate(table: Table, options: Options | None = None) -> Result:
     if options.extract is None or str(options.extract).startswith("letter"):
         table = lettered(table)
     answers = find_answers(table, options.extract)
-    scored = score_table(table, answers, options.metrics, options.threshold)
+    scored = score_table(table, answers, options.metrics, options.threshold, options.engine)
     if not scored:
         sets = unlabelled_sets(table, answers)
         scored = [Scored(metric="", sets=sets, source="")]

@@ -94,6 +94,7 @@ METRICS = {
     "refused": "kofn.metrics:Refused",
     "truncated": "kofn.metrics:Truncated",
     "unparsed": "kofn.metrics:Unparsed",
+    "runs_tests": "kofn.checkpoint.functional:RunsTests",
 }
 
 MODELS = {

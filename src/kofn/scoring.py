@@ -75,9 +75,16 @@ def find_answers(table: Table, extract: str | Callable[..., Any] | None) -> Answ
 
 
 def score_table(
-    table: Table, answers: Answers, metrics: Sequence[str | Callable[..., Any]], threshold: float | None
+    table: Table,
+    answers: Answers,
+    metrics: Sequence[str | Callable[..., Any]],
+    threshold: float | None,
+    engine: Any = None,
 ) -> list[Scored]:
-    """The sets of every metric: those asked for, else the file's labels and scores, else the default metric."""
+    """The sets of every metric: those asked for, else the file's labels and scores, else the default metric.
+
+    `engine` is where heavy metrics and functions of the user's own are called; None: the latter right here.
+    """
     if metrics:
         of_file = {s.metric: s for s in _of_file(table, answers, threshold)}
         return _unique_names(
@@ -87,7 +94,7 @@ def score_table(
                 for scored in (
                     [of_file[metric]]
                     if isinstance(metric, str) and metric in of_file
-                    else _by_metric(table, answers, metric, threshold)
+                    else _by_metric(table, answers, metric, threshold, engine)
                 )
             ]
         )
@@ -135,7 +142,9 @@ def stored_sets(table: Table, values: Floats, passes: Any, *, higher_is_better: 
     return _sets(table, answers, values, passes, higher_is_better=higher_is_better)
 
 
-def _by_metric(table: Table, answers: Answers, spec: str | Callable[..., Any], threshold: float | None) -> list[Scored]:
+def _by_metric(
+    table: Table, answers: Answers, spec: str | Callable[..., Any], threshold: float | None, engine: Any = None
+) -> list[Scored]:
     """The sets of one metric, and of what else it returned (`name.key`)."""
     from kofn.metrics import metric_name, trait
     from kofn.registry import metric
@@ -158,7 +167,9 @@ def _by_metric(table: Table, answers: Answers, spec: str | Callable[..., Any], t
             sets=_sets(table, answers, values, passes_of(values, threshold, better), higher_is_better=better),
             source=source,
         )
-        for found, raw in _columns(function, name, predictions, references, answers.extractor).items()
+        for found, raw in _columns(
+            function, name, predictions, references, answers.extractor, _spread(engine, spec, name)
+        ).items()
         for values in [raw if ungraded is None else np.where(ungraded, np.nan, raw)]
     ]
 
@@ -193,21 +204,58 @@ def reference_answers(references: pl.Series, extractor_name: str | None) -> pl.S
     return references.replace(others, pl.Series(whole, dtype=pl.String)) if len(others) else references
 
 
+def _spread(engine: Any, spec: str | Callable[..., Any], name: str) -> Any:
+    """Calls a metric for many pairs on an engine, or right here; returns an outcome a pair."""
+    from kofn.metrics import Outcome, score_answers
+    from kofn.registry import metric
+
+    if engine is None:
+        return lambda predictions, references: score_answers(metric(spec), predictions, references)
+
+    def on_engine(predictions: list[Any], references: list[Any]) -> list[Any]:
+        pairs = list(zip(predictions, references, strict=True))
+        size = max(1, min(64, len(pairs) // (8 * engine.workers)))
+        chunks = [pairs[i : i + size] for i in range(0, len(pairs), size)]
+        outcomes: list[Any] = []
+        for chunk, came in zip(chunks, engine.map(graded_chunk, chunks, shared=spec), strict=True):
+            if isinstance(came, list):
+                outcomes += came
+            elif came.lost:  # its process was lost each time: a fact about us, so these are not graded
+                outcomes += [Outcome(value=None)] * len(chunk)
+            else:
+                raise InputError(f"metric {name}: {came.reason.removeprefix('InputError: ')}")
+        return outcomes
+
+    on_engine.engine = engine  # type: ignore[attr-defined]
+    return on_engine
+
+
+def graded_chunk(spec: str | Callable[..., Any], chunk: list[tuple[Any, Any]]) -> list[Any]:
+    """What a worker does: a metric's outcomes for some pairs of prediction and reference."""
+    from kofn.metrics import score_answers
+    from kofn.registry import metric
+
+    return score_answers(metric(spec), [p for p, _ in chunk], [r for _, r in chunk])
+
+
 def _columns(
-    function: Any, name: str, predictions: pl.Series, references: pl.Series, extractor_name: str | None
+    function: Any, name: str, predictions: pl.Series, references: pl.Series, extractor_name: str | None, spread: Any
 ) -> dict[str, Floats]:
     """The metric's own column, and one for every other number it returned."""
-    from kofn.metrics import Metric, Numeric, score_answers, score_column
+    from kofn.metrics import Metric, Numeric, score_column, trait
 
     plain = references.dtype == pl.String and not references.str.ends_with("%").any()
     if plain and extractor_name == "number" and function == Numeric():
         # both sides are canonical texts by now: equal numbers are equal texts
         same = (predictions == references).fill_null(value=False).cast(pl.Float64)
         return {name: same.set(references.is_null(), None).to_numpy()}
+    if trait(function, "heavy"):
+        scores = function.many(predictions.to_list(), references.to_list(), getattr(spread, "engine", None))
+        return {name: np.array([np.nan if v is None else v for v in scores], dtype=np.float64)}
     if isinstance(function, Metric):
         scorer: Any = function
         return {name: score_column(scorer, predictions, references).to_numpy()}
-    outcomes = score_answers(function, predictions.to_list(), references.to_list())
+    outcomes = spread(predictions.to_list(), references.to_list())
     columns = {name: [outcome.value for outcome in outcomes]}
     for extra in dict.fromkeys(key for outcome in outcomes for key in outcome.extra):
         columns[extra] = [outcome.extra.get(extra) for outcome in outcomes]

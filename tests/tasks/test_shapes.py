@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -140,12 +141,13 @@ def test_an_mmlu_row_of_another_length_is_named(tmp_path):
         load_task("mmlu").items(tmp_path)
 
 
-def test_humaneval_keeps_what_running_the_tests_needs_and_has_no_reference():
+def test_the_reference_of_humaneval_is_what_running_the_tests_needs():
     items = real("humaneval")
     assert items[0].case.id == "HumanEval/0"
-    assert items[0].case.references == ()
-    assert items[0].case.tags["entry_point"] == "has_close_elements"
-    assert "def check(candidate)" in items[0].case.tags["test"]
+    tests = json.loads(items[0].case.references[0])
+    assert tests["entry_point"] == "has_close_elements"
+    assert "def check(candidate)" in tests["test"]
+    assert tests["prompt"] == items[0].case.input
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 @click.option("--cluster", metavar="FIELD", help="Resample groups of cases that belong together.")
 @click.option("--weight", metavar="FIELD", help="Weight of each case.")
 @click.option("--field", "field_options", multiple=True, metavar="ROLE=NAME", help="A field's name in this file.")
+@click.option("--workers", type=click.IntRange(min=1), metavar="N",
+              help="Call metrics of your own, and those that take long, on so many processes.")  # fmt: skip
+@click.option("--engine", "engine_name", metavar="E", help="Where: local or ray.")
+@click.option("--ray-address", metavar="A", help="The Ray cluster, with --engine ray.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write a run directory, report.html in it.")
 @click.option("--task", metavar="NAME", help="What is evaluated, in the run directory (default: the file's name).")
@@ -64,6 +69,9 @@ def command(
     policy: str,
     batch_index: int | None,
     append_results: Path | None,
+    workers: int | None,
+    engine_name: str | None,
+    ray_address: str | None,
     **options: Any,
 ) -> None:
     """Score outputs you already have.
@@ -85,14 +93,16 @@ def command(
         )
     elif given := _only_with_out(click.get_current_context()):
         raise click.UsageError(f"{given} shapes the run directory: give --out DIR too")
-    result = score(
-        list(files),
-        metric=metrics,
-        aggregate=aggregate,
-        fields=parse_field_options(field_options),
-        everything=out is not None,
-        **options,
-    )
+    with _engine(workers, engine_name, ray_address) as engine:
+        result = score(
+            list(files),
+            metric=metrics,
+            aggregate=aggregate,
+            fields=parse_field_options(field_options),
+            everything=out is not None,
+            engine=engine,
+            **options,
+        )
     if out is not None:
         from kofn.report.files import write_run
 
@@ -105,6 +115,15 @@ def command(
         from kofn.present import safe
 
         click.echo(f"run written to {safe(str(out))}; open {safe(str(out / 'report.html'))}", err=True)
+
+
+def _engine(workers: int | None, name: str | None, ray_address: str | None) -> Any:
+    """The engine that was asked for, if any."""
+    if workers is None and name is None and ray_address is None:
+        return nullcontext(None)
+    from kofn.engine import engine
+
+    return engine(name or ("ray" if ray_address else "local"), workers=workers, ray_address=ray_address)
 
 
 _FOR_OUT = (

@@ -94,7 +94,7 @@ def line(snapshot: Snapshot, width: int = 80) -> str:
             said = f"{said} {part}"
     room = width - len(said) - 3
     if room >= _BAR_LEAST and snapshot.total:
-        return f"{_bar(snapshot.done / snapshot.total, min(room, _BAR_MOST))} {said}"
+        return f"{bar(snapshot.done / snapshot.total, min(room, _BAR_MOST))} {said}"
     return said[:width]
 
 
@@ -116,7 +116,12 @@ def _count(n: int, word: str) -> str:
     return f"{n} {word if n == 1 else plural}"
 
 
-def _bar(share: float, cells: int) -> str:
+def bar(share: float, cells: int) -> str:
+    """A share drawn in so many characters.
+
+    >>> bar(0.5, 4)
+    '[##--]'
+    """
     full = int(min(1.0, share) * cells)
     return f"[{'#' * full}{'-' * (cells - full)}]"
 

@@ -148,7 +148,7 @@ class Store(_File):
         """
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            lock = _locked(directory)
+            lock = locked(directory)
         except OSError as problem:
             raise WorldError(f"{directory}: cannot be written: {problem.strerror}") from None
         try:
@@ -276,7 +276,7 @@ def _unusable(path: Path, problem: sqlite3.Error) -> Exception:
     return InputError(f"{path}: is damaged or no store ({problem}): give another --out, or delete the file")
 
 
-def _locked(directory: Path) -> int:
+def locked(directory: Path) -> int:
     """An open file that holds the lock of this directory, our process id in it. However we end, the lock ends too."""
     import fcntl
 

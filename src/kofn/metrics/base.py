@@ -10,7 +10,13 @@ from typing import Any, ClassVar, Literal, TypeAlias
 MetricFunction: TypeAlias = Callable[..., Any]
 
 
-_PLAIN_TRAITS = {"higher_is_better": True, "uses": "answer", "needs_reference": True, "handles_none": False}
+_PLAIN_TRAITS = {
+    "higher_is_better": True,
+    "uses": "answer",
+    "needs_reference": True,
+    "handles_none": False,
+    "heavy": False,
+}
 
 
 class Metric:
@@ -18,8 +24,9 @@ class Metric:
 
     `higher_is_better`: which way is good. `uses`: whether it looks at the extracted answer or at the whole
     output. `needs_reference`: without a reference such a metric grades nothing (the value is None).
-    `handles_none`: whether it is called when there is no answer; for the others no answer scores 0. A plain
-    function may carry the same traits as attributes; without them it is read as `trait` says.
+    `handles_none`: whether it is called when there is no answer; for the others no answer scores 0. `heavy`: it
+    has `many(predictions, references, engine)`, which does them all on several processes. A plain function may
+    carry the same traits as attributes; without them it is read as `trait` says.
     """
 
     __slots__ = ()
@@ -27,6 +34,7 @@ class Metric:
     higher_is_better: ClassVar[bool] = True
     uses: ClassVar[Literal["answer", "text"]] = "answer"
     handles_none: ClassVar[bool] = True
+    heavy: ClassVar[bool] = False
 
     @property
     def needs_reference(self) -> bool:

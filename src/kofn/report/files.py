@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kofn.evaluate import Result
     from kofn.report.convert import Plan
     from kofn.report.lines import ModelExtraction
+    from kofn.report.results import CorrectnessResults
     from kofn.report.run import Run
 
 SCHEMA_VERSION = 2
@@ -71,6 +72,35 @@ def write_run(
         atomic(directory / PAGE, lambda path: path.write_text(page(run), encoding="utf-8"))
         if append_to is not None:
             append_line(append_to, line)
+    except OSError as problem:
+        raise WorldError(f"{directory}: cannot write the run: {problem.strerror}") from None
+    return run
+
+
+def write_evaluation(
+    evaluation: CorrectnessResults, directory: Path, manifest: Mapping[str, Any], tables: Mapping[str, pl.DataFrame]
+) -> Run:
+    """Write the run directory of an evaluation that has case reports and no candidates.
+
+    `manifest` is what is to be said beside what every run says; `tables` are further files of the run.
+    """
+    from kofn.report.evaluation import save_frame
+    from kofn.report.frames import reports_frame
+    from kofn.report.html import page
+    from kofn.report.run import Run
+
+    reports = reports_frame(evaluation)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / MANIFEST).unlink(missing_ok=True)
+        for name, table in tables.items():
+            atomic(directory / name, table.write_parquet)
+        whole = {**common_manifest(), **manifest, "files": {name: digest(directory / name) for name in tables}}
+        save_frame(evaluation, reports, directory)
+        atomic(directory / MANIFEST, lambda path: path.write_bytes(to_json(whole)))
+        slim = evaluation.model_copy(update={"reports": []})
+        run = Run(name=directory.resolve().name, evaluation=slim, reports=reports, manifest=whole, result=None)
+        atomic(directory / PAGE, lambda path: path.write_text(page(run), encoding="utf-8"))
     except OSError as problem:
         raise WorldError(f"{directory}: cannot write the run: {problem.strerror}") from None
     return run
@@ -161,6 +191,19 @@ def manifest_of(
     result: Result, sources: Sequence[Path], options: Mapping[str, Any], generation: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Everything needed to make the run again, and its result."""
+    return {
+        **common_manifest(),
+        "kind": "score" if generation is None else "run",
+        "sources": [_fingerprint(source) for source in sources],
+        "options": dict(options),
+        **({} if generation is None else {"generation": dict(generation)}),
+        "layout": layout_of(result),
+        "result": result.to_dict(),
+    }
+
+
+def common_manifest() -> dict[str, Any]:
+    """What every run says of itself: when it was made, and with what."""
     import platform
     from importlib.metadata import version
 
@@ -168,19 +211,13 @@ def manifest_of(
 
     return {
         "schema_version": SCHEMA_VERSION,
-        "kind": "score" if generation is None else "run",
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "sources": [_fingerprint(source) for source in sources],
-        "options": dict(options),
         "versions": {
             "kofn": __version__,
             "python": platform.python_version(),
             **{name: version(name) for name in ("numpy", "polars", "scipy")},
         },
         "git_commit": _git_commit(),
-        **({} if generation is None else {"generation": dict(generation)}),
-        "layout": layout_of(result),
-        "result": result.to_dict(),
     }
 
 

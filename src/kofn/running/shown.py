@@ -48,9 +48,19 @@ class Shown:
 
     def on_case(self, item: Item, rows: list[Row]) -> None:
         """A case is done."""
+        if self._is_heavy:
+            return
         self.waiting.append((item, rows))
         if len(self.waiting) >= EVERY:
             self._grade()
+
+    @property
+    def _is_heavy(self) -> bool:
+        """Whether a metric takes too long to grade with while a run is going."""
+        from kofn.metrics import trait
+        from kofn.registry import metric
+
+        return any(trait(metric(one), "heavy") for one in self.options.metrics)
 
     def _grade(self) -> None:
         """Add the cases that wait to the running estimates; what cannot be graded yet is said at the end."""

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
 from kofn.errors import InputError, UnknownName
 from kofn.tasks.spec import TaskSpec
 from kofn.tasks.task import Task
-from kofn.tasks.yamlfile import Yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from kofn.yamlfile import Yaml, told
 
 HERE = Path(__file__).parent
 
@@ -60,7 +57,7 @@ def spec_of(value: Mapping[str, Any], source: str, file: Yaml | None = None) -> 
     try:
         return TaskSpec.model_validate(dict(value))
     except ValidationError as problem:
-        raise InputError(_told(problem, source, file)) from None
+        raise InputError(told(problem, source, file)) from None
 
 
 def checked(task: Task) -> Task:
@@ -79,17 +76,6 @@ def checked(task: Task) -> Task:
     except InputError as problem:
         raise InputError(f"{task.source}: {problem}") from None
     return task
-
-
-def _told(problem: ValidationError, source: str, file: Yaml | None) -> str:
-    """The first thing pydantic found: file, line, field, and what is wrong with it."""
-    first = problem.errors(include_url=False, include_input=False)[0]
-    at: Sequence[Any] = [part for part in first["loc"] if part != "function-after"]
-    line = file.line(at) if file else None
-    where = f"{source}: line {line}" if line else source
-    what = first["msg"].removeprefix("Value error, ")
-    named = ".".join(" ".join(str(part).split()) for part in at)
-    return f"{where}: {named}: {what}" if named else f"{where}: {what}"
 
 
 def _imported(target: str) -> Any:

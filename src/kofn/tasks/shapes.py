@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Mapping
 from string import ascii_uppercase
@@ -182,15 +183,21 @@ def mathqa(record: Record) -> Example:
 
 
 def humaneval(record: Record) -> Example:
-    """Programs to complete: the tests and the function's name are kept as tags for whatever runs them.
+    """Programs to complete. The reference is what running them needs (metric `runs_tests`), as JSON.
 
-    There is no reference: a program is right when its tests pass, not when it is like another.
+    A program is right when its tests pass, not when it is like another.
 
-    >>> humaneval({"task_id": "HumanEval/0", "prompt": "def f():", "entry_point": "f", "test": "..."}).id
-    'HumanEval/0'
+    >>> example = humaneval({"task_id": "HumanEval/0", "prompt": "def f():", "entry_point": "f", "test": "..."})
+    >>> example.id, example.references
+    ('HumanEval/0', ('{"prompt": "def f():", "entry_point": "f", "test": "..."}',))
     """
-    tags = {name: text_of(required(record, name)) for name in ("entry_point", "test")}
-    return Example(id=text_of(required(record, "task_id")), question=text_of(required(record, "prompt")), tags=tags)
+    tests = {name: text_of(required(record, name)) for name in ("prompt", "entry_point", "test")}
+    return Example(
+        id=text_of(required(record, "task_id")),
+        question=tests["prompt"],
+        references=(json.dumps(tests),),
+        tags={"entry_point": tests["entry_point"]},
+    )
 
 
 SHAPES = {

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from kofn.errors import InputError, UnknownName
 from kofn.policy import GroupType, PassPolicy
 from kofn.tasks.template import Template
+from kofn.yamlfile import Strict
 
 QUESTION = "{question_and_options}"
 REASONING = f"Question: {QUESTION}\nReasoning:"
@@ -23,22 +24,7 @@ OutputType = Literal["generate_until", "loglikelihood", "multiple_choice"]
 Texts = Annotated[tuple[str, ...], Field(strict=False)]
 
 
-class _Strict(BaseModel):
-    """A part of a task file. A key that is not known is refused with the nearest one that is."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known_keys(cls, given: Any) -> Any:
-        if isinstance(given, dict):
-            for key in given:
-                if key not in cls.model_fields:
-                    raise UnknownName("key", str(key), list(cls.model_fields))
-        return given
-
-
-class _Sampled(_Strict):
+class _Sampled(Strict):
     """How a stage samples. None leaves it to the server."""
 
     temperature: float | None = Field(default=None, ge=0)
@@ -77,7 +63,7 @@ class StageSpec(_Sampled):
         return name
 
 
-class PartSpec(_Strict):
+class PartSpec(Strict):
     """One stage of two: its prompt where it is not the usual one, and how long it may be."""
 
     prompt: str | None = None
@@ -94,7 +80,7 @@ class PartSpec(_Strict):
         return text
 
 
-class TwoStageSpec(_Strict):
+class TwoStageSpec(Strict):
     """The actor reasons at the training temperature, then the answer follows from the reasoning at temperature 0.
 
     Markovian: the answer prompt holds the reasoning and not the question. The critic answers, or the actor itself
@@ -142,7 +128,7 @@ class TwoStageSpec(_Strict):
         return reasoning, answer
 
 
-class FewshotSpec(_Strict):
+class FewshotSpec(Strict):
     """Examples before the first stage's prompt. `seed` None takes the first ones, else they are drawn for every case.
 
     `per_repeat`: every repeat draws its own; None means in multiple_choice alone. Where the examples have groups, a
@@ -170,7 +156,7 @@ class FewshotSpec(_Strict):
         return text
 
 
-class MetricSpec(_Strict):
+class MetricSpec(Strict):
     """A metric: its weight in the report, and the aggregator that makes its repeats one value a case."""
 
     metric: str
@@ -184,7 +170,7 @@ class MetricSpec(_Strict):
         return {"metric": given} if isinstance(given, str) else given
 
 
-class GroupsSpec(_Strict):
+class GroupsSpec(Strict):
     """The field whose values are the groups, what the groups are for, and what they weigh."""
 
     field: str = "group"
@@ -207,7 +193,7 @@ class GroupsSpec(_Strict):
         return given
 
 
-class DatasetSpec(_Strict):
+class DatasetSpec(Strict):
     """Where the records are: a path, records written here, file names to look for, or a Hugging Face id."""
 
     path: str | None = None
@@ -233,14 +219,14 @@ class DatasetSpec(_Strict):
         return self
 
 
-class MultipleChoiceSpec(_Strict):
+class MultipleChoiceSpec(Strict):
     """Options by log-likelihood: whether the prompt lists them, and whether their texts or letters are scored."""
 
     list_options: bool = True
     score: Literal["text", "letter"] = "text"
 
 
-class TaskSpec(_Strict):
+class TaskSpec(Strict):
     """A whole task file."""
 
     name: str = Field(pattern=r"^[\w.-]+$")

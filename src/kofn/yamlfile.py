@@ -1,14 +1,47 @@
-"""A YAML file as plain values, with the line of every part for messages."""
+"""Files that people write: YAML as plain values, with the line of every part for messages, and strict models of it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kofn.errors import InputError
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from kofn.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from pydantic import ValidationError
+
+
+class Strict(BaseModel):
+    """A part of a file. A wrong type is refused, and a key that is not known with the nearest one that is."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, given: Any) -> Any:
+        if isinstance(given, dict):
+            for key in given:
+                if key not in cls.model_fields:
+                    raise UnknownName("key", str(key), list(cls.model_fields))
+        return given
+
+
+def told(problem: ValidationError, source: str, file: Yaml | None = None, inside: Sequence[Any] = ()) -> str:
+    """The first thing pydantic found: file, line, field, and what is wrong with it.
+
+    `inside` is where in the file the value stands that was checked.
+    """
+    first = problem.errors(include_url=False, include_input=False)[0]
+    at: Sequence[Any] = [part for part in first["loc"] if not str(part).startswith("function-")]
+    line = file.line([*inside, *at]) if file else None
+    where = f"{source}: line {line}" if line else source
+    what = first["msg"].removeprefix("Value error, ")
+    named = ".".join(" ".join(str(part).split()) for part in at)
+    return f"{where}: {named}: {what}" if named else f"{where}: {what}"
 
 
 class Yaml:
@@ -20,9 +53,9 @@ class Yaml:
         self.path = path
         try:
             text = path.read_text(encoding="utf-8")
-            self.node = yaml.compose(text, Loader=yaml.SafeLoader)
+            self.node = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
             _refuse_twice(self.node, path)
-            self.value: Any = yaml.safe_load(text)
+            self.value: Any = None if self.node is None else _constructor().construct_document(self.node)
         except yaml.MarkedYAMLError as problem:
             line = f": line {problem.problem_mark.line + 1}" if problem.problem_mark else ""
             raise InputError(f"{path}{line}: not YAML: {problem.problem}") from None
@@ -40,6 +73,13 @@ class Yaml:
                 break
             found = node.start_mark.line + 1
         return found
+
+
+def _constructor() -> Any:
+    """Makes plain values of what was read, as the safe loader does."""
+    from yaml.constructor import SafeConstructor
+
+    return SafeConstructor()
 
 
 def _inside(node: Any, part: Any) -> Any:

@@ -1,0 +1,1 @@
+"""How a case reaches a program, and what is observed of it."""

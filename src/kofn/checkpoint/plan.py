@@ -1,0 +1,159 @@
+"""What is to be run: every case of every submission, with a key that says exactly what it is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from kofn.checkpoint.folder import joined, tree_of
+from kofn.checkpoint.work import Context, Item
+from kofn.errors import InputError, UnknownName
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from kofn.checkpoint.problem import Checkpoint, Group, Problem
+    from kofn.checkpoint.sandbox import Sandbox
+    from kofn.checkpoint.work import Job, Tree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A program that is verified: what it is called, where it is, and its files."""
+
+    name: str
+    path: Path
+    tree: Tree = field(repr=False)
+
+
+def submissions_of(problem: Problem, paths: Sequence[Path], *, packed: bool = False) -> list[Submission]:
+    """The submissions of these paths, each under a name of its own."""
+    found = []
+    for name, path in zip(names_of(paths), paths, strict=True):
+        tree = tree_of(path, name=problem.main_file)
+        found.append(Submission(name=name, path=path, tree=joined([tree.files, problem.assets], packed=packed)))
+    return found
+
+
+def names_of(paths: Sequence[Path]) -> list[str]:
+    """Short names that tell paths apart: the last part, with those before it where that is not enough.
+
+    >>> from pathlib import Path
+    >>> names_of([Path("a/sol"), Path("b/sol"), Path("c.py")])
+    ['a-sol', 'b-sol', 'c']
+    """
+    resolved = [path.resolve() for path in paths]
+    if len(set(resolved)) < len(resolved):
+        twice = next(path for path in paths if resolved.count(path.resolve()) > 1)
+        raise InputError(f"{twice}: there twice: give every submission once (--repeat runs its cases several times)")
+    parts = [[*path.parent.parts[1:], path.stem if path.suffix == ".py" else path.name] for path in resolved]
+    names = [part[-1] for part in parts]
+    for depth in range(2, max(map(len, parts), default=1) + 1):
+        folded = [name.lower() for name in names]
+        again = [folded.count(name) > 1 for name in folded]
+        names = ["-".join(p[-depth:]) if twice else name for name, p, twice in zip(names, parts, again, strict=True)]
+    if len(set(names)) < len(names):
+        raise InputError(f"two submissions would both be called {max(names, key=names.count)}: rename a folder")
+    return [f"submission-{name}" if name in ("set", "outputs") else name for name in names]
+
+
+def selected(checkpoints: Sequence[Checkpoint], groups: Sequence[str], cases: Sequence[str]) -> list[Checkpoint]:
+    """The checkpoints with only these groups and cases, where any are named; those left with nothing go.
+
+    A case is named by its id, or as GROUP/ID.
+    """
+    known = [group.name for c in checkpoints for group in c.groups]
+    ids = [name for c in checkpoints for g in c.groups for job in g.cases for name in (job.id, f"{g.name}/{job.id}")]
+    for kind, wanted, there in (("group", groups, known), ("case", cases, ids)):
+        for name in wanted:
+            if name not in there:
+                raise UnknownName(kind, name, there, f"known: {', '.join(dict.fromkeys(there))[:200]}")
+    kept = [replace(c, groups=tuple(filter(None, (_part(g, groups, cases) for g in c.groups)))) for c in checkpoints]
+    found = [c for c in kept if c.groups]
+    if not found:
+        raise InputError("no case is left: the group and the case that were asked for do not go together")
+    return found
+
+
+def _part(group: Group, groups: Sequence[str], cases: Sequence[str]) -> Group | None:
+    if groups and group.name not in groups:
+        return None
+    if not cases:
+        return group
+    chosen = tuple(job for job in group.cases if job.id in cases or f"{group.name}/{job.id}" in cases)
+    if chosen and not group.isolated:
+        last = max(group.cases.index(job) for job in chosen)
+        chosen = group.cases[: last + 1]  # what came before has a part in it
+    return replace(group, cases=chosen) if chosen else None
+
+
+def context_of(problem: Problem, submissions: Sequence[Submission], sandbox: Sandbox, scratch: str | None) -> Context:
+    """What all items share."""
+    return Context(
+        trees=tuple(one.tree for one in submissions),
+        entries=(problem.entry,) * len(submissions),
+        adapter=problem.adapter,
+        limits=problem.limits,
+        sandbox=sandbox,
+        ready_path=problem.ready_path,
+        ready_seconds=problem.ready_seconds,
+        code=problem.code,
+        scratch=scratch,
+    )
+
+
+def items_of(
+    problem: Problem, submission: int, tree: Tree, group: Group, checkpoint: str, *, repeats: int, kind: str
+) -> list[Item]:
+    """The items of a group: a case each where cases are alone, else all of them in order; all as often as asked."""
+    common = {
+        "tree": tree.digest,
+        "entry": problem.entry,
+        "adapter": [problem.adapter, problem.ready_path, problem.ready_seconds],
+        "limits": asdict(replace(problem.limits, seconds=0)),
+        "code": problem.code,
+        "env": dict(group.env),
+        "isolated": group.isolated,
+        "sandbox": kind,
+    }
+    base = _digest(common)
+    found = []
+    for repeat in range(repeats):
+        jobs, before = [], base
+        for job in group.cases:
+            key = _digest([base if group.isolated else before, _identity(job), repeat])
+            before = key  # a case that is not alone is what it is after those before it
+            jobs.append(replace(job, key=key))
+        together = [tuple(jobs)] if not group.isolated else [(job,) for job in jobs]
+        found += [
+            Item(
+                submission=submission,
+                checkpoint=checkpoint,
+                group=group.name,
+                env=group.env,
+                jobs=part,
+                reset=group.isolated,
+            )
+            for part in together
+            if part
+        ]
+    return found
+
+
+def _identity(job: Job) -> Any:
+    """Everything of a case that can change what comes of it."""
+    return {name: value for name, value in asdict(job).items() if name not in ("key", "told")}
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=_as_text, ensure_ascii=True)
+    return sha256(text.encode()).hexdigest()
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"bytes": sha256(value).hexdigest()}
+    return repr(value)

@@ -1,0 +1,348 @@
+"""Start a program, watch it, and end it with everything it started."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Self
+
+from kofn.checkpoint.work import MB, Ended
+
+if TYPE_CHECKING:
+    import resource
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from kofn.checkpoint.work import Limits
+
+_CHUNK = 1 << 16
+_FIRST_LOOK, _LOOK = 0.05, 0.1  # seconds until what a program uses is looked at, and between two looks
+_LINUX = sys.platform == "linux"
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_GRACE = 2.0  # seconds for what was killed to go
+
+
+class Running:
+    """A process under way, with its output so far. `look` says what it uses too much of, if anything."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        limits: Limits,
+        look: Callable[[], str | None] = lambda: None,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+        info: tuple[int, int] | None = None,
+    ) -> None:
+        """`info`: the process is a sandbox, and this the pipe to which it writes the id of its first process."""
+        self._limits, self._look, self._alone = limits, look, info is not None
+        self._info = None if info is None else info[0]
+        self._first: int | None = None
+        self._began = time.monotonic()
+        self._stopped: str | None = None
+        self._stopped_at = 0.0
+        self._timed_out = False
+        self._seen = (0, 0.0)  # most memory, and CPU time, of all processes whenever they were looked at
+        self._parts: dict[int, list[bytes]] = {}
+        self._sizes: dict[int, int] = {}
+        self.ended: Ended | None = None
+        with _as_file(stdin) as file:
+            self._process = subprocess.Popen(  # noqa: S603 - running what it is given is what this is for
+                command,
+                stdin=file,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=None if env is None else dict(env),
+                cwd=folder,
+                pass_fds=() if info is None else info[1:],
+                start_new_session=True,
+                bufsize=0,
+            )
+        if info is not None:
+            os.close(info[1])
+            os.set_blocking(info[0], False)
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self.pid = self._process.pid
+        self._out, self._err = self._process.stdout.fileno(), self._process.stderr.fileno()
+        self._open = {self._out, self._err}
+        for fd in self._open:
+            os.set_blocking(fd, False)
+            self._parts[fd], self._sizes[fd] = [], 0
+
+    def wait(self, seconds: float | None = None) -> Ended:
+        """Watch until it has ended; after `seconds` it is stopped."""
+        deadline = None if seconds is None else self._began + seconds
+        next_look = self._began + _FIRST_LOOK
+        with _Exit(self.pid) as exit_of:
+            watched = select.poll()
+            for fd in self._open:
+                watched.register(fd, select.POLLIN)
+            exit_of.register(watched)
+            while not exit_of.happened:
+                now = time.monotonic()
+                if deadline is not None and now >= deadline and self._stopped is None:
+                    self._timed_out = True
+                    self.stop(f"took longer than {seconds:g} s")
+                if now >= next_look:
+                    self._inspect(now)
+                    next_look = time.monotonic() + _LOOK
+                until = next_look if deadline is None or self._stopped else min(next_look, deadline)
+                self._read(watched.poll(max(1.0, (until - now) * 1000)), watched, exit_of)
+            return self._finish()
+
+    def _read(self, events: list[tuple[int, int]], watched: select.poll, exit_of: _Exit) -> None:
+        for fd, _ in events:
+            if fd in self._open:
+                if not self._take(fd):
+                    watched.unregister(fd)
+            else:
+                exit_of.happened = True
+        exit_of.ask()
+
+    def _take(self, fd: int) -> bool:
+        """Read what is there; False where there will be no more."""
+        try:
+            part = os.read(fd, _CHUNK)
+        except BlockingIOError:
+            return True
+        if not part:
+            self._open.discard(fd)
+            return False
+        room = self._limits.output - self._sizes[fd]
+        self._sizes[fd] += len(part)
+        if room > 0:
+            self._parts[fd].append(part[:room])
+        if len(part) > room and self._stopped is None:
+            name = "standard output" if fd == self._out else "standard error"
+            self.stop(f"wrote more than {size(self._limits.output)} to {name}")
+        return True
+
+    def _inspect(self, now: float) -> None:
+        """Stop it where it uses too much; end what was stopped and is still there."""
+        if self._stopped is None:
+            reason = self._look() or self._overuse()
+            if reason is not None:
+                self.stop(reason)
+        elif now > self._stopped_at + _GRACE:
+            _kill_group(self.pid)
+
+    def _overuse(self) -> str | None:
+        """Memory and processes of the whole tree; a single process the kernel holds back by itself."""
+        pids = list(descendants(self.pid))
+        resident = sum(map(_resident, pids))
+        self._seen = (max(self._seen[0], resident), max(self._seen[1], sum(map(_cpu_seconds, pids))))
+        if len(pids) > self._limits.processes + 8:  # the sandbox's own, and what is counted while it goes
+            return f"started more than {self._limits.processes} processes"
+        if resident > self._limits.memory and sum(map(_share, pids)) > self._limits.memory:
+            return f"used more than {size(self._limits.memory)} of memory"
+        return None
+
+    def stop(self, reason: str) -> None:
+        """Kill it and everything it started. The first reason is kept."""
+        if self._stopped is None:
+            self._stopped, self._stopped_at = reason, time.monotonic()
+        if self._alone and self.first_process() is not None:
+            _kill(self.first_process() or 0)  # the kernel ends all others with it
+            return
+        for pid in descendants(self.pid):
+            _kill(pid)
+        _kill_group(self.pid)
+
+    def first_process(self) -> int | None:
+        """The first process of the sandbox, by its id out here; None before there is one."""
+        if self._first is None and self._info is not None:
+            with contextlib.suppress(BlockingIOError, ValueError, KeyError):
+                self._first = int(json.loads(os.read(self._info, 4096))["child-pid"])
+        return self._first
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended; also where nobody has waited for it yet."""
+        if self.ended is not None:
+            return False
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        except ChildProcessError:
+            return False
+
+    def text_so_far(self) -> bytes:
+        """What it wrote until now, output before errors."""
+        return b"".join([*self._parts[self._out], *self._parts[self._err]])
+
+    def _finish(self) -> Ended:
+        """Take the status, what it used, and the last output."""
+        seconds = time.monotonic() - self._began
+        _, status, used = os.wait4(self.pid, 0)
+        if self._alone:
+            used = self._first_used() or used
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        if not self._alone:
+            _kill_group(self.pid)
+            _end_orphans()
+        end = time.monotonic() + _GRACE
+        while self._open and time.monotonic() < end:
+            ready, _, _ = select.select(list(self._open), [], [], 0.05)
+            for fd in ready:
+                self._take(fd)
+        for stream in (self._process.stdout, self._process.stderr):
+            assert stream is not None
+            stream.close()
+        code = self._process.returncode
+        self.ended = Ended(
+            output=b"".join(self._parts[self._out]),
+            stderr=b"".join(self._parts[self._err]),
+            status=128 - code if code < 0 else code,
+            stopped=self._stopped,
+            timed_out=self._timed_out,
+            seconds=seconds,
+            # of what was killed the kernel tells nothing: then what was seen has to do
+            cpu_seconds=max(used.ru_utime + used.ru_stime, self._seen[1]),
+            peak_memory=max(used.ru_maxrss * (1024 if _LINUX else 1), self._seen[0]),
+        )
+        return self.ended
+
+    def _first_used(self) -> resource.struct_rusage | None:
+        """What everything in the sandbox used.
+
+        Its first process is no longer waited for, so it is a child of this one (`adopt_orphans`), and its end is the
+        end of all others.
+        """
+        first = self.first_process()
+        if self._info is not None:
+            os.close(self._info)
+            self._info = None
+        try:
+            return None if first is None else os.wait4(first, 0)[2]
+        except ChildProcessError:
+            return None
+
+
+class _Exit:
+    """Whether a process has ended: by its descriptor on Linux, elsewhere by asking."""
+
+    def __init__(self, pid: int) -> None:
+        self.happened = False
+        self._pid = pid
+        self._fd = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+
+    def register(self, watched: select.poll) -> None:
+        if self._fd is not None:
+            watched.register(self._fd, select.POLLIN)
+
+    def ask(self) -> None:
+        if self._fd is None:
+            found = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            self.happened = found is not None
+
+
+def size(n: int) -> str:
+    """A number of bytes as people say it.
+
+    >>> size(8 * MB), size(1500)
+    ('8 MB', '1,500 bytes')
+    """
+    return f"{n // MB:,} MB" if n >= MB else f"{n:,} bytes"
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """The process and all it started, directly or not."""
+    waiting = [pid]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        waiting += _children(one)
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - names are all that is needed
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
+                found += map(int, file.read().split())
+    return found
+
+
+def _resident(pid: int) -> int:
+    """Bytes of memory that a process holds, shared ones in full."""
+    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123
+        return int(file.read().split()[1]) * _PAGE
+    return 0
+
+
+def _cpu_seconds(pid: int) -> float:
+    """CPU time of a process and of its children that have ended."""
+    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+        return sum(map(int, file.read().rpartition(b")")[2].split()[11:15])) / _TICKS
+    return 0.0
+
+
+def _share(pid: int) -> int:
+    """Bytes of memory that a process holds, what it shares counted in part; slower to ask."""
+    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/smaps_rollup", "rb") as file:  # noqa: PTH123
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(b"Pss:"))
+    return _resident(pid)
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of whatever its children leave behind (Linux), so that it can be found and ended."""
+    if _LINUX:
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+def _end_orphans() -> None:
+    """Kill what runs below this process though everything it started itself has ended."""
+    for pid in [p for p in descendants(os.getpid()) if p != os.getpid()] if _LINUX else []:
+        _kill(pid)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _as_file(data: bytes) -> Iterator[int]:
+    """Standard input as a file that cannot be written to; a program that reads none of it does not hold anything up."""
+    if not data:
+        fd = os.open(os.devnull, os.O_RDONLY)
+    elif hasattr(os, "memfd_create"):
+        with open(os.memfd_create("stdin"), "wb", buffering=0) as file:  # noqa: PTH123 - a descriptor, not a path
+            file.write(data)
+            fd = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY)
+    else:
+        import tempfile
+
+        with tempfile.NamedTemporaryFile() as named:
+            named.write(data)
+            named.flush()
+            fd = os.open(named.name, os.O_RDONLY)
+    try:
+        yield fd
+    finally:
+        os.close(fd)

@@ -1,0 +1,90 @@
+"""Programs that carry their tests: what a worker does with one. Standard library only, so that a worker stays small."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any
+
+from kofn.checkpoint.execute import box_of
+from kofn.checkpoint.work import Tree
+
+if TYPE_CHECKING:
+    from kofn.checkpoint.work import Limits
+
+SECONDS = 3.0  # as in the published evaluator
+_EMPTY = Tree()
+
+# What runs in the sandbox. The program is standard input, so that it has no file to look at; then input is empty.
+# Python is started without what other packages want to do at every start, but with those packages.
+_DRIVER = """
+import os, sys, builtins, _sitebuiltins
+sys.path += sys.argv[1:]
+del sys.argv[1:]
+for name in ("exit", "quit"):
+    setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
+text = sys.stdin.buffer.read().decode()
+word, _, program = text.partition("\\n")
+tell = os.dup(1)
+sys.stdin = open(os.devnull)
+names = {"__name__": "program", "__builtins__": __builtins__}
+exec(compile(program, "program.py", "exec"), names)
+os.write(tell, ("\\n" + word).encode())
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A program with its tests, and how long it may take."""
+
+    text: str
+    seconds: float = SECONDS
+
+    @property
+    def key(self) -> str:
+        return sha256(f"{self.seconds}\0{self.text}".encode(errors="surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What came of a program. `passed` is None where the harness failed; `reason` says what went wrong."""
+
+    passed: bool | None
+    reason: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What all programs share."""
+
+    sandbox: Any
+    limits: Limits
+    scratch: str | None = None
+
+
+def run_program(shared: Shared, program: Program) -> Ran:
+    """Run one program with its tests; what a worker does."""
+    box = box_of(shared.sandbox, shared.scratch)
+    box.folder.reset(_EMPTY)
+    word = token_hex(16)
+    limits = replace(shared.limits, seconds=program.seconds)
+    stdin = f"{word}\n{program.text}".encode(errors="surrogateescape")
+    command = ["python", "-I", "-S", "-c", _DRIVER, *shared.sandbox.packages]
+    ended = box.run(command, limits=limits, stdin=stdin)
+    if ended.stopped is not None:
+        return Ran(passed=False, reason=ended.stopped, seconds=ended.seconds)
+    if ended.output.endswith(word.encode()):
+        return Ran(passed=True, seconds=ended.seconds)
+    return Ran(passed=False, reason=_reason(ended.status, ended.stderr), seconds=ended.seconds)
+
+
+def _reason(status: int | None, stderr: bytes) -> str:
+    """Why a program did not pass: the last line of its errors, or how it ended."""
+    lines = stderr[-4000:].decode(errors="replace").strip().splitlines()
+    if lines and status:
+        return lines[-1][:300]
+    if status is not None and 128 < status < 160:
+        return f"ended by signal {status - 128}"
+    return "ended before its tests did" if not status else f"exit status {status}"

@@ -1,0 +1,91 @@
+"""Groups of earlier checkpoints that must still hold, imported into later ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kofn.checkpoint.config import EVERY
+from kofn.errors import InputError, UnknownName
+from kofn.policy import GroupType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kofn.checkpoint.config import CheckpointSpec, RegressionSpec
+    from kofn.checkpoint.problem import Checkpoint, Group
+
+    Read = tuple[Checkpoint, CheckpointSpec, str]
+
+
+def with_regressions(read: Sequence[Read]) -> Iterator[Checkpoint]:
+    """The checkpoints, each with what it imports after its own groups.
+
+    A checkpoint gives its own groups, not those it imported itself, so that `*` brings each of them once.
+    """
+    for number, (checkpoint, spec, source) in enumerate(read):
+        groups = {group.name: group for group in checkpoint.groups}
+        brought = []
+        for i, wanted in enumerate(spec.regressions):
+            place = f"{source}: {checkpoint.name}: regressions[{i}]"
+            before = len(groups)
+            for group in _imported(wanted, [c for c, _, _ in read[:number]], [c for c, _, _ in read], place):
+                if group.name in groups:
+                    raise InputError(f"{place}: group {group.name!r} is there already: change name_template")
+                groups[group.name] = group
+            brought.append(len(groups) - before)
+        yield replace(checkpoint, groups=tuple(groups.values()), imports=tuple(brought))
+
+
+def _imported(
+    wanted: RegressionSpec, earlier: list[Checkpoint], everyone: list[Checkpoint], place: str
+) -> Iterator[Group]:
+    chosen = (
+        earlier if EVERY in wanted.checkpoints else [_earlier(n, earlier, everyone, place) for n in wanted.checkpoints]
+    )
+    known = [group.name for checkpoint in chosen for group in checkpoint.groups]
+    for name in wanted.groups:
+        if name not in known:
+            raise InputError(f"{place}: {UnknownName('group', name, known)}")
+    left_out = _left_out(wanted, chosen, place)
+    for checkpoint in chosen:
+        for group in checkpoint.groups:
+            if (wanted.groups and group.name not in wanted.groups) or group.name in left_out:
+                continue
+            if wanted.type_filter and group.type.value not in wanted.type_filter:
+                continue
+            yield _as_regression(checkpoint, group, wanted, left_out)
+
+
+def _earlier(name: str, earlier: list[Checkpoint], everyone: list[Checkpoint], place: str) -> Checkpoint:
+    found = next((c for c in earlier if c.name == name), None)
+    if found is not None:
+        return found
+    if any(c.name == name for c in everyone):
+        raise InputError(f"{place}: {name!r} is not earlier: a regression is of a checkpoint with a lower order")
+    raise InputError(
+        f"{place}: {UnknownName('checkpoint', name, [c.name for c in earlier], 'there is no earlier one')}"
+    )
+
+
+def _left_out(wanted: RegressionSpec, chosen: list[Checkpoint], place: str) -> set[str]:
+    """The names in `exclude`: groups, and cases as GROUP/CASE."""
+    groups = [group for checkpoint in chosen for group in checkpoint.groups]
+    known = {group.name for group in groups} | {f"{group.name}/{case.id}" for group in groups for case in group.cases}
+    for name in wanted.exclude:
+        if name not in known:
+            raise InputError(
+                f"{place}: exclude: {UnknownName('group or case', name, sorted(known), 'expected GROUP or GROUP/CASE')}"
+            )
+    return set(wanted.exclude)
+
+
+def _as_regression(checkpoint: Checkpoint, group: Group, wanted: RegressionSpec, left_out: set[str]) -> Group:
+    return replace(
+        group,
+        name=wanted.name_template.format(checkpoint=checkpoint.name, group=group.name),
+        type=GroupType.REGRESSION,
+        cases=tuple(case for case in group.cases if f"{group.name}/{case.id}" not in left_out),
+        original_checkpoint=checkpoint.name,
+        original_group=group.name,
+    )

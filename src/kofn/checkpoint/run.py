@@ -1,0 +1,216 @@
+"""Run submissions against a problem: what is finished is kept, what is left is run, and all of it is reported."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kofn.checkpoint.execute import run_item
+from kofn.checkpoint.load import load_problem
+from kofn.checkpoint.plan import context_of, items_of, selected, submissions_of
+from kofn.checkpoint.problem import LAST, Problem
+from kofn.checkpoint.results import passed, results_of
+from kofn.checkpoint.sandbox import find
+from kofn.checkpoint.scratch import scratch_folder
+from kofn.checkpoint.work import Done
+from kofn.engine.base import Failed
+from kofn.policy import PassPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kofn.checkpoint.plan import Submission
+    from kofn.checkpoint.problem import Checkpoint
+    from kofn.checkpoint.sandbox import Sandbox
+    from kofn.checkpoint.store import Cases
+    from kofn.checkpoint.work import Item
+    from kofn.engine.base import Engine
+    from kofn.report.results import CorrectnessResults
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """One submission at one checkpoint: the results, and every execution by (group, case)."""
+
+    submission: Submission
+    checkpoint: Checkpoint
+    results: CorrectnessResults
+    done: dict[tuple[str, str], list[Done]] = field(repr=False)
+
+    def flaky(self) -> list[str]:
+        """The cases that pass at some times and fail at others."""
+        found = []
+        for (group, case), repeats in self.done.items():
+            if 0 < sum(map(passed, repeats)) < len(repeats):
+                found.append(f"{group}/{case}")
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What `verify` found: all submissions at all checkpoints asked for."""
+
+    problem: Problem
+    sandbox: Sandbox
+    verified: tuple[Verified, ...]
+    n_executions: int
+    n_reused: int
+    repeats: int = 1
+
+
+def run_checkpoint(
+    problem: Problem | Path | str,
+    submission: Path | str,
+    checkpoint: str | int = LAST,
+    *,
+    policy: PassPolicy | str = PassPolicy.CORE_CASES,
+    groups: Sequence[str] = (),
+    cases: Sequence[str] = (),
+    repeat: int = 1,
+    workers: int | None = None,
+    unsafe: bool = False,
+    out: Path | str | None = None,
+) -> CorrectnessResults:
+    """One submission against one checkpoint (a name, a number from 1, or the last), in the sandbox of this machine.
+
+    With `out`, finished cases are kept there and not run again.
+    """
+    found = problem if isinstance(problem, Problem) else load_problem(problem)
+    (chosen,) = found.chosen(checkpoint)
+    done = verify(
+        found,
+        [Path(submission)],
+        [chosen],
+        policy=policy,
+        groups=groups,
+        cases=cases,
+        repeat=repeat,
+        workers=workers,
+        sandbox=find(unsafe=unsafe),
+        out=None if out is None else Path(out),
+    )
+    return done.verified[0].results
+
+
+def verify(
+    problem: Problem,
+    paths: Sequence[Path],
+    checkpoints: Sequence[Checkpoint],
+    *,
+    policy: PassPolicy | str = PassPolicy.CORE_CASES,
+    groups: Sequence[str] = (),
+    cases: Sequence[str] = (),
+    repeat: int = 1,
+    workers: int | None = None,
+    engine: Engine | None = None,
+    sandbox: Sandbox | None = None,
+    out: Path | None = None,
+    on_total: Callable[[int, int, int], None] | None = None,
+    on_case: Callable[[Done], None] | None = None,
+) -> Verification:
+    """Several submissions against several checkpoints.
+
+    `on_total` is told how many executions there are, how many of them are finished already, and how many of those
+    passed; `on_case` gets each that is run.
+    """
+    rule = PassPolicy(policy)
+    chosen = selected(checkpoints, groups, cases)
+    with _an_engine(engine, workers) as used, scratch_folder() as scratch, _store(out) as store:
+        submissions = submissions_of(problem, paths, packed=used.remote)
+        box = sandbox or find()
+        items = _items(problem, submissions, chosen, repeat, "bubblewrap" if box.bwrap else "none")
+        known = {} if store is None else store.get([job.key for _, _, item in items for job in item.jobs])
+        n_reused = len(known)
+        todo = _unfinished([item for _, _, item in items], known)
+        if on_total is not None:
+            total = len({job.key for _, _, item in items for job in item.jobs})
+            on_total(total, total - sum(len(item.jobs) for item in todo), sum(map(passed, known.values())))
+        keep = _Keeper(todo, known, store, on_case)
+        used.map(run_item, todo, shared=context_of(problem, submissions, box, scratch), on_done=keep)
+    now = datetime.now(UTC)
+    verified = []
+    for submission, checkpoint in [(s, c) for s in submissions for c in chosen]:
+        done = _done_of([i for s, c, i in items if s is submission and c is checkpoint], known)
+        results = results_of(problem, checkpoint, done, policy=rule, timestamp=now)
+        verified.append(Verified(submission=submission, checkpoint=checkpoint, results=results, done=done))
+    return Verification(
+        problem=problem,
+        sandbox=box,
+        verified=tuple(verified),
+        n_executions=len(known) - n_reused,
+        n_reused=n_reused,
+        repeats=repeat,
+    )
+
+
+def _items(
+    problem: Problem, submissions: Sequence[Submission], checkpoints: Sequence[Checkpoint], repeat: int, kind: str
+) -> list[tuple[Submission, Checkpoint, Item]]:
+    return [
+        (one, checkpoint, item)
+        for number, one in enumerate(submissions)
+        for checkpoint in checkpoints
+        for group in checkpoint.groups
+        for item in items_of(problem, number, one.tree, group, checkpoint.name, repeats=repeat, kind=kind)
+    ]
+
+
+def _unfinished(items: Sequence[Item], known: dict[str, Done]) -> list[Item]:
+    """The items of which something is still to do, each once: equal submissions are run once."""
+    seen: set[tuple[str, ...]] = set()
+    found = []
+    for item in items:
+        keys = tuple(job.key for job in item.jobs)
+        if keys not in seen and any(key not in known for key in keys):
+            seen.add(keys)
+            found.append(item)
+    return found
+
+
+class _Keeper:
+    """Keeps what comes of items as it comes."""
+
+    def __init__(
+        self, items: Sequence[Item], known: dict[str, Done], store: Cases | None, on_case: Callable[[Done], None] | None
+    ) -> None:
+        self._items, self._known, self._store, self._on_case = items, known, store, on_case
+
+    def __call__(self, index: int, came: list[Done] | Failed) -> None:
+        if isinstance(came, Failed):
+            came = [Done(key=job.key, broken=came.reason) for job in self._items[index].jobs]
+        kept = came if self._store is None else self._store.put(came)
+        for done in kept:
+            self._known[done.key] = done
+            if self._on_case is not None:
+                self._on_case(done)
+
+
+def _done_of(items: Sequence[Item], known: dict[str, Done]) -> dict[tuple[str, str], list[Done]]:
+    found: dict[tuple[str, str], list[Done]] = {}
+    for item in items:
+        for job in item.jobs:
+            found.setdefault((item.group, job.id), []).append(known[job.key])
+    return found
+
+
+@contextmanager
+def _an_engine(given: Engine | None, workers: int | None) -> Iterator[Engine]:
+    """The engine that was given, which its owner closes, or one of our own."""
+    if given is not None:
+        yield given
+        return
+    from kofn.engine import engine
+
+    with engine("local", workers=workers) as own:
+        yield own
+
+
+def _store(out: Path | None) -> Any:
+    if out is None:
+        return nullcontext(None)
+    from kofn.checkpoint.store import Cases
+
+    return Cases(out)

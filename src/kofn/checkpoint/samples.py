@@ -1,0 +1,130 @@
+"""Samples of a data set of functions: run, kept as they finish, and reported as candidate sets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kofn.checkpoint.functional import read_samples, read_tasks, run_programs
+from kofn.checkpoint.programs import SECONDS, Program, Ran
+from kofn.checkpoint.store import Cases
+from kofn.checkpoint.work import Checked, Done, Ended
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from kofn.checkpoint.functional import Sample, Task
+    from kofn.checkpoint.sandbox import Sandbox
+    from kofn.engine.base import Engine
+    from kofn.report.run import Run
+
+EXECUTIONS = "executions.parquet"
+TESTS = "tests"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The samples of a data set, and what came of each."""
+
+    paths: tuple[Path, ...]
+    tasks: Mapping[str, Task]
+    samples: Sequence[Sample]
+    ran: Sequence[Ran]
+    seconds: float
+
+    @property
+    def n_broken(self) -> int:
+        """Samples on which the harness failed."""
+        return sum(one.passed is None for one in self.ran)
+
+    def reasons(self) -> list[tuple[str, int]]:
+        """Why samples did not pass, by kind of error, the most frequent first."""
+        return Counter(one.reason.partition(":")[0] for one in self.ran if one.passed is False).most_common()
+
+
+def judge(
+    tasks: Path,
+    samples: Sequence[Path],
+    *,
+    engine: Engine,
+    sandbox: Sandbox,
+    out: Path,
+    seconds: float | None = None,
+    on_total: Callable[[int, int, int], None] | None = None,
+    on_case: Callable[[Done], None] | None = None,
+) -> Judged:
+    """Run every sample; equal ones are run once, and what is finished in `out` is not run again."""
+    known_tasks = read_tasks(tasks)
+    given = read_samples(samples, known_tasks)
+    limit = seconds or SECONDS
+    programs = [Program(text=known_tasks[s.task_id].program(s.completion), seconds=limit) for s in given]
+    with Cases(out) as store:
+        keys = list(dict.fromkeys(p.key for p in programs))
+        known = {key: _ran(done) for key, done in store.get(keys).items()}
+        if on_total is not None:
+            on_total(len(keys), len(known), sum(bool(ran.passed) for ran in known.values()))
+
+        def keep(key: str, ran: Ran) -> None:
+            done = _done(key, ran)
+            store.put([done])
+            if on_case is not None:
+                on_case(done)
+
+        ran = run_programs(programs, sandbox=sandbox, engine=engine, known=known, on_ran=keep)
+    return Judged(
+        paths=(tasks, *samples), tasks=known_tasks, samples=given, ran=[r for r in ran if r is not None], seconds=limit
+    )
+
+
+def _done(key: str, ran: Ran) -> Done:
+    ended = Ended(seconds=ran.seconds)
+    if ran.passed is None:
+        return Done(key=key, ended=ended, broken=ran.reason)
+    return Done(key=key, checked=(Checked(attribute=TESTS, correct=ran.passed, diff=ran.reason),), ended=ended)
+
+
+def _ran(done: Done) -> Ran:
+    (one,) = done.checked
+    return Ran(passed=one.correct, reason=one.diff, seconds=done.ended.seconds)
+
+
+def records(judged: Judged) -> list[dict[str, Any]]:
+    """A record a task with its samples; one that was not attempted has none, and no number."""
+    outputs: dict[str, list[dict[str, Any]]] = {task: [] for task in judged.tasks}
+    for sample, ran in zip(judged.samples, judged.ran, strict=True):
+        outputs[sample.task_id].append({"text": sample.completion, "passed": ran.passed, "seconds": ran.seconds})
+    return [{"id": task, "input": judged.tasks[task].prompt, "outputs": found} for task, found in outputs.items()]
+
+
+def write(judged: Judged, directory: Path, *, aggregate: Sequence[str] = (), policy: str = "core-cases") -> Run:
+    """The run directory: candidate sets like any other, and a row an execution."""
+    from kofn.api import load
+    from kofn.evaluate import Options, evaluate
+    from kofn.importers.rows import ReadOptions
+    from kofn.policy import PassPolicy
+    from kofn.report.convert import Plan
+    from kofn.report.files import atomic, write_run
+
+    result = evaluate(load(records(judged), ReadOptions()), Options(extract="text", aggregate=tuple(aggregate)))
+    plan = Plan(task=judged.paths[0].name.partition(".")[0], policy=PassPolicy(policy))
+    options = {"aggregate": list(aggregate), "timeout": judged.seconds}
+    run = write_run(result, directory, sources=judged.paths, options=options, plan=plan)
+    atomic(directory / EXECUTIONS, executions(judged).write_parquet)
+    return run
+
+
+def executions(judged: Judged) -> Any:
+    """A row a sample: whether it passed, why not, and how long it took."""
+    import polars as pl
+
+    return pl.DataFrame(
+        {
+            "task_id": [s.task_id for s in judged.samples],
+            "passed": [r.passed for r in judged.ran],
+            "reason": [r.reason for r in judged.ran],
+            "seconds": [r.seconds for r in judged.ran],
+        },
+        schema={"task_id": pl.String, "passed": pl.Boolean, "reason": pl.String, "seconds": pl.Float64},
+    )

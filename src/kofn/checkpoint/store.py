@@ -1,0 +1,125 @@
+"""Finished cases, kept as they finish: a killed run goes on where it was, and more submissions run only what is new."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Self
+
+from kofn.checkpoint.work import Checked, Done, Ended
+from kofn.errors import InputError, WorldError
+from kofn.generate.store import locked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+NAME, OUTPUTS = "cases.sqlite", "outputs"
+VERSION = 1
+_CHUNK = 500
+
+
+class Cases:
+    """A file of finished cases by key, and a folder of what was too long for it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / OUTPUTS).mkdir(exist_ok=True)
+        except OSError as problem:
+            raise WorldError(f"{directory}: cannot be written: {problem.strerror}") from None
+        self._lock = locked(directory)
+        try:
+            self._file = sqlite3.connect(directory / NAME, isolation_level=None)
+            self._prepare()
+        except sqlite3.Error as problem:
+            os.close(self._lock)
+            raise InputError(f"{directory / NAME}: not a file that kofn wrote, or damaged: {problem}") from None
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def _prepare(self) -> None:
+        self._file.execute("PRAGMA journal_mode = WAL")
+        self._file.execute(
+            "PRAGMA synchronous = NORMAL"
+        )  # a killed process loses nothing; what is lost can be run again
+        version = self._file.execute("PRAGMA user_version").fetchone()[0]
+        if version not in (0, VERSION):
+            raise InputError(f"{self.directory / NAME}: version {version}, expected {VERSION}: another kofn wrote it")
+        self._file.execute("CREATE TABLE IF NOT EXISTS cases (key TEXT PRIMARY KEY NOT NULL, done BLOB NOT NULL)")
+        self._file.execute(f"PRAGMA user_version = {VERSION}")
+
+    def put(self, done: Iterable[Done]) -> list[Done]:
+        """Keep finished cases, all or none of them, and give them back as they are kept.
+
+        One of which the harness itself failed is not kept: it is run again.
+        """
+        import orjson
+
+        kept = [self._filed(one) for one in done]
+        rows = [(one.key, orjson.dumps(asdict(one), default=_text)) for one in kept if one.broken is None]
+        try:
+            self._file.execute("BEGIN")
+            self._file.executemany("INSERT OR REPLACE INTO cases VALUES (?, ?)", rows)
+            self._file.execute("COMMIT")
+        except sqlite3.Error as problem:
+            raise WorldError(f"{self.directory / NAME}: cannot be written: {problem}") from None
+        return kept
+
+    def get(self, keys: Iterable[str]) -> dict[str, Done]:
+        """What is there of these."""
+        import orjson
+
+        wanted, found = list(keys), {}
+        for start in range(0, len(wanted), _CHUNK):
+            part = wanted[start : start + _CHUNK]
+            marks = ", ".join("?" * len(part))
+            for key, text in self._file.execute(f"SELECT key, done FROM cases WHERE key IN ({marks})", part):  # noqa: S608
+                found[key] = _done(orjson.loads(text))
+        return found
+
+    def _filed(self, done: Done) -> Done:
+        """With long values in files, and notes that say where."""
+        return replace(done, checked=tuple(self._noted(done.key, one) for one in done.checked))
+
+    def _noted(self, key: str, one: Checked) -> Checked:
+        notes = []
+        for what, whole in (("actual", one.whole), ("expected", one.whole_expected)):
+            if whole is not None:
+                name = f"{key[:16]}-{_plain(one.attribute)}-{what}"
+                (self.directory / OUTPUTS / name).write_bytes(whole)
+                notes.append(f"whole {what}: {OUTPUTS}/{name}")
+        diff = "\n".join([*filter(None, [one.diff]), *(f"({note})" for note in notes)])
+        return replace(one, diff=diff, whole=None, whole_expected=None)
+
+    def close(self) -> None:
+        """Close the file and free the directory."""
+        self._file.close()
+        os.close(self._lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+
+def _text(data: Any) -> str:
+    if not isinstance(data, bytes):
+        raise TypeError(f"{type(data).__name__} is not JSON")
+    return data.decode(errors="backslashreplace")
+
+
+def _plain(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "._-" else "_" for c in name)[:60]
+
+
+def _done(stored: dict[str, Any]) -> Done:
+    checked = tuple(Checked(**one) for one in stored["checked"])
+    told = stored["ended"]
+    ended = Ended(**{**told, "output": told["output"].encode(), "stderr": told["stderr"].encode()})
+    log = stored["log"]
+    return Done(**{**stored, "checked": checked, "ended": ended, "log": None if log is None else log.encode()})

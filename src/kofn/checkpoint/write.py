@@ -1,0 +1,147 @@
+"""Run directories of a verification: one a submission and checkpoint, and one for the set of submissions."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from kofn.checkpoint.results import passed
+from kofn.report.files import write_evaluation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import polars as pl
+
+    from kofn.checkpoint.run import Verification, Verified
+    from kofn.evaluate import Result
+
+EXECUTIONS = "executions.parquet"
+SET = "set"
+
+
+def write(found: Verification, directory: Path, options: Mapping[str, Any]) -> Result | None:
+    """Write everything; the result over the set where there are several submissions."""
+    for one in found.verified:
+        target = directory / one.submission.name / plain_name(one.checkpoint.name)
+        write_evaluation(one.results, target, _manifest(found, one, options), {EXECUTIONS: executions(one)})
+    several = len({one.submission.name for one in found.verified}) > 1
+    return write_set(found, directory / SET, options) if several else None
+
+
+def plain_name(name: str) -> str:
+    """A name as a folder's.
+
+    >>> plain_name("checkpoint 1/x"), plain_name("..")
+    ('checkpoint_1_x', '__')
+    """
+    kept = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
+    return kept if kept.strip(".") else "_" * max(1, len(kept))
+
+
+def _manifest(found: Verification, one: Verified, options: Mapping[str, Any]) -> dict[str, Any]:
+    problem = found.problem
+    return {
+        "kind": "verify",
+        "sources": [{"path": str(one.submission.path), "bytes": None, "sha256": one.submission.tree.digest}],
+        "options": dict(options),
+        "verify": {
+            "problem": problem.name,
+            "problem_version": problem.version,
+            "checkpoint": one.checkpoint.name,
+            "checkpoint_version": one.checkpoint.version,
+            "submission": one.submission.name,
+            "entry": list(problem.entry),
+            "adapter": problem.adapter,
+            "limits": asdict(problem.limits),
+            "sandbox": "bubblewrap" if found.sandbox.bwrap else "none (--unsafe)",
+            "repeats": found.repeats,
+            "flaky": one.flaky(),
+        },
+    }
+
+
+def executions(one: Verified) -> pl.DataFrame:
+    """A row an execution: what a program wrote, how it ended, and what it used."""
+    import polars as pl
+
+    rows = [
+        {
+            "group": group,
+            "case_id": case,
+            "repeat": repeat,
+            "passed": passed(done),
+            "status_code": done.ended.status,
+            "stopped": done.ended.stopped,
+            "timed_out": done.ended.timed_out,
+            "seconds": done.ended.seconds,
+            "cpu_seconds": done.ended.cpu_seconds,
+            "peak_memory": done.ended.peak_memory,
+            "output": done.ended.output.decode(errors="backslashreplace"),
+            "stderr": done.ended.stderr.decode(errors="backslashreplace"),
+            "harness": done.broken,
+        }
+        for (group, case), repeats in one.done.items()
+        for repeat, done in enumerate(repeats)
+    ]
+    schema = {
+        **dict.fromkeys(("group", "case_id"), pl.String),
+        "repeat": pl.Int64,
+        "passed": pl.Boolean,
+        "status_code": pl.Int64,
+        "stopped": pl.String,
+        "timed_out": pl.Boolean,
+        **dict.fromkeys(("seconds", "cpu_seconds"), pl.Float64),
+        "peak_memory": pl.Int64,
+        **dict.fromkeys(("output", "stderr", "harness"), pl.String),
+    }
+    return pl.DataFrame(rows, schema=schema)
+
+
+def set_rows(found: Verification) -> list[dict[str, Any]]:
+    """The submissions as candidates: the case is the problem at a checkpoint, the score that of the checkpoint.
+
+    A submission passes where the policy says so. Where the harness failed it is not graded.
+    """
+    rows = []
+    for one in found.verified:
+        results = one.results
+        decision, graded = results.decide(), results.infrastructure_failure is None
+        rows.append(
+            {
+                "id": f"{found.problem.name}/{one.checkpoint.name}",
+                "output": f"{one.submission.name}: {decision.reason}",
+                "passed": decision.passed if graded else None,
+                "score": results.score() if graded else None,
+                "seconds": results.duration,
+            }
+        )
+    return rows
+
+
+def set_result(found: Verification, aggregate: Sequence[str] = ()) -> Result:
+    """The numbers over the set, as for any other candidates: those asked for, else the mean, any_pass and pass@k.
+
+    A vote, or the first of them, says nothing of programs that nobody ranked.
+    """
+    from kofn.api import load
+    from kofn.evaluate import Options, evaluate
+    from kofn.importers.rows import ReadOptions
+
+    n = len({one.submission.name for one in found.verified})
+    usual = ("mean", "any_pass", *(f"pass@{k}" for k in (1, 2, 5, 10, 20, 50, 100) if k <= n))
+    table = load(set_rows(found), ReadOptions())
+    return evaluate(table, Options(extract="text", aggregate=tuple(aggregate) or usual))
+
+
+def write_set(found: Verification, directory: Path, options: Mapping[str, Any]) -> Result:
+    """The run directory of the set."""
+    from kofn.report.convert import Plan
+    from kofn.report.files import write_run
+
+    result = set_result(found, options.get("aggregate") or ())
+    plan = Plan(task=found.problem.name, task_version=found.problem.version, name=SET, verdict="any_pass")
+    paths = list(dict.fromkeys(one.submission.path for one in found.verified))
+    write_run(result, directory, sources=paths, options=options, plan=plan)
+    return result

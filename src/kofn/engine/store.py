@@ -1,0 +1,79 @@
+"""A folder at a URL that every node reaches: large values go through it instead of through Ray."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from hashlib import blake2b
+from importlib import import_module
+from pathlib import Path
+
+from kofn.errors import InputError
+
+
+def digest(data: bytes) -> str:
+    """The name of a value that is kept under its content."""
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+class Store:
+    """Named values in a folder such as file:///mnt/x or s3://bucket/x; the URL is what fsspec understands."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._files, self._root = import_module("fsspec.core").url_to_fs(url)
+        except ImportError as error:  # fsspec itself, or what it needs for this kind of URL
+            raise InputError(f"shared path {url}: {error}; install what is missing") from error
+        except ValueError as error:
+            raise InputError(f"shared path {url}: {error}") from error
+        self.url: str = self._files.unstrip_protocol(self._root)  # a relative path means nothing elsewhere
+
+    def _path(self, name: str) -> str:
+        return f"{self._root.rstrip('/')}/{name}"
+
+    def write(self, name: str, data: bytes) -> None:
+        path = self._path(name)
+        self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
+        self._files.pipe_file(path, data)
+
+    def read(self, name: str) -> bytes:
+        data: bytes = self._files.cat_file(self._path(name))
+        return data
+
+    def remove(self, name: str) -> None:
+        """Remove a value or a folder; one that is not there is removed already."""
+        if self._files.exists(self._path(name)):
+            self._files.rm(self._path(name), recursive=True)
+
+    def keep(self, data: bytes) -> str:
+        """Write a value under its digest, unless it is there. One that was cut off in writing is written again."""
+        name = digest(data)
+        path = self._path(name)
+        if not self._files.exists(path) or self._files.size(path) != len(data):
+            self.write(name, data)
+        return name
+
+    def fetch(self, name: str) -> bytes:
+        """A value by its digest, from this machine if another process has fetched it before."""
+        if self.url.startswith("file:"):
+            return _checked(self.read(name), name)
+        here = Path(tempfile.gettempdir()) / f"kofn-{os.getuid()}" / name
+        if here.is_file() and digest(data := here.read_bytes()) == name:
+            return data
+        data = _checked(self.read(name), name)
+        _put(here, data)
+        return data
+
+
+def _checked(data: bytes, name: str) -> bytes:
+    if digest(data) != name:
+        raise OSError(f"{name} is damaged: it is not what was written under this name")
+    return data
+
+
+def _put(path: Path, data: bytes) -> None:
+    """Write a file that others see whole or not at all."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(data)
+    Path(file.name).replace(path)

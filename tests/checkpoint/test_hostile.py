@@ -1,0 +1,461 @@
+"""Submissions are hostile: each ends in a failed case with a clear reason, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from tests.programs import need_sandbox, problem_in, submission_in
+
+from kofn.checkpoint import load_problem
+from kofn.checkpoint.run import run_checkpoint
+
+LIMITS = "{memory_mb: 200, file_mb: 8, disk_mb: 20, processes: 20, output_mb: 1}"
+MARK = "kofn-hostile-left-behind"
+
+
+@pytest.fixture(autouse=True)
+def _sandbox():
+    need_sandbox()
+
+
+def report_of(tmp_path, code, *, timeout=3, limits=LIMITS, unsafe=False):
+    """The only case of a submission with this code, and its failing diffs in one text."""
+    problem = problem_in(tmp_path, timeout=timeout, limits=limits)
+    results = run_checkpoint(problem, submission_in(tmp_path, code), workers=1, unsafe=unsafe)
+    assert results.infrastructure_failure is None
+    assert not results.decide().passed
+    (report,) = results.reports
+    assert not report.did_pass()
+    return report, "\n".join(r.diff for r in report.results.values())
+
+
+def running(mark: str) -> list[str]:
+    """Command lines of running processes that hold a text."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if mark in line and str(os.getpid()) != path.parent.name:
+            found.append(line)
+    return found
+
+
+def test_a_fork_bomb_is_held_and_stopped(tmp_path):
+    code = f"""
+        import os, sys
+        # {MARK}
+        while True:
+            try:
+                os.fork()
+            except OSError:
+                pass
+        """
+    report, diff = report_of(tmp_path, code, timeout=2)
+    assert "stopped: took longer than 2 s" in diff
+    assert report.case["timed_out"] is True
+    assert not running("/work/main.py")
+
+
+def test_a_memory_bomb_of_one_process_gets_no_memory(tmp_path):
+    report, diff = report_of(tmp_path, "kept = []\nwhile True:\n    kept.append(bytearray(10 << 20))\n")
+    assert "exit status 1; standard error ends: MemoryError" in diff
+    assert report.case["peak_memory_mb"] < 260
+
+
+def test_a_memory_bomb_of_many_processes_is_stopped(tmp_path):
+    code = """
+        import os, time
+        for _ in range(10):
+            if os.fork() == 0:
+                kept = bytearray(80 << 20)
+                time.sleep(30)
+        time.sleep(30)
+        """
+    _, diff = report_of(tmp_path, code, timeout=20)
+    assert "stopped: used more than 200 MB of memory" in diff
+
+
+def test_shared_memory_counts_as_memory(tmp_path):
+    code = """
+        import mmap
+        shared = mmap.mmap(-1, 600 << 20)
+        for at in range(0, 600 << 20, 4096):
+            shared[at] = 1
+        import time; time.sleep(30)
+        """
+    _, diff = report_of(tmp_path, code, timeout=20)
+    assert "stopped: used more than 200 MB of memory" in diff
+
+
+@pytest.mark.parametrize(("stream", "name"), [("stdout", "standard output"), ("stderr", "standard error")])
+def test_output_without_end_is_cut_and_stopped(tmp_path, stream, name):
+    report, diff = report_of(tmp_path, f"import sys\nwhile True: sys.{stream}.write('x' * 10000)", timeout=20)
+    assert f"stopped: wrote more than 1 MB to {name}" in diff
+    assert len(str(report.results["output"].actual)) < 20_000
+
+
+def test_a_loop_that_ignores_signals_is_killed(tmp_path):
+    code = """
+        import signal
+        for number in range(1, 65):
+            try:
+                signal.signal(number, signal.SIG_IGN)
+            except (OSError, ValueError):
+                pass
+        while True:
+            pass
+        """
+    began = time.monotonic()
+    _, diff = report_of(tmp_path, code, timeout=1)
+    assert "stopped: took longer than 1 s" in diff
+    assert time.monotonic() - began < 30
+
+
+def test_a_daemon_left_behind_ends_with_its_program(tmp_path):
+    code = f"""
+        import os, sys
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(300)", "{MARK}-daemon"])
+            os._exit(0)
+        print("hello there")
+        """
+    report, diff = report_of(tmp_path, code)
+    assert report.results["output"].is_correct
+    assert "file out.txt is not there" in diff
+    assert not running(f"{MARK}-daemon")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are found by Linux's /proc")
+def test_a_daemon_left_behind_without_a_sandbox_ends_too(tmp_path):
+    code = f"""
+        import os, sys
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(300)", "{MARK}-unsafe"])
+            os._exit(0)
+        print("hello there")
+        """
+    report_of(tmp_path, code, unsafe=True, limits="{}")
+    assert not running(f"{MARK}-unsafe")
+
+
+def test_the_home_of_the_user_is_not_there(tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".secret").write_text("KEY-OF-THE-USER")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("KOFN_API_KEY", "KEY-OF-THE-USER")
+    code = f"""
+        import os
+        print(os.environ["HOME"], sorted(os.environ))
+        for place in ({str(home)!r}, {str(Path("~root").expanduser())!r}, "/home", os.environ["HOME"]):
+            try:
+                for entry in os.scandir(place):
+                    print(entry.path, open(entry.path).read() if entry.is_file() else "")
+            except OSError as problem:
+                print(place, problem.strerror)
+        """
+    report, _ = report_of(tmp_path, code)
+    said = str(report.results["output"].actual)
+    assert said.startswith("/home/user ['HOME', 'LANG', 'LOGNAME', 'PATH', 'PWD', 'PYTHONDONTWRITEBYTECODE', 'TMPDIR'")
+    assert "KEY-OF-THE-USER" not in said
+    assert f"{home} No such file or directory" in said
+
+
+@pytest.mark.parametrize("path", ["/etc/shadow", "/etc/sudoers", "/root/.ssh", "/sys/class", "/var/log"])
+def test_the_rest_of_the_disk_is_not_there(tmp_path, path):
+    report, _ = report_of(tmp_path, f"print(open({path!r}, 'rb').read())")
+    assert "FileNotFoundError" in report.case["stderr_ends"] or "PermissionError" in report.case["stderr_ends"]
+    assert report.results["output"].actual == ""
+
+
+def test_expected_answers_are_nowhere_in_the_sandbox(tmp_path):
+    code = """
+        import os, pathlib
+        found = []
+        for top in ("/work", "/tmp", "/home", "/dev/shm", "/etc", "/proc/self"):
+            for folder, _, names in os.walk(top):
+                for name in names:
+                    path = os.path.join(folder, name)
+                    try:
+                        with open(path, "rb") as file:
+                            text = file.read(100000)
+                    except OSError:
+                        continue
+                    if b"SECRET-" + b"ANSWER" in text:
+                        found.append(path)
+        text = " ".join(f"{k}={v}" for k, v in os.environ.items())
+        print("found", [f for f in found if "main.py" not in f], "SECRET-" + "ANSWER" in text)
+        print(sorted(os.listdir("/work")))
+        """
+    report, _ = report_of(tmp_path, code, timeout=20)
+    assert str(report.results["output"].actual).splitlines() == ["found [] False", "['main.py']"]
+
+
+def test_nothing_outside_the_work_folder_can_be_written(tmp_path):
+    target = tmp_path / "target.txt"
+    target.write_text("before")
+    code = f"""
+        places = ["/usr/bin/evil", "/etc/passwd", "/bin/sh", "/evil", "../evil", "/proc/sys/kernel/hostname"]
+        for path in [{str(target)!r}, *places]:
+            try:
+                open(path, "w").write("evil")
+                print("wrote", path)
+            except OSError as problem:
+                print(path, problem.strerror)
+        """
+    report, _ = report_of(tmp_path, code)
+    assert "wrote" not in str(report.results["output"].actual)
+    assert target.read_text() == "before"
+
+
+def test_a_link_out_of_the_work_folder_is_not_followed(tmp_path):
+    secret = tmp_path / "secret.txt"
+    secret.write_text("SECRET-ANSWER")
+    report, diff = report_of(tmp_path, f"import os\nos.symlink({str(secret)!r}, 'out.txt')\nprint('hello there')")
+    assert "file out.txt: a link, which is not followed" in diff
+    assert report.results["files/out.txt"].actual is None
+
+
+def test_a_pipe_in_place_of_a_file_does_not_hold_the_harness_up(tmp_path):
+    _, diff = report_of(tmp_path, "import os\nos.mkfifo('out.txt')\nprint('hello there')")
+    assert "file out.txt: not a regular file" in diff
+
+
+@pytest.mark.parametrize("how", ["link", "folder"])
+def test_a_submission_whose_folders_lead_out_cannot_make_the_harness_write_there(tmp_path, how):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    config = """
+name: small
+entry: python main.py
+checkpoints:
+  one:
+    groups:
+      basic:
+        type: Core
+        cases:
+          - {id: hello, files: {data/in.txt: "from the case"}, expected: {output: "from the case"}}
+"""
+    submission = submission_in(tmp_path, "print(open('data/in.txt').read())")
+    if how == "link":
+        (submission / "data").symlink_to(outside)
+    else:
+        (submission / "data").mkdir()
+        (submission / "data" / "in.txt").symlink_to(outside / "in.txt")
+    results = run_checkpoint(problem_in(tmp_path, config), submission, workers=1)
+    assert results.reports[0].did_pass()
+    assert list(outside.iterdir()) == []
+
+
+@pytest.mark.parametrize("address", ["1.1.1.1", "127.0.0.1", "::1"])
+def test_there_is_no_network(tmp_path, address):
+    import socket
+
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1] if address != "1.1.1.1" else 53
+        code = f"import socket\nsocket.create_connection(({address!r}, {port}), 2)\nprint('hello there')"
+        report, _ = report_of(tmp_path, code)
+    assert "OSError" in report.case["stderr_ends"] or "ConnectionRefusedError" in report.case["stderr_ends"]
+
+
+def test_a_program_cannot_kill_its_parent_or_anybody_else(tmp_path):
+    code = """
+        import os, signal
+        for pid in [os.getppid(), 1, -1, *range(2, 3000)]:
+            if pid != os.getpid():
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except OSError:
+                    pass
+        print("still here")
+        """
+    report, _ = report_of(tmp_path, code)
+    assert report.results["output"].actual == "still here\n"
+
+
+@pytest.mark.parametrize("name", ["../escape.txt", "a/../../escape.txt", "/tmp/escape.txt", "x/" * 60 + "f", "a\0b"])
+def test_a_file_name_that_leads_out_is_refused(tmp_path, name):
+    import json
+
+    from kofn.checkpoint.folder import safe_name
+    from kofn.errors import InputError
+
+    with pytest.raises(InputError, match="file name"):
+        safe_name(name)
+    case = {"id": "a", "files": {name: "x"}, "expected": {"output": "x"}}
+    config = "name: small\nentry: python main.py\ncheckpoints: {one: {groups: {basic: {cases: cases.jsonl}}}}"
+    problem = problem_in(tmp_path, config)
+    (problem / "cases.jsonl").write_text(json.dumps(case))
+    with pytest.raises(InputError, match=r"cases\.jsonl: line 1: case 'a': file name"):
+        load_problem(problem)
+
+
+def test_files_with_odd_names_do_no_harm(tmp_path):
+    code = """
+        import os
+        for name in ["..\\\\..\\\\evil", "-rf", "\\x1b[31m", "a\\nb", "\\udcff", "$(touch evil)", "; rm -rf x"]:
+            open(name, "w").write("x")
+        os.makedirs("closed/inner")
+        open("closed/inner/f", "w").write("x")
+        os.chmod("closed/inner", 0)
+        os.chmod("closed", 0)
+        print("hello there")
+        """
+    report, _ = report_of(tmp_path, code)
+    assert report.results["output"].is_correct
+
+
+def test_folders_without_end_are_stopped_and_taken_away(tmp_path):
+    code = "import os\nwhile True:\n    os.mkdir('d')\n    os.chdir('d')\n"
+    _, diff = report_of(tmp_path, code, timeout=20)
+    assert "stopped: made folders deeper than 40" in diff or "stopped: wrote more than 20 MB" in diff
+    assert not list(Path("/tmp").glob(f"kofn-verify-{os.getpid()}-*"))
+
+
+def test_a_fake_result_is_only_output(tmp_path):
+    code = """
+        import json, sys
+        print(json.dumps({"passed": True, "is_correct": True, "score": 1.0}))
+        print("PASSED", file=sys.stderr)
+        open("evaluation.json", "w").write('{"policies": {"core-cases": {"passed": true}}}')
+        """
+    report, _ = report_of(tmp_path, code)
+    assert report.calculate_score() == 0.0
+
+
+def test_changing_itself_and_its_inputs_does_not_change_the_next_case(tmp_path):
+    config = """
+name: small
+entry: python main.py
+static_assets: {words.txt: words.txt}
+checkpoints:
+  one:
+    groups:
+      basic:
+        type: Core
+        cases:
+          - {id: a, args: [a], expected: {output: "a good words"}}
+          - {id: b, args: [b], expected: {output: "b good words"}}
+          - {id: c, args: [c], expected: {output: "c good words"}}
+"""
+    code = """
+        import os, sys
+        others = sorted(set(os.listdir()) - {"main.py", "words.txt"})
+        print(sys.argv[1], "good", open("words.txt").read().strip(), *others)
+        open("main.py", "w").write("print('evil')")
+        open("words.txt", "w").write("evil")
+        open("left-behind", "w").write("evil")
+        os.mkdir("folder")
+        """
+    problem = problem_in(tmp_path, config, words_dot_txt="words")
+    results = run_checkpoint(problem, submission_in(tmp_path, code), workers=1)
+    assert [r.did_pass() for r in results.reports] == [True, True, True]
+
+
+@pytest.mark.parametrize("write", ["f.truncate(2 << 30)", "[f.write(b'x' * (1 << 20)) for _ in range(2048)]"])
+def test_a_file_of_two_gigabytes_is_too_large(tmp_path, write):
+    report, _ = report_of(tmp_path, f"f = open('big', 'wb')\n{write}\nprint('hello there')")
+    assert "File too large" in report.case["stderr_ends"]
+
+
+def test_many_files_fill_no_disk(tmp_path):
+    _, diff = report_of(tmp_path, "for i in range(10**9): open(f'f{i}', 'wb').write(b'x' * 4_000_000)", timeout=20)
+    assert "stopped: wrote more than 20 MB of files" in diff
+
+
+@pytest.mark.parametrize("place", ["/tmp", "/dev/shm", "/home/user"])
+def test_scratch_space_has_an_end(tmp_path, place):
+    code = f"""
+        import itertools
+        for i in itertools.count():
+            open(f"{place}/f{{i}}", "wb").write(b"x" * 4_000_000)
+        """
+    report, _ = report_of(tmp_path, code, timeout=20)
+    assert "No space left on device" in report.case["stderr_ends"]
+
+
+def test_an_odd_report_line_on_standard_error_does_not_fool_the_harness(tmp_path):
+    report, _ = report_of(tmp_path, "import sys\nsys.stderr.write('bwrap: setting up uid map: no')\nsys.exit(1)")
+    assert report.case["exit_status"] == 1
+
+
+def test_privileges_cannot_be_had(tmp_path):
+    code = """
+        import os, subprocess
+        for words in (["mount", "-t", "tmpfs", "x", "/work"], ["su", "-c", "id"]):
+            print(subprocess.run(words, capture_output=True).returncode != 0)
+        try:
+            os.chroot("/")
+        except PermissionError:
+            print(True)
+        print(os.getuid() != 0, open("/proc/self/status").read().split("CapEff:")[1].split()[0])
+        """
+    report, _ = report_of(tmp_path, code)
+    assert str(report.results["output"].actual).split() == ["True", "True", "True", "True", "0" * 16]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root to become somebody else")
+def test_the_sandbox_is_the_same_for_somebody_without_privileges(tmp_path):
+    system = "/usr/bin/python3"
+    if (
+        not Path(system).exists()
+        or subprocess.run([system, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"]).returncode
+    ):
+        pytest.skip("no Python of the system, of 3.11 or later, that another user could run")
+    code = textwrap.dedent(
+        """
+        import sys
+        sys.path.insert(0, sys.argv[1])
+        from kofn.checkpoint.box import Box
+        from kofn.checkpoint.sandbox import find
+        from kofn.checkpoint.work import MB, Limits, Tree
+        box = Box(find())
+        limits = Limits(seconds=2, memory=200 * MB, processes=20)
+        box.folder.reset(Tree())
+        def run(text):
+            ended = box.run(["python", "-c", text], limits=limits)
+            return ended.status, ended.stopped, ended.output + ended.stderr[-60:]
+        print(run("print(open('/proc/self/status').read().split('CapEff:')[1].split()[0])"))
+        bomb = "import os, time\\nn = 0\\ntry:\\n  while True:\\n    if os.fork() == 0: time.sleep(9)\\n    n += 1\\n"
+        print(run(bomb + "except OSError: print(n < 20)"))
+        print(run("import socket; socket.create_connection(('1.1.1.1', 53), 1)"))
+        print(run("open('/etc/shadow')"))
+        print(run("import time; time.sleep(9)"))
+        box.close()
+        """
+    )
+    source = tmp_path / "src"
+    subprocess.run(["cp", "-r", str(Path(__file__).parents[2] / "src"), str(source)], check=True)
+    tmp_path.chmod(0o755)
+    for folder in [source, *source.rglob("*")]:
+        folder.chmod(0o755 if folder.is_dir() else 0o644)
+    copy = Path("/tmp") / f"kofn-test-{os.getpid()}"
+    source.rename(copy)
+    try:
+        command = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", system, "-c", code, str(copy)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd="/tmp", timeout=120, env={"PATH": "/usr/bin:/bin"}
+        )
+    finally:
+        subprocess.run(["rm", "-rf", str(copy)], check=True)
+    assert done.returncode == 0, done.stderr
+    caps, bomb, network, shadow, slow = done.stdout.splitlines()
+    assert "0000000000000000" in caps
+    assert "True" in bomb
+    assert "Network is unreachable" in network
+    assert "No such file" in shadow
+    assert "took longer than 2 s" in slow

@@ -1,0 +1,71 @@
+"""Small problems and submissions for tests, and whether programs can be run here at all."""
+
+from __future__ import annotations
+
+import functools
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kofn.checkpoint.sandbox import find
+from kofn.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFIG = """
+name: small
+version: 2
+entry: python main.py
+timeout: {timeout}
+limits: {limits}
+checkpoints:
+  one:
+    groups:
+      basic:
+        type: Core
+        cases:
+          - id: hello
+            args: [there]
+            stdin: "input"
+            expected: {{output: "hello there", files: {{out.txt: "SECRET-ANSWER"}}}}
+"""
+
+
+@functools.cache
+def no_sandbox() -> str | None:
+    """Why programs cannot be run here, if they cannot."""
+    try:
+        find()
+    except InputError as problem:
+        return str(problem)
+    return None
+
+
+def need_sandbox() -> None:
+    """Skip the test where there is no sandbox."""
+    if no_sandbox() is not None:
+        pytest.skip(f"no sandbox: {no_sandbox()}")
+
+
+def problem_in(folder: Path, config: str = CONFIG, *, timeout: float = 5, limits: str = "{}", **files: str) -> Path:
+    """A problem in a folder; `files` are further files of it, by name with __ for /."""
+    problem = folder / "problem"
+    problem.mkdir(parents=True, exist_ok=True)
+    (problem / "config.yaml").write_text(
+        config.format(timeout=timeout, limits=limits) if "{timeout}" in config else config
+    )
+    for name, text in files.items():
+        path = problem / name.replace("__", "/").replace("_dot_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+    return problem
+
+
+def submission_in(folder: Path, code: str, name: str = "sub") -> Path:
+    """A submission of one main.py."""
+    submission = folder / name
+    submission.mkdir(parents=True, exist_ok=True)
+    (submission / "main.py").write_text(textwrap.dedent(code))
+    return submission
