@@ -8,7 +8,6 @@ evaluators are no different. A checkpoint's expected answers never enter the san
 
 from __future__ import annotations
 
-import ast
 import gzip
 import json
 import re
@@ -146,7 +145,8 @@ def program_of(output: str, reference: object) -> str:
 
     `reference` is Python that tests what the output defines, or an object (or its JSON) with `test` and optionally
     `entry_point` and `prompt`. Of an output with code blocks the code is taken. Where the prompt's function is defined
-    in it, it stands after what the prompt has before that function; else it is taken to go on where the prompt ends.
+    in it, it stands after what the prompt has before that function; else it is taken to go on where the prompt ends,
+    indented where it is not.
 
     >>> task = {"prompt": "def one():\\n", "entry_point": "one", "test": "def check(f):\\n    assert f() == 1"}
     >>> print(program_of("    return 1", task))
@@ -198,22 +198,14 @@ def _joined(prompt: str, code: str, entry: str) -> str:
         return code
     if entry and re.search(rf"^(?:async\s+)?def\s+{re.escape(entry)}\s*\(", textwrap.dedent(code), re.MULTILINE):
         return f"{_before(prompt, entry)}\n{textwrap.dedent(code)}"
-    whole = f"{prompt}{code}"
-    return whole if _parses(whole) else f"{prompt}{textwrap.indent(textwrap.dedent(code), '    ')}"
+    indented = next((line for line in code.splitlines() if line.strip()), "")[:1].isspace()
+    return f"{prompt}{code if indented else textwrap.indent(code, '    ')}"
 
 
 def _before(prompt: str, entry: str) -> str:
     """What a prompt has before its function: imports and helpers."""
     found = re.search(rf"^(?:async\s+)?def\s+{re.escape(entry)}\s*\(", prompt, re.MULTILINE)
     return prompt[: found.start()] if found else prompt
-
-
-def _parses(text: str) -> bool:
-    try:
-        ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import re
 import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Self
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from kofn.checkpoint.work import Limits
 
 _CHUNK = 1 << 16
+_FIRST = re.compile(rb'"child-pid": (\d+)\D')
 _FIRST_LOOK, _LOOK = 0.05, 0.1  # seconds until what a program uses is looked at, and between two looks
 _LINUX = sys.platform == "linux"
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
@@ -47,6 +49,8 @@ class Running:
         self._limits, self._look, self._alone = limits, look, info is not None
         self._info = None if info is None else info[0]
         self._first: int | None = None
+        self._told = b""
+        self._asking = threading.Lock()
         self._began = time.monotonic()
         self._stopped: str | None = None
         self._stopped_at = 0.0
@@ -160,10 +164,13 @@ class Running:
 
     def first_process(self) -> int | None:
         """The first process of the sandbox, by its id out here; None before there is one."""
-        if self._first is None and self._info is not None:
-            with contextlib.suppress(BlockingIOError, ValueError, KeyError):
-                self._first = int(json.loads(os.read(self._info, 4096))["child-pid"])
-        return self._first
+        with self._asking:  # a server's watcher may ask while whoever wants to reach it does
+            if self._first is None and self._info is not None:
+                with contextlib.suppress(BlockingIOError):
+                    self._told += os.read(self._info, 4096)  # it comes in pieces
+                found = _FIRST.search(self._told)
+                self._first = None if found is None else int(found[1])
+            return self._first
 
     @property
     def alive(self) -> bool:

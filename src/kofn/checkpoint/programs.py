@@ -75,7 +75,7 @@ def run_program(shared: Shared, program: Program) -> Ran:
     ended = box.run(command, limits=limits, stdin=stdin)
     if ended.stopped is not None:
         return Ran(passed=False, reason=ended.stopped, seconds=ended.seconds)
-    if ended.output.endswith(word.encode()):
+    if word.encode() in ended.output:
         return Ran(passed=True, seconds=ended.seconds)
     return Ran(passed=False, reason=_reason(ended.status, ended.stderr), seconds=ended.seconds)
 
