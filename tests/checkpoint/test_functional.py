@@ -238,7 +238,7 @@ def test_a_run_of_humaneval_is_graded(tmp_path):
     data.write_text(json.dumps(TASK) + "\n")
     answers = {True: WHOLE, False: "```python\ndef double(x):\n    return x\n```"}
     run = kofn.run(
-        "humaneval", model=lambda prompt, seed: answers[seed % 2 == 0], data=data, repeats=4, out=tmp_path / "run"
+        "humaneval", model=lambda _, seed: answers[seed % 2 == 0], data=data, repeats=4, out=tmp_path / "run"
     )
     assert run.result is not None
     assert run.result.scored[0].metric == "runs_tests"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import textwrap
@@ -93,6 +94,65 @@ def test_shared_memory_counts_as_memory(tmp_path):
         """
     _, diff = report_of(tmp_path, code, timeout=20)
     assert "stopped: used more than 200 MB of memory" in diff
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="no filter for this machine")
+def test_memory_that_belongs_to_no_process_is_not_to_be_had(tmp_path):
+    code = """
+        import ctypes, os
+        libc = ctypes.CDLL(None, use_errno=True)
+        def told(result):
+            return "made" if result >= 0 else os.strerror(ctypes.get_errno())
+        try:
+            print("made", os.memfd_create("x"))
+        except OSError as problem:
+            print(problem.strerror)
+        print(told(libc.shmget(0, 1 << 20, 0o1600)))
+        print(told(libc.msgget(0, 0o1600)))
+        """
+    report, _ = report_of(tmp_path, code)
+    assert str(report.results["output"].actual).splitlines() == ["Function not implemented"] * 3
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="no filter for this machine")
+def test_a_program_cannot_make_namespaces_of_its_own(tmp_path):
+    code = """
+        import ctypes, os, platform
+        libc = ctypes.CDLL(None, use_errno=True)
+        new_user = 0x10000000
+        clone = {"x86_64": 56, "aarch64": 220}[platform.machine()]
+        for call in (lambda: libc.unshare(new_user), lambda: libc.syscall(clone, new_user | 17, 0, 0, 0, 0)):
+            print(call(), os.strerror(ctypes.get_errno()))
+        """
+    report, _ = report_of(tmp_path, code)
+    assert str(report.results["output"].actual).splitlines() == ["-1 Operation not permitted"] * 2
+
+
+def test_ordinary_programs_notice_nothing_of_the_filter(tmp_path):
+    code = """
+        import multiprocessing, subprocess, tempfile, threading
+        from concurrent.futures import ThreadPoolExecutor
+        from multiprocessing import shared_memory
+
+        def fill(name):
+            seen = shared_memory.SharedMemory(name)
+            seen.buf[0] = 7
+            seen.close()
+
+        print(*ThreadPoolExecutor(4).map(abs, [-1, -2]))
+        print(subprocess.run(["sh", "-c", "echo shell | cat"], capture_output=True, text=True).stdout.strip())
+        block = shared_memory.SharedMemory(create=True, size=100)
+        child = multiprocessing.Process(target=fill, args=(block.name,))
+        child.start()
+        child.join()
+        print(block.buf[0])
+        block.close()
+        block.unlink()
+        with tempfile.TemporaryFile() as file:
+            print(file.write(b"12345"))
+        """
+    report, _ = report_of(tmp_path, code)
+    assert str(report.results["output"].actual).splitlines() == ["1 2", "shell", "7", "5"]
 
 
 @pytest.mark.parametrize(("stream", "name"), [("stdout", "standard output"), ("stderr", "standard error")])

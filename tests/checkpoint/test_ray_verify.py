@@ -50,7 +50,7 @@ def plain(found):
         for report in body["reports"]:
             report["case"].pop("peak_memory_mb", None)
             report["case"].pop("server_log_ends", None)
-        text = re.sub(r'created\W+[0-9.]+', "created", json.dumps(body))  # what the server itself says of the time
+        text = re.sub(r"created\W+[0-9.]+", "created", json.dumps(body))  # what the server itself says of the time
         told.append((one.submission.name, one.checkpoint.name, json.loads(text)))
     return told
 

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -18,6 +19,7 @@ from click.testing import CliRunner
 from tests.programs import need_sandbox, problem_in, submission_in
 
 from kofn.checkpoint import load_problem
+from kofn.checkpoint.programs import Program
 from kofn.checkpoint.run import run_checkpoint, verify
 from kofn.checkpoint.sandbox import find
 from kofn.cli import kofn as command
@@ -129,6 +131,23 @@ def test_what_is_finished_is_not_run_again_and_what_changed_is(echo, tmp_path):
     assert [r.did_pass() for r in changed.verified[0].results.reports] == [True, False, True]
     (submission / "main.py").write_text(ECHO_CODE + "\n")
     assert verify(load_problem(problem), [submission], load_problem(problem).checkpoints, out=out).n_executions == 3
+
+
+def test_what_was_run_elsewhere_is_run_again_here(echo, tmp_path):
+    problem, submission = load_problem(echo[0]), echo[1]
+    found = find()
+    boxes = [found, replace(found, release="another"), replace(found, shown=(*found.shown, "/opt")), find(unsafe=True)]
+    out = tmp_path / "out"
+    runs = [verify(problem, [submission], problem.checkpoints, sandbox=b, out=out, workers=1) for b in boxes]
+    assert [run.n_executions for run in runs] == [3, 3, 3, 3]
+    keys = {Program(text="x = 1").key(box) for box in boxes}
+    assert len(keys) == 4
+    assert Program(text="x = 1").key(found) == Program(text="x = 1").key(find())
+
+
+def test_one_checkpoint_is_not_all_of_them(echo):
+    with pytest.raises(InputError, match="run_checkpoint runs one checkpoint"):
+        run_checkpoint(echo[0], echo[1], "all")
 
 
 def test_a_killed_harness_loses_no_finished_case(tmp_path):

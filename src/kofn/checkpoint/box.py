@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kofn.checkpoint.folder import Folder, clear, remove
 from kofn.checkpoint.process import Running, adopt_orphans
 from kofn.checkpoint.sandbox import Place, trial
+from kofn.checkpoint.seccomp import descriptor
 from kofn.errors import WorldError
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ class Box:
         words = self.sandbox.words(argv)
         unsafe = self.sandbox.bwrap is None
         info = None if unsafe else os.pipe()
-        fd = None if info is None else info[1]
-        command = self.sandbox.command(words, place=self.place, limits=limits, env=env, info=fd)
+        fd, barred = (None, None) if info is None else (info[1], descriptor())
+        command = self.sandbox.command(words, place=self.place, limits=limits, env=env, info=fd, barred=barred)
         outside = {"PATH": os.environ.get("PATH", os.defpath)}
         if unsafe:
             clear(self.place.home)
@@ -63,6 +64,7 @@ class Box:
             env=self.sandbox.environment(self.place, env) if unsafe else outside,
             folder=self.place.work if unsafe else None,
             info=info,
+            passed=() if barred is None else (barred,),
         )
 
     def start_server(self, argv: Sequence[str], *, limits: Limits, env: Mapping[str, str]) -> Running:

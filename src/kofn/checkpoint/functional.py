@@ -70,18 +70,20 @@ def run_programs(
     from kofn.engine.base import Failed
 
     found = {} if known is None else known
-    todo = list({p.key: p for p in programs if p is not None and p.key not in found}.values())
+    keys = [None if p is None else p.key(sandbox) for p in programs]
+    todo = {k: p for k, p in zip(keys, programs, strict=True) if k is not None and p is not None and k not in found}
+    names = list(todo)
 
     def keep(index: int, came: Any) -> None:
         ran = Ran(passed=None, reason=came.reason) if isinstance(came, Failed) else came
-        found[todo[index].key] = ran
+        found[names[index]] = ran
         if on_ran is not None:
-            on_ran(todo[index].key, ran)
+            on_ran(names[index], ran)
 
     with scratch_folder() as scratch:
         shared = Shared(sandbox=sandbox, limits=limits, scratch=scratch)
-        engine.map(run_program, todo, shared=shared, on_done=keep)
-    return [None if p is None else found[p.key] for p in programs]
+        engine.map(run_program, list(todo.values()), shared=shared, on_done=keep)
+    return [None if key is None else found[key] for key in keys]
 
 
 def read_tasks(path: Path) -> dict[str, Task]:
@@ -116,7 +118,7 @@ def read_samples(paths: Iterable[Path], tasks: Mapping[str, Task]) -> list[Sampl
                 raise InputError(f"{where}: {UnknownName('task', row['task_id'], list(tasks), 'not in the data set')}")
             found.append(Sample(task_id=row["task_id"], completion=row["completion"]))
     if not found:
-        raise InputError(f"{paths!s}: there is no sample in it")
+        raise InputError(f"{', '.join(map(str, paths))}: there is no sample in it")
     return found
 
 

@@ -106,7 +106,7 @@ def context_of(problem: Problem, submissions: Sequence[Submission], sandbox: San
 
 
 def items_of(
-    problem: Problem, submission: int, tree: Tree, group: Group, checkpoint: str, *, repeats: int, kind: str
+    problem: Problem, submission: int, tree: Tree, group: Group, checkpoint: str, *, repeats: int, sandbox: Sandbox
 ) -> list[Item]:
     """The items of a group: a case each where cases are alone, else all of them in order; all as often as asked."""
     common = {
@@ -117,7 +117,7 @@ def items_of(
         "code": problem.code,
         "env": dict(group.env),
         "isolated": group.isolated,
-        "sandbox": kind,
+        "sandbox": sandbox.identity,
     }
     base = _digest(common)
     found = []

@@ -44,8 +44,12 @@ class Running:
         env: Mapping[str, str] | None = None,
         folder: Path | None = None,
         info: tuple[int, int] | None = None,
+        passed: tuple[int, ...] = (),
     ) -> None:
-        """`info`: the process is a sandbox, and this the pipe to which it writes the id of its first process."""
+        """`info`: the process is a sandbox, and this the pipe to which it writes the id of its first process.
+
+        `passed` are further files that it is given.
+        """
         self._limits, self._look, self._alone = limits, look, info is not None
         self._info = None if info is None else info[0]
         self._first: int | None = None
@@ -67,7 +71,7 @@ class Running:
                 stderr=subprocess.PIPE,
                 env=None if env is None else dict(env),
                 cwd=folder,
-                pass_fds=() if info is None else info[1:],
+                pass_fds=passed if info is None else (info[1], *passed),
                 start_new_session=True,
                 bufsize=0,
             )

@@ -11,6 +11,7 @@ from kofn.checkpoint.execute import box_of
 from kofn.checkpoint.work import Tree
 
 if TYPE_CHECKING:
+    from kofn.checkpoint.sandbox import Sandbox
     from kofn.checkpoint.work import Limits
 
 SECONDS = 3.0  # as in the published evaluator
@@ -41,9 +42,10 @@ class Program:
     text: str
     seconds: float = SECONDS
 
-    @property
-    def key(self) -> str:
-        return sha256(f"{self.seconds}\0{self.text}".encode(errors="surrogatepass")).hexdigest()
+    def key(self, sandbox: Sandbox) -> str:
+        """What it is, and where it runs: the same key, the same result."""
+        parts = (*sandbox.identity, str(self.seconds), self.text)
+        return sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from kofn.checkpoint.execute import run_item
 from kofn.checkpoint.load import load_problem
 from kofn.checkpoint.plan import context_of, items_of, selected, submissions_of
-from kofn.checkpoint.problem import LAST, Problem
+from kofn.checkpoint.problem import ALL, LAST, Problem
 from kofn.checkpoint.results import passed, results_of
 from kofn.checkpoint.sandbox import find
 from kofn.checkpoint.scratch import scratch_folder
 from kofn.checkpoint.work import Done
 from kofn.engine.base import Failed
+from kofn.errors import InputError
 from kofn.policy import PassPolicy
 
 if TYPE_CHECKING:
@@ -79,11 +80,12 @@ def run_checkpoint(
     With `out`, finished cases are kept there and not run again.
     """
     found = problem if isinstance(problem, Problem) else load_problem(problem)
-    (chosen,) = found.chosen(checkpoint)
+    if checkpoint == ALL:
+        raise InputError("run_checkpoint runs one checkpoint: give a name or a number (kofn verify --checkpoint all)")
     done = verify(
         found,
         [Path(submission)],
-        [chosen],
+        found.chosen(checkpoint),
         policy=policy,
         groups=groups,
         cases=cases,
@@ -121,19 +123,22 @@ def verify(
     with _an_engine(engine, workers) as used, scratch_folder() as scratch, _store(out) as store:
         submissions = submissions_of(problem, paths, packed=used.remote)
         box = sandbox or find()
-        items = _items(problem, submissions, chosen, repeat, "bubblewrap" if box.bwrap else "none")
-        known = {} if store is None else store.get([job.key for _, _, item in items for job in item.jobs])
+        items = _items(problem, submissions, chosen, repeat, box)
+        every = [item for part in items.values() for item in part]
+        keys = {job.key for item in every for job in item.jobs}
+        known = {} if store is None else store.get(keys)
         n_reused = len(known)
-        todo = _unfinished([item for _, _, item in items], known)
+        todo = _unfinished(every, known)
         if on_total is not None:
-            total = len({job.key for _, _, item in items for job in item.jobs})
+            total = len(keys)
             on_total(total, total - sum(len(item.jobs) for item in todo), sum(map(passed, known.values())))
         keep = _Keeper(todo, known, store, on_case)
         used.map(run_item, todo, shared=context_of(problem, submissions, box, scratch), on_done=keep)
     now = datetime.now(UTC)
     verified = []
-    for submission, checkpoint in [(s, c) for s in submissions for c in chosen]:
-        done = _done_of([i for s, c, i in items if s is submission and c is checkpoint], known)
+    for (number, name), part in items.items():
+        submission, checkpoint = submissions[number], next(c for c in chosen if c.name == name)
+        done = _done_of(part, known)
         results = results_of(problem, checkpoint, done, policy=rule, timestamp=now)
         verified.append(Verified(submission=submission, checkpoint=checkpoint, results=results, done=done))
     return Verification(
@@ -147,15 +152,18 @@ def verify(
 
 
 def _items(
-    problem: Problem, submissions: Sequence[Submission], checkpoints: Sequence[Checkpoint], repeat: int, kind: str
-) -> list[tuple[Submission, Checkpoint, Item]]:
-    return [
-        (one, checkpoint, item)
+    problem: Problem, submissions: Sequence[Submission], checkpoints: Sequence[Checkpoint], repeat: int, box: Sandbox
+) -> dict[tuple[int, str], list[Item]]:
+    """What is to be run, by the submission's number and the checkpoint's name."""
+    return {
+        (number, checkpoint.name): [
+            item
+            for group in checkpoint.groups
+            for item in items_of(problem, number, one.tree, group, checkpoint.name, repeats=repeat, sandbox=box)
+        ]
         for number, one in enumerate(submissions)
         for checkpoint in checkpoints
-        for group in checkpoint.groups
-        for item in items_of(problem, number, one.tree, group, checkpoint.name, repeats=repeat, kind=kind)
-    ]
+    }
 
 
 def _unfinished(items: Sequence[Item], known: dict[str, Done]) -> list[Item]:

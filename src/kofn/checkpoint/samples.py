@@ -61,7 +61,7 @@ def judge(
     limit = seconds or SECONDS
     programs = [Program(text=known_tasks[s.task_id].program(s.completion), seconds=limit) for s in given]
     with Cases(out) as store:
-        keys = list(dict.fromkeys(p.key for p in programs))
+        keys = list(dict.fromkeys(p.key(sandbox) for p in programs))
         known = {key: _ran(done) for key, done in store.get(keys).items()}
         if on_total is not None:
             on_total(len(keys), len(known), sum(bool(ran.passed) for ran in known.values()))

@@ -11,12 +11,14 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from kofn import __version__
+from kofn.checkpoint.seccomp import descriptor
 from kofn.checkpoint.work import MB, Limits
 from kofn.errors import InputError
 
@@ -46,6 +48,7 @@ class Sandbox:
     python      what `python` is to a submission
     shown       further paths that are shown, read-only
     packages    where that Python has its packages
+    release     which Python it is
     """
 
     bwrap: str | None
@@ -53,20 +56,35 @@ class Sandbox:
     shown: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     search: tuple[str, ...] = ("/usr/local/bin", "/usr/bin", "/bin")
+    release: str = ""
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What of it can change what comes of a program: a result in another sandbox is not one in this."""
+        return (__version__, "bubblewrap" if self.bwrap else "none", self.python, self.release, *self.shown)
 
     def command(
-        self, argv: Sequence[str], *, place: Place, limits: Limits, env: Mapping[str, str], info: int | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        place: Place,
+        limits: Limits,
+        env: Mapping[str, str],
+        info: int | None = None,
+        barred: int | None = None,
     ) -> list[str]:
         """The whole command: what is run, inside its limits, inside the sandbox.
 
-        `info` is a file descriptor that gets the process id of the program's first process.
+        `info` is a file descriptor that gets the process id of the program's first process, `barred` one with the
+        filter of system calls.
         """
         if self.bwrap is None:
             return [*_unsafe_prefix(), *_limited(limits), *argv]
         boxed = [self.bwrap, *_namespaces(place), *_mounts(self, place)]
         boxed += [w for name, value in self.environment(place, env).items() for w in ("--setenv", name, value)]
-        boxed += ["--chdir", WORK, *([] if info is None else ["--info-fd", str(info)]), "--"]
-        return [*boxed, *_dropped(place), *_limited(limits), *argv]
+        for option, fd in (("--info-fd", info), ("--seccomp", barred)):
+            boxed += [] if fd is None else [option, str(fd)]
+        return [*boxed, "--chdir", WORK, "--", *_dropped(place), *_limited(limits), *argv]
 
     def environment(self, place: Place, env: Mapping[str, str]) -> dict[str, str]:
         """A clean environment: nothing of the user's, and what the problem asks for."""
@@ -119,20 +137,21 @@ class Place:
 
 def find(*, unsafe: bool = False, python: str | None = None, shown: Iterable[str] = ()) -> Sandbox:
     """The sandbox of this machine, tried once; refused where there is none, unless `unsafe` is said."""
-    interpreter, folders, packages = _interpreter(python or getattr(sys, "_base_executable", sys.executable))
+    asked = _interpreter(python or getattr(sys, "_base_executable", sys.executable))
+    usual = Sandbox(bwrap=None, python=asked.path, packages=asked.packages, release=asked.release)
     if unsafe:
-        return Sandbox(bwrap=None, python=interpreter, packages=packages, search=tuple(os.get_exec_path()))
+        return replace(usual, search=tuple(os.get_exec_path()))
     missing = missing_programs()
     if missing:
         raise InputError(
             f"programs are run in a sandbox, and {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not "
             f"here: {INSTALL} (Linux), or --unsafe to run them with nothing but limits"
         )
-    paths = [*folders, *(str(Path(path).expanduser().resolve()) for path in shown)]
+    paths = [*asked.folders, *(str(Path(path).expanduser().resolve()) for path in shown)]
     for path in paths:
         if not Path(path).exists():
             raise InputError(f"{path}: not there: it was to be shown to the programs")
-    sandbox = Sandbox(bwrap=shutil.which("bwrap"), python=interpreter, packages=packages, shown=_outside(paths))
+    sandbox = replace(usual, bwrap=shutil.which("bwrap"), shown=_outside(paths))
     problem = trial(sandbox)
     if problem is not None:
         raise InputError(
@@ -155,10 +174,12 @@ def trial(sandbox: Sandbox) -> str | None:
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="kofn-") as folder:
-        place = Place.make(Path(folder))
-        command = sandbox.command([sandbox.python, "-I", "-S", "-c", ""], place=place, limits=Limits(), env={})
+        place, barred = Place.make(Path(folder)), descriptor()
+        nothing = [sandbox.python, "-I", "-S", "-c", ""]
+        command = sandbox.command(nothing, place=place, limits=Limits(), env={}, barred=barred)
+        passed = () if barred is None else (barred,)
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)  # noqa: S603 - ours
+            done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, pass_fds=passed)  # noqa: S603 - ours
         except (OSError, subprocess.TimeoutExpired) as problem:
             return str(problem)
     return None if done.returncode == 0 else (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
@@ -168,21 +189,33 @@ def _is_root() -> bool:
     return hasattr(os, "geteuid") and os.geteuid() == 0
 
 
+class _Interpreter(NamedTuple):
+    """A Python, the folders it needs (its own, and its base's in a virtual environment), and its packages'."""
+
+    path: str
+    folders: tuple[str, ...]
+    packages: tuple[str, ...]
+    release: str
+
+
+_QUESTION = """
+import site, sys
+print(sys.executable, sys.prefix, sys.base_prefix, " ".join(sys.version.split()), *site.getsitepackages(), sep="\\n")
+"""
+
+
 @cache
-def _interpreter(python: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """The interpreter, the folders it needs (its own, and its base's in a virtual environment), and its packages'."""
-    question = (
-        "import site, sys; print(sys.executable, sys.prefix, sys.base_prefix, *site.getsitepackages(), sep='\\n')"
-    )
+def _interpreter(python: str) -> _Interpreter:
+    """What a Python says of itself."""
     path = shutil.which(python)
     if path is None:
         raise InputError(f"{python}: no such Python interpreter")
     try:
-        done = subprocess.run([path, "-I", "-c", question], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603 - asked for
+        done = subprocess.run([path, "-I", "-c", _QUESTION], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603 - asked for
     except (OSError, subprocess.SubprocessError) as problem:
         raise InputError(f"{python}: not a Python interpreter: {problem}") from None
-    executable, prefix, base, *packages = done.stdout.splitlines()
-    return executable, tuple(dict.fromkeys([prefix, base])), tuple(packages)
+    executable, prefix, base, release, *packages = done.stdout.splitlines()
+    return _Interpreter(executable, tuple(dict.fromkeys([prefix, base])), tuple(packages), release)
 
 
 def _outside(paths: Iterable[str]) -> tuple[str, ...]:

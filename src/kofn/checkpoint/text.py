@@ -122,7 +122,7 @@ def _ends(found: Verification, out: Path) -> list[str]:
     run = out / first.submission.name / plain_name(first.checkpoint.name)
     several = len({one.submission.name for one in found.verified}) > 1
     more = f", the set in {out / SET}" if several else ""
-    return [safe(f"runs in {out}{more}; kofn report {run} --detailed shows what failed")]
+    return [safe(f"runs in {out}{more}; kofn report {run} --detailed shows every case")]
 
 
 def problem_text(problem: Problem) -> str:

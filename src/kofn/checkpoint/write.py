@@ -56,6 +56,7 @@ def _manifest(found: Verification, one: Verified, options: Mapping[str, Any]) ->
             "adapter": problem.adapter,
             "limits": asdict(problem.limits),
             "sandbox": "bubblewrap" if found.sandbox.bwrap else "none (--unsafe)",
+            "python": found.sandbox.release,
             "repeats": found.repeats,
             "flaky": one.flaky(),
         },
