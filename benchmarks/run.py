@@ -16,6 +16,7 @@ import bootstrap
 import calls
 import score
 import startup
+import verify
 
 import embedded
 
@@ -43,6 +44,9 @@ NOTES = """
   task, limits, retries, and every reply committed to SQLite before it counts. A whole evaluation also extracts, scores,
   computes intervals and writes the run directory with its report; the peers write their logs.
 - **Embedded**: tokens a second; several samples of a prompt share its computation.
+- **Programs**: the harness resets the work folder, watches what a program uses, verifies and keeps every case; the loop
+  only starts the same sandbox command and waits for it. HumanEval is the whole command of each, from its start to its
+  result; kofn's runs every program in a sandbox of its own and writes a report.
 - **Start-up**: modules are loaded when first used.
 """
 
@@ -54,7 +58,9 @@ def cpu() -> str:
 
 
 def main() -> None:
-    rows = [row for module in (startup, aggregation, bootstrap, score, calls, embedded) for row in module.main()]
+    rows = [
+        row for module in (startup, aggregation, bootstrap, score, calls, embedded, verify) for row in module.main()
+    ]
     versions = ", ".join(f"{name} {version(name)}" for name in ("kofn", "numpy", "polars", "scipy"))
     head = HEAD.format(
         machine=f"{os.cpu_count()} cores of {cpu()}",

@@ -101,6 +101,15 @@ def test_hostile_text_is_escaped_in_the_notebook():
     assert "&lt;script&gt;" in shown
 
 
+def test_without_answers_nobody_votes_and_nothing_counts_as_failed():
+    rows = [{"id": "q", "outputs": [{"text": "def f(): ...", "pass": True}, {"text": "x", "pass": False}]}]
+    result = kofn.score(rows, extract="none", aggregate=["mean"])
+    assert result.get("mean").point == 0.5
+    assert "votes" not in result.diagnostics
+    assert not result.warnings[1:]  # that one case is few, and nothing else
+    assert "extracted" not in str(result)
+
+
 def test_top_k_truncates_before_anything_is_aggregated(outputs):
     whole, top = kofn.score(outputs), kofn.score(outputs, top_k=2)
     assert top.n_candidates == 80

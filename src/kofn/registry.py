@@ -76,6 +76,7 @@ EXTRACTORS = {
     "strip_reasoning": "kofn.extract:strip_reasoning",
     "pattern": "kofn.extract:Pattern",
     "json_field": "kofn.extract:JsonField",
+    "none": "kofn.extract:none",
 }
 
 METRICS = {

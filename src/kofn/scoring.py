@@ -43,9 +43,15 @@ class Scored:
 
 
 def find_answers(table: Table, extract: str | Callable[..., Any] | None) -> Answers:
-    """Extract answers; without an extractor take the file's own answers, else choose one from what is there."""
-    from kofn.extract import choose_extractor, extract_column
+    """Extract answers; without an extractor take the file's own answers, else choose one from what is there.
+
+    With `none` there are no answers, which is not the same as outputs that fail to give one.
+    """
+    from kofn.extract import choose_extractor, extract_column, none
     from kofn.registry import extractor
+
+    if extract is not None and extractor(extract) is none:
+        return Answers(column=None, extractor=None, reason="none are looked for")
 
     rows = table.candidates
     if extract is None and "answer" in rows.columns:
@@ -167,9 +173,7 @@ def _by_metric(
             sets=_sets(table, answers, values, passes_of(values, threshold, better), higher_is_better=better),
             source=source,
         )
-        for found, raw in _columns(
-            function, name, predictions, references, answers.extractor, _spread(engine, spec, name)
-        ).items()
+        for found, raw in _columns(spec, name, predictions, references, answers.extractor, engine).items()
         for values in [raw if ungraded is None else np.where(ungraded, np.nan, raw)]
     ]
 
@@ -204,30 +208,27 @@ def reference_answers(references: pl.Series, extractor_name: str | None) -> pl.S
     return references.replace(others, pl.Series(whole, dtype=pl.String)) if len(others) else references
 
 
-def _spread(engine: Any, spec: str | Callable[..., Any], name: str) -> Any:
-    """Calls a metric for many pairs on an engine, or right here; returns an outcome a pair."""
+def _outcomes(
+    engine: Any, spec: str | Callable[..., Any], name: str, predictions: list[Any], references: list[Any]
+) -> list[Any]:
+    """A metric's outcome a pair, from calls on an engine, or right here where there is none."""
     from kofn.metrics import Outcome, score_answers
     from kofn.registry import metric
 
     if engine is None:
-        return lambda predictions, references: score_answers(metric(spec), predictions, references)
-
-    def on_engine(predictions: list[Any], references: list[Any]) -> list[Any]:
-        pairs = list(zip(predictions, references, strict=True))
-        size = max(1, min(64, len(pairs) // (8 * engine.workers)))
-        chunks = [pairs[i : i + size] for i in range(0, len(pairs), size)]
-        outcomes: list[Any] = []
-        for chunk, came in zip(chunks, engine.map(graded_chunk, chunks, shared=spec), strict=True):
-            if isinstance(came, list):
-                outcomes += came
-            elif came.lost:  # its process was lost each time: a fact about us, so these are not graded
-                outcomes += [Outcome(value=None)] * len(chunk)
-            else:
-                raise InputError(f"metric {name}: {came.reason.removeprefix('InputError: ')}")
-        return outcomes
-
-    on_engine.engine = engine  # type: ignore[attr-defined]
-    return on_engine
+        return score_answers(metric(spec), predictions, references)
+    pairs = list(zip(predictions, references, strict=True))
+    size = max(1, min(64, len(pairs) // (8 * engine.workers)))
+    chunks = [pairs[i : i + size] for i in range(0, len(pairs), size)]
+    outcomes: list[Any] = []
+    for chunk, came in zip(chunks, engine.map(graded_chunk, chunks, shared=spec), strict=True):
+        if isinstance(came, list):
+            outcomes += came
+        elif came.lost:  # its process was lost each time: a fact about us, so these are not graded
+            outcomes += [Outcome(value=None)] * len(chunk)
+        else:
+            raise InputError(f"metric {name}: {came.reason.removeprefix('InputError: ')}")
+    return outcomes
 
 
 def graded_chunk(spec: str | Callable[..., Any], chunk: list[tuple[Any, Any]]) -> list[Any]:
@@ -239,23 +240,30 @@ def graded_chunk(spec: str | Callable[..., Any], chunk: list[tuple[Any, Any]]) -
 
 
 def _columns(
-    function: Any, name: str, predictions: pl.Series, references: pl.Series, extractor_name: str | None, spread: Any
+    spec: str | Callable[..., Any],
+    name: str,
+    predictions: pl.Series,
+    references: pl.Series,
+    extractor_name: str | None,
+    engine: Any,
 ) -> dict[str, Floats]:
     """The metric's own column, and one for every other number it returned."""
     from kofn.metrics import Metric, Numeric, score_column, trait
+    from kofn.registry import metric
 
+    function: Any = metric(spec)
     plain = references.dtype == pl.String and not references.str.ends_with("%").any()
     if plain and extractor_name == "number" and function == Numeric():
         # both sides are canonical texts by now: equal numbers are equal texts
         same = (predictions == references).fill_null(value=False).cast(pl.Float64)
         return {name: same.set(references.is_null(), None).to_numpy()}
     if trait(function, "heavy"):
-        scores = function.many(predictions.to_list(), references.to_list(), getattr(spread, "engine", None))
+        scores = function.many(predictions.to_list(), references.to_list(), engine)
         return {name: np.array([np.nan if v is None else v for v in scores], dtype=np.float64)}
     if isinstance(function, Metric):
         scorer: Any = function
         return {name: score_column(scorer, predictions, references).to_numpy()}
-    outcomes = spread(predictions.to_list(), references.to_list())
+    outcomes = _outcomes(engine, spec, name, predictions.to_list(), references.to_list())
     columns = {name: [outcome.value for outcome in outcomes]}
     for extra in dict.fromkeys(key for outcome in outcomes for key in outcome.extra):
         columns[extra] = [outcome.extra.get(extra) for outcome in outcomes]

@@ -290,6 +290,9 @@ def test_the_command_writes_a_run_a_submission_and_one_for_the_set(echo, tmp_pat
     assert whole.result is not None
     assert whole.result.get("pass@1", metric="pass").point == 0.5
     assert whole.result.get("any_pass", metric="pass").point == 1.0
+    assert "votes" not in whole.result.diagnostics
+    texts = pl.read_parquet(out / "set" / "candidates.parquet")["text"].to_list()
+    assert texts[1] == "wrong: core-cases: 0 of 3 core cases pass\n\n--- main.py\nprint('no')"
     assert cli("check", out / "sub" / "one").startswith("✓")
     assert "NOT PASSED" in cli("report", out / "wrong" / "one")
 

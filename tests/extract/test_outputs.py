@@ -23,6 +23,7 @@ EXTRACTORS = [
     extract.boxed,
     extract.last_line,
     extract.text,
+    extract.none,
     extract.strip_reasoning,
     extract.letter_word_boundary,
     extract.letter_first,

@@ -107,7 +107,7 @@ def write(judged: Judged, directory: Path, *, aggregate: Sequence[str] = (), pol
     from kofn.report.convert import Plan
     from kofn.report.files import atomic, write_run
 
-    result = evaluate(load(records(judged), ReadOptions()), Options(extract="text", aggregate=tuple(aggregate)))
+    result = evaluate(load(records(judged), ReadOptions()), Options(extract="none", aggregate=tuple(aggregate)))
     plan = Plan(task=judged.paths[0].name.partition(".")[0], policy=PassPolicy(policy))
     options = {"aggregate": list(aggregate), "timeout": judged.seconds}
     run = write_run(result, directory, sources=judged.paths, options=options, plan=plan)

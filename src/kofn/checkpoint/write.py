@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kofn.checkpoint.results import passed
 from kofn.report.files import write_evaluation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Collection, Mapping, Sequence
 
     import polars as pl
 
+    from kofn.checkpoint.plan import Submission
     from kofn.checkpoint.run import Verification, Verified
+    from kofn.checkpoint.work import File
     from kofn.evaluate import Result
 
 EXECUTIONS = "executions.parquet"
 SET = "set"
+_MOST = 20_000  # characters of a submission that the set's report shows
 
 
 def write(found: Verification, directory: Path, options: Mapping[str, Any]) -> Result | None:
@@ -105,6 +109,8 @@ def set_rows(found: Verification) -> list[dict[str, Any]]:
 
     A submission passes where the policy says so. Where the harness failed it is not graded.
     """
+    assets = {file.name for file in found.problem.assets}
+    sources = {one.submission.name: _source(one.submission, assets) for one in found.verified}
     rows = []
     for one in found.verified:
         results = one.results
@@ -112,13 +118,39 @@ def set_rows(found: Verification) -> list[dict[str, Any]]:
         rows.append(
             {
                 "id": f"{found.problem.name}/{one.checkpoint.name}",
-                "output": f"{one.submission.name}: {decision.reason}",
+                "output": f"{one.submission.name}: {decision.reason}\n{sources[one.submission.name]}",
                 "passed": decision.passed if graded else None,
                 "score": results.score() if graded else None,
                 "seconds": results.duration,
             }
         )
     return rows
+
+
+def _source(submission: Submission, assets: Collection[str]) -> str:
+    """The files of a submission as one text, cut where it is long; the problem's own are left out."""
+    parts: list[str] = []
+    room = _MOST
+    for file in submission.tree.files:
+        if not stat.S_ISREG(file.mode) or file.name in assets:
+            continue
+        text = f"\n--- {file.name}\n{_text(file)}"
+        parts.append(text[:room])
+        room -= len(text)
+        if room < 0:
+            parts.append(f"\n... ({submission.path} has the rest)")
+            break
+    return "".join(parts)
+
+
+def _text(file: File) -> str:
+    try:
+        data = file.data if file.path is None else Path(file.path).read_bytes()
+        return (data or b"").decode()
+    except UnicodeDecodeError:
+        return "(not text)"
+    except OSError as problem:
+        return f"({problem.strerror})"
 
 
 def set_result(found: Verification, aggregate: Sequence[str] = ()) -> Result:
@@ -133,7 +165,7 @@ def set_result(found: Verification, aggregate: Sequence[str] = ()) -> Result:
     n = len({one.submission.name for one in found.verified})
     usual = ("mean", "any_pass", *(f"pass@{k}" for k in (1, 2, 5, 10, 20, 50, 100) if k <= n))
     table = load(set_rows(found), ReadOptions())
-    return evaluate(table, Options(extract="text", aggregate=tuple(aggregate) or usual))
+    return evaluate(table, Options(extract="none", aggregate=tuple(aggregate) or usual))
 
 
 def write_set(found: Verification, directory: Path, options: Mapping[str, Any]) -> Result:

@@ -26,7 +26,7 @@ from kofn.extract.compatible import (
 from kofn.extract.letter import letter
 from kofn.extract.mathematical import math
 from kofn.extract.number import number
-from kofn.extract.pattern import JsonField, Pattern, last_line, text
+from kofn.extract.pattern import JsonField, Pattern, last_line, none, text
 from kofn.extract.reasoning import strip_reasoning
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "letter_first",
     "letter_word_boundary",
     "math",
+    "none",
     "normalize_numeric",
     "number",
     "number_anchor",

@@ -107,6 +107,14 @@ def text(text: str | None, choices: Sequence[str] | None = None) -> str | None:
     return None if text is None else text.strip() or None
 
 
+def none(text: str | None, choices: Sequence[str] | None = None) -> str | None:
+    """No answer, whatever the text: for programs, essays and other outputs on which nobody votes.
+
+    >>> none("def f(): ...")
+    """
+    return None
+
+
 def _documents(text: str, opening: str) -> Iterator[Any]:
     """The outermost JSON documents in order. Failed attempts share a budget, so hostile text stays linear."""
     decoder = json.JSONDecoder()

@@ -359,6 +359,16 @@ def _ceil(value: float) -> float:
     return -int(-value * 10 - 0.999999) / 10
 
 
+def _whole(most: int) -> Spec:
+    """An axis of counts up to `most`: whole numbers, each once.
+
+    >>> _whole(2)
+    {'values': [0, 1, 2], 'format': ',d'}
+    """
+    ticks: Spec = {"values": list(range(most + 1))} if most <= 4 else {"tickCount": 4, "tickMinStep": 1}
+    return {**ticks, "format": ",d"}
+
+
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
@@ -378,7 +388,7 @@ def passing(chart_id: str, names: Sequence[str], counts: Sequence[int], what: st
         "field": "count",
         "type": "quantitative",
         "title": None,
-        "axis": {"tickCount": 4, "format": ",d", "tickMinStep": 1},
+        "axis": _whole(max(counts, default=0)),
     }
     tooltip = [
         {"field": "kind", "title": " "},
@@ -441,7 +451,7 @@ def vote_strength(chart_id: str, names: Sequence[str], right: Sequence[int], wro
         "field": "low",
         "type": "quantitative",
         "title": None,
-        "axis": {"tickCount": 4, "format": ",d", "tickMinStep": 1},
+        "axis": _whole(max(map(sum, zip(right, wrong, strict=True)), default=0)),
     }
     tooltip = [
         {"field": "kind", "title": "the vote is"},
@@ -489,7 +499,7 @@ def distribution(chart_id: str, title: str, bins: Bins, what: str) -> Chart:
         "field": "count",
         "type": "quantitative",
         "title": None,
-        "axis": {"tickCount": 4, "format": ",d", "tickMinStep": 1},
+        "axis": _whole(max(bins.counts, default=0)),
     }
     numbers = (
         f"median {_short(bins.median)}{bins.unit}, 95 % below {_short(bins.p95)}{bins.unit}, "
