@@ -36,6 +36,7 @@ class UnknownName(InputError, KeyError):
 
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
         offer = f"did you mean {' or '.join(near)}?" if near else (hint or f"known: {', '.join(sorted(known))}")
+        self.kind, self.name = kind, name
         self.message = f"unknown {kind} {name!r}: {offer}"
         super().__init__(self.message)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -116,9 +116,24 @@ def estimate_dict(e: Estimate) -> dict[str, Any]:
     return {name: getattr(e, name) for name in names}
 
 
+def _suited(options: Options) -> Options:
+    """With the extractor that every metric asked for wants, where nobody named another."""
+    from kofn.errors import UnknownName
+    from kofn.metrics import trait
+    from kofn.registry import metric
+
+    if options.extract is not None or not options.metrics:
+        return options
+    try:
+        wanted = {trait(metric(one), "extractor") for one in options.metrics}
+    except UnknownName:  # it may be a column of the file
+        return options
+    return replace(options, extract=wanted.pop() or None) if len(wanted) == 1 else options
+
+
 def evaluate(table: Table, options: Options | None = None) -> Result:
     """Evaluate every candidate of a table."""
-    options = options or Options()
+    options = _suited(options or Options())
     _check(table, options)
     if options.top_k is not None:
         table = table.truncate(options.top_k)

@@ -161,9 +161,11 @@ def _by_metric(
     references = table.candidates["reference"] if "reference" in table.candidates.columns else None
     if references is None:
         if trait(function, "needs_reference"):
-            raise InputError(f"metric {name} compares with a reference and {_source(table)} has none")
+            what = f"metric {name} compares with a reference and {_source(table)} has none"
+            raise InputError(f"{what}: {hint}" if (hint := trait(function, "reference_is")) else what)
         references = pl.Series("reference", [None] * len(predictions), dtype=pl.String)
-    references = reference_answers(references, answers.extractor)
+    if trait(function, "uses") == "answer":
+        references = reference_answers(references, answers.extractor)
     better = bool(trait(function, "higher_is_better"))
     ungraded = _ungraded(table, answers)
     source = "reference" if references.null_count() < len(references) else "text"

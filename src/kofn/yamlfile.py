@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -9,10 +10,22 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from kofn.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pydantic import ValidationError
+
+
+_PYDANTICS = re.compile(r"function-|(?:dict|list|tuple|constrained-\w+)\[")  # parts of a place that no file has
+_WORDS = {
+    "missing": "missing: expected a value",
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "expected a mapping"),
+    **dict.fromkeys(("list_type", "tuple_type"), "expected a list"),
+    "string_type": "expected text; in quotes, where YAML reads it as something else",
+    **dict.fromkeys(("int_type", "int_from_float"), "expected a whole number"),
+    "float_type": "expected a number",
+    "bool_type": "expected true or false",
+}
 
 
 class Strict(BaseModel):
@@ -36,12 +49,27 @@ def told(problem: ValidationError, source: str, file: Yaml | None = None, inside
     `inside` is where in the file the value stands that was checked.
     """
     first = problem.errors(include_url=False, include_input=False)[0]
-    at: Sequence[Any] = [part for part in first["loc"] if not str(part).startswith("function-")]
-    line = file.line([*inside, *at]) if file else None
+    at: Sequence[Any] = [part for part in first["loc"] if not _PYDANTICS.match(str(part))]
+    error = first.get("ctx", {}).get("error")
+    key = [error.name] if isinstance(error, UnknownName) and error.kind == "key" else []
+    line = file.line([*inside, *at, *key]) if file else None
     where = f"{source}: line {line}" if line else source
-    what = first["msg"].removeprefix("Value error, ")
     named = ".".join(" ".join(str(part).split()) for part in at)
+    what = _in_words(first["type"], first["msg"], first.get("ctx", {}))
     return f"{where}: {named}: {what}" if named else f"{where}: {what}"
+
+
+def _in_words(kind: str, message: str, context: Mapping[str, Any]) -> str:
+    """What pydantic has to say, to somebody who writes YAML.
+
+    >>> _in_words("missing", "Field required", {}), _in_words("greater_than", "...", {"gt": 0.0})
+    ('missing: expected a value', 'expected a number above 0')
+    """
+    bounds = {"greater_than": "above", "greater_than_equal": "of at least", "less_than": "below"}
+    bounds["less_than_equal"] = "of at most"
+    if kind in bounds:
+        return f"expected a number {bounds[kind]} {next(iter(context.values())):g}"
+    return _WORDS.get(kind) or message.removeprefix("Value error, ").replace("Input should be", "expected")
 
 
 class Yaml:

@@ -31,10 +31,10 @@ HEAD = "name: mine\ndataset: [{question: q, answer: 1}]\n"
     ("text", "said"),
     [
         (HEAD + "stages:\n  - promt: x\n", ": line 4: stages.0: unknown key 'promt': did you mean prompt?"),
-        (HEAD + "repeat: 5\n", ": unknown key 'repeat': did you mean repeats?"),
-        (HEAD + "repeats: '5'\n", ": line 3: repeats: Input should be a valid integer"),
-        (HEAD + "stages:\n  - temperature: hot\n", ": line 4: stages.0.temperature: Input should be a valid number"),
-        (HEAD + "stages:\n  - temperature: .nan\n", ": line 4: stages.0.temperature: Input should be a finite number"),
+        (HEAD + "repeat: 5\n", ": line 3: unknown key 'repeat': did you mean repeats?"),
+        (HEAD + "repeats: '5'\n", ": line 3: repeats: expected a whole number"),
+        (HEAD + "stages:\n  - temperature: hot\n", ": line 4: stages.0.temperature: expected a number"),
+        (HEAD + "stages:\n  - temperature: .nan\n", ": line 4: stages.0.temperature: expected a finite number"),
         (HEAD + "stages:\n  - prompt: 'a {b'\n", ": line 4: stages.0.prompt: 'a {b': a lone brace"),
         (HEAD + "stages:\n  - {name: a}\n  - {name: b}\n", ": stage 'b' has no prompt"),
         (HEAD + "stages:\n  - {name: a}\n  - {name: a, prompt: x}\n", ": two stages are called 'a'"),
@@ -49,10 +49,10 @@ HEAD = "name: mine\ndataset: [{question: q, answer: 1}]\n"
         (HEAD + "groups: {types: {a: core}}\n", ": line 3: groups.types: unknown group type 'core'"),
         (HEAD + "groups: {weights: {a: 0}}\n", ": line 3: groups.weights: a: a weight is above 0"),
         (HEAD + "policy: most\n", ": line 3: policy: unknown policy 'most'"),
-        (HEAD + "output_type: chat\n", ": line 3: output_type: Input should be 'generate_until'"),
+        (HEAD + "output_type: chat\n", ": line 3: output_type: expected 'generate_until'"),
         (
             HEAD + "metrics: [{metric: numeric, aggregation: median}]\n",
-            ": line 3: metrics.0.aggregation: Input should be",
+            ": line 3: metrics.0.aggregation: expected ",
         ),
         (HEAD + "metrics: [numerik]\n", ": unknown metric 'numerik': did you mean numeric?"),
         (HEAD + "extract: numbr\n", ": unknown extractor 'numbr': did you mean number"),
@@ -60,7 +60,7 @@ HEAD = "name: mine\ndataset: [{question: q, answer: 1}]\n"
         (HEAD + "fewshot: {count: 1, source: 3}\n", ": line 3: fewshot.source: expected a path"),
         (HEAD + "name: twice\n", ": line 3: 'name' is there twice"),
         ("name: mine\ndataset: {config: x}\n", ": line 2: dataset: expected a path, a list of records, or a mapping"),
-        ("name: mine\n", ": dataset: Field required"),
+        ("name: mine\n", ": dataset: missing: expected a value"),
         ("name: [\n", ": line 2: not YAML: "),
         ("- a\n", ": expected a mapping"),
         ("!!python/object/apply:os.system [ls]\n", ": line 1: not YAML: could not determine a constructor"),
@@ -115,7 +115,7 @@ def test_settings_are_changed_and_checked_again():
     assert (stage.temperature, stage.max_tokens, stage.stop, stage.chat) == (0.2, 9, ("\n",), False)
     assert (changed.spec.extract, changed.spec.repeats) == ("number", 3)
     assert task.override(temperature=None) == task
-    with pytest.raises(InputError, match=r"mine: stages.0.temperature: Input should be greater than or equal to 0"):
+    with pytest.raises(InputError, match=r"mine: stages.0.temperature: expected a number of at least 0"):
         task.override(temperature=-1.0)
     with pytest.raises(UnknownName, match="did you mean temperature"):
         task.override(temprature=1.0)

@@ -56,16 +56,27 @@ class _Given(NamedTuple):
 
 
 def cases_of(
-    group: str, spec: GroupSpec, source: Source, *, adapter: str, seconds: float, more: Sequence[Mapping[str, Any]]
+    group: str,
+    spec: GroupSpec,
+    source: Source,
+    *,
+    adapter: str,
+    seconds: float,
+    more: Sequence[Mapping[str, Any]],
+    loader: str = "loader.py",
 ) -> tuple[Job, ...]:
-    """The cases of a group; `more` are those that the author's loader gave. An id may be there once."""
+    """The cases of a group; `more` are those that the author's `loader` gave. An id may be there once."""
     given = [*_given(group, spec, source)]
-    given += [_Given(row, source.folder, f"loader.py: {group}: case {i}") for i, row in enumerate(more, 1)]
+    given += [_Given(row, source.folder, f"{loader}: {group}: case {i}") for i, row in enumerate(more, 1)]
+    if not given and spec.cases is None and not (source.folder / group).is_dir():
+        where = f"{source.folder / group} is not there, and neither `cases` nor {loader} gives any"
+        place = line_of(source.file, (*source.at, group), source.folder)
+        raise InputError(f"{place}: group {group!r}: no cases: {where}")
     found: dict[str, Job] = {}
     for one in given:
         job = _job(one, spec, adapter, seconds)
         if job.id in found:
-            raise InputError(f"{one.where}: case {job.id!r} is there twice in group {group!r}: give each its own id")
+            raise InputError(f"{_place(one)}: case {job.id!r} is there twice in group {group!r}: give each its own id")
         found[job.id] = job
     _check_defaults(group, spec, source, found.values())
     return tuple(found.values())
@@ -125,8 +136,11 @@ def _lines(path: Path) -> Iterator[_Given]:
         if line.strip():
             try:
                 yield _Given(json.loads(line), path.parent, f"{path}: line {number}")
-            except ValueError as problem:
-                raise InputError(f"{path}: line {number}: not JSON: {problem}") from None
+            except json.JSONDecodeError as problem:
+                what = f"not JSON: {problem.msg}, at column {problem.colno}"
+                raise InputError(f"{path}: line {number}: {what}") from None
+            except UnicodeDecodeError:
+                raise InputError(f"{path}: line {number}: not UTF-8") from None
 
 
 def _case_folder(folder: Path) -> _Given:
@@ -188,8 +202,13 @@ def _job(given: _Given, group: GroupSpec, adapter: str, seconds: float) -> Job:
 
 
 def _place(given: _Given) -> str:
-    line = given.file.line(given.at) if given.file else None
-    return f"{given.where}: line {line}" if line else given.where
+    return line_of(given.file, given.at, given.where)
+
+
+def line_of(file: Yaml | None, at: Sequence[Any], where: object) -> str:
+    """A place in a file by its line, as far as that is known."""
+    line = file.line(at) if file else None
+    return f"{file.path if file else where}: line {line}" if line else str(where)
 
 
 def merged(

@@ -19,8 +19,29 @@ EVERY = "*"
 def _word(given: Any) -> Any:
     """A whole number is a word too; what YAML read as something else has lost how it was written."""
     if isinstance(given, bool) or not isinstance(given, (str, int)):
-        raise InputError(f"{given!r} is {type(given).__name__}, not text: put it in quotes")
+        raise InputError(f"expected text, and YAML reads this as {_read_as(given)}: put it in quotes")
     return str(given)
+
+
+def _read_as(given: Any) -> str:
+    """What a value is in words.
+
+    >>> from datetime import date
+    >>> _read_as(True), _read_as(None), _read_as(date(2024, 5, 1)), _read_as(1.5), _read_as([])
+    ('true', 'nothing', 'the date 2024-05-01', 'the number 1.5', 'a list')
+    """
+    if isinstance(given, bool):
+        return str(given).lower()
+    if given is None:
+        return "nothing"
+    kinds = {float: f"the number {given}", list: "a list", dict: "a mapping"}
+    return kinds.get(type(given), f"the {type(given).__name__} {given}")
+
+
+def _list(given: Any) -> Any:
+    if not isinstance(given, (list, tuple)):
+        raise InputError(f"expected a list of words, such as [balance, --json], not {_read_as(given)}")
+    return tuple(given)
 
 
 def _words(given: Any) -> Any:
@@ -177,7 +198,7 @@ class CaseSpec(Strict):
     """One case: what a program is given, and what is expected of it."""
 
     id: Word = Field(pattern=r"^[^\x00\n]+$")
-    args: Annotated[tuple[Word, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)] = ()
+    args: Annotated[tuple[Word, ...], BeforeValidator(_list)] = ()
     stdin: Contents = ""
     files: dict[str, Contents] = Field(default_factory=dict)
     env: Environment = Field(default_factory=dict)
@@ -360,4 +381,6 @@ class ProblemSpec(Strict):
     def _named(cls, given: Any) -> Any:
         if isinstance(given, list) and all(isinstance(one, str) for one in given):
             return given
+        if given is not None and not isinstance(given, (list, dict)):
+            raise InputError("expected a list of folder names, or a mapping of names to checkpoints")
         return by_name(given, "checkpoints")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.checkpoint.box import Box
 from kofn.checkpoint.verify import VERIFIER, verified
+from kofn.engine.worker import one_line
+from kofn.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +31,26 @@ def run_item(context: Context, item: Item) -> list[Done]:
     box = box_of(context.sandbox, context.scratch)
     with_verifier = f"{VERIFIER}.py" in context.code
     return [verified(job, seen, with_verifier=with_verifier) for job, seen in adapter.observe(box, context, item)]
+
+
+def try_author(context: Context, own: list[tuple[str, dict[str, Any]]]) -> str | None:
+    """What is wrong with the author's code, in one line; None where all of it can be imported and called."""
+    from kofn.checkpoint.matchers.own import Own
+
+    _install(context)
+    if f"{VERIFIER}.py" in context.code:
+        try:
+            module = importlib.import_module(VERIFIER)
+        except BaseException as problem:  # an import may raise anything
+            return f"{VERIFIER}.py: {one_line(problem)}"
+        if not callable(getattr(module, "verify", None)):
+            return f"{VERIFIER}.py: there is no function `verify(case, actual)` in it"
+    for function, params in own:
+        try:
+            Own(function=function, params=params).load()
+        except InputError as problem:
+            return str(problem)
+    return None
 
 
 def box_of(sandbox: Sandbox, scratch: str | None = None) -> Box:

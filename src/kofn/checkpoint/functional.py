@@ -220,6 +220,8 @@ class RunsTests(Metric):
 
     uses: ClassVar[Literal["answer", "text"]] = "text"
     heavy: ClassVar[bool] = True
+    reference_is: ClassVar[str] = "give the tests as `reference`: Python, or an object of prompt, entry_point and test"
+    extractor: ClassVar[str] = "none"
 
     timeout: float = SECONDS
     unsafe: bool = False

@@ -107,14 +107,22 @@ def _checkpoint_specs(folder: Path, file: Yaml, spec: ProblemSpec) -> dict[str, 
 
 def _checkpoint(
     name: str, one: tuple[CheckpointSpec, Source], number: int, folder: Path, problem: ProblemSpec, loader: Any
-) -> tuple[Checkpoint, CheckpointSpec, str]:
+) -> tuple[Checkpoint, CheckpointSpec, Source]:
     """A checkpoint with its own groups, what it wants to import, and where that was said."""
     spec, source = one
     groups = []
     for group_name, group in spec.groups.items():
         seconds = group.timeout or spec.timeout or problem.timeout
         rows = _from_loader(loader, folder, name, group_name)
-        cases = cases_of(group_name, group, source, adapter=problem.adapter.kind, seconds=seconds, more=rows)
+        cases = cases_of(
+            group_name,
+            group,
+            source,
+            adapter=problem.adapter.kind,
+            seconds=seconds,
+            more=rows,
+            loader=f"{folder / LOADER}.py",
+        )
         groups.append(
             Group(
                 name=group_name,
@@ -132,7 +140,7 @@ def _checkpoint(
         specification=_specification(source, spec.specification),
         groups=tuple(groups),
     )
-    return checkpoint, spec, str(source.file.path if source.file else source.folder)
+    return checkpoint, spec, source
 
 
 def _isolated(group: GroupSpec, problem: ProblemSpec) -> bool:
@@ -165,12 +173,10 @@ def _assets(folder: Path, given: Mapping[str, str]) -> tuple[File, ...]:
     for name, path in given.items():
         source = folder / path
         try:
-            if not source.exists():
-                raise InputError("no such file or folder")
             tree = tree_of(source, name=safe_name(name)) if source.is_file() else tree_of(source)
             inside = safe_name(name) + "/" if source.is_dir() else ""
         except InputError as problem:
-            raise InputError(f"{folder / CONFIG}: static_assets: {name}: {source}: {problem}") from None
+            raise InputError(f"{folder / CONFIG}: static_assets: {problem}") from None
         found += [replace(file, name=inside + file.name) for file in tree.files]
     return tuple(found)
 

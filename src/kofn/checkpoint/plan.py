@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,7 @@ from kofn.checkpoint.work import Context, Item
 from kofn.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from kofn.checkpoint.problem import Checkpoint, Group, Problem
@@ -29,31 +31,65 @@ class Submission:
     tree: Tree = field(repr=False)
 
 
-def submissions_of(problem: Problem, paths: Sequence[Path], *, packed: bool = False) -> list[Submission]:
-    """The submissions of these paths, each under a name of its own."""
+def submissions_of(
+    problem: Problem, paths: Sequence[Path], names: Sequence[str], *, packed: bool = False
+) -> list[Submission]:
+    """The submissions of these paths, under these names."""
     found = []
-    for name, path in zip(names_of(paths), paths, strict=True):
+    for name, path in zip(names, paths, strict=True):
+        if path.is_file() and problem.main_file is None:
+            entry = " ".join(problem.entry)
+            raise InputError(f"{path}: a single file, and `{entry}` names none that it could be: give a folder")
         tree = tree_of(path, name=problem.main_file)
         found.append(Submission(name=name, path=path, tree=joined([tree.files, problem.assets], packed=packed)))
     return found
 
 
-def names_of(paths: Sequence[Path]) -> list[str]:
+def without_entry(problem: Problem, submission: Submission) -> str | None:
+    """What to say of a submission that lacks the file that is run; None where it is there."""
+    wanted = problem.main_file
+    if wanted is None or any(file.name == wanted for file in submission.tree.files):
+        return None
+    return f"{submission.name}: there is no {wanted} in {submission.path}, which `{' '.join(problem.entry)}` runs"
+
+
+def check_entry(problem: Problem, sandbox: Sandbox) -> None:
+    """Refuse a problem whose command is no program of this machine; one of the submission's own is not looked for."""
+    first = problem.entry[0]
+    if first in ("python", "python3") or (os.sep in first and not first.startswith(os.sep)):
+        return
+    folders = os.pathsep.join(sandbox.environment_path)
+    if shutil.which(first, path=folders) is None:
+        raise InputError(
+            f"{problem.folder}: entry: there is no program {first!r} in {folders}: correct it, install it, or show "
+            "where it is (--show PATH, and the whole path in the entry)"
+        )
+
+
+def names_of(paths: Sequence[Path], known: Mapping[str, str] | None = None) -> list[str]:
     """Short names that tell paths apart: the last part, with those before it where that is not enough.
+
+    `known` has the names that paths got before: they keep them, and no other path gets one of these.
 
     >>> from pathlib import Path
     >>> names_of([Path("a/sol"), Path("b/sol"), Path("c.py")])
     ['a-sol', 'b-sol', 'c']
+    >>> names_of([Path("/b/sol"), Path("/a/sol")], {"/a/sol": "sol"})
+    ['b-sol', 'sol']
     """
+    known = known or {}
     resolved = [path.resolve() for path in paths]
     if len(set(resolved)) < len(resolved):
         twice = next(path for path in paths if resolved.count(path.resolve()) > 1)
         raise InputError(f"{twice}: there twice: give every submission once (--repeat runs its cases several times)")
     parts = [[*path.parent.parts[1:], path.stem if path.suffix == ".py" else path.name] for path in resolved]
-    names = [part[-1] for part in parts]
+    names = [known.get(str(path)) or part[-1] for path, part in zip(resolved, parts, strict=True)]
+    taken = {name.lower() for name in known.values()}
+    kept = [str(path) in known for path in resolved]
     for depth in range(2, max(map(len, parts), default=1) + 1):
         folded = [name.lower() for name in names]
-        again = [folded.count(name) > 1 for name in folded]
+        clash = [folded.count(name) > 1 or name in taken for name in folded]
+        again = [wrong and not keep for wrong, keep in zip(clash, kept, strict=True)]
         names = ["-".join(p[-depth:]) if twice else name for name, p, twice in zip(names, parts, again, strict=True)]
     if len(set(names)) < len(names):
         raise InputError(f"two submissions would both be called {max(names, key=names.count)}: rename a folder")

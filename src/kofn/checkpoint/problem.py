@@ -88,8 +88,10 @@ class Problem:
     def main_file(self) -> str | None:
         """What a submission of a single file is called in its work folder: the first file that the entry names.
 
-        `python main.py` names main.py; an option, a module and a program of the system are no files.
+        `python main.py` names main.py, and `./convert` convert; an option, a module and a program of the system are
+        no files.
         """
         first, *rest = self.entry
-        words = [*([first.removeprefix("./")] if first.startswith("./") else []), *rest]
-        return next((w for w in words if "." in w and not w.startswith(("-", "/", "{", "."))), None)
+        if first.startswith("./"):
+            return first.removeprefix("./")
+        return next((w for w in rest if "." in w and " " not in w and not w.startswith(("-", "/", "{", "."))), None)

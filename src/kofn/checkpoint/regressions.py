@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kofn.checkpoint.cases import line_of
 from kofn.checkpoint.config import EVERY
 from kofn.errors import InputError, UnknownName
 from kofn.policy import GroupType
@@ -12,10 +13,11 @@ from kofn.policy import GroupType
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from kofn.checkpoint.cases import Source
     from kofn.checkpoint.config import CheckpointSpec, RegressionSpec
     from kofn.checkpoint.problem import Checkpoint, Group
 
-    Read = tuple[Checkpoint, CheckpointSpec, str]
+    Read = tuple[Checkpoint, CheckpointSpec, Source]
 
 
 def with_regressions(read: Sequence[Read]) -> Iterator[Checkpoint]:
@@ -27,7 +29,8 @@ def with_regressions(read: Sequence[Read]) -> Iterator[Checkpoint]:
         groups = {group.name: group for group in checkpoint.groups}
         brought = []
         for i, wanted in enumerate(spec.regressions):
-            place = f"{source}: {checkpoint.name}: regressions[{i}]"
+            at = (*source.at[:-1], "regressions", i)
+            place = f"{line_of(source.file, at, source.folder)}: {checkpoint.name}: regressions[{i}]"
             before = len(groups)
             for group in _imported(wanted, [c for c, _, _ in read[:number]], [c for c, _, _ in read], place):
                 if group.name in groups:

@@ -69,6 +69,8 @@ def report_of(group: Group, job: Job, repeats: list[Done], timestamp: datetime) 
 
 
 def _attributes(repeats: list[Done]) -> dict[str, AttributeResult]:
+    """Every attribute as its worst time shows it; of a case on which the harness failed, nothing is verified."""
+    broken = any(done.broken is not None for done in repeats)
     found: dict[str, Checked] = {}
     for done in repeats:
         for one in done.checked:
@@ -76,7 +78,11 @@ def _attributes(repeats: list[Done]) -> dict[str, AttributeResult]:
                 found[one.attribute] = one
     return {
         name: AttributeResult(
-            is_correct=one.correct, weight=one.weight, expected=one.expected, actual=one.actual, diff=one.diff
+            is_correct=None if broken else one.correct,
+            weight=one.weight,
+            expected=one.expected,
+            actual=one.actual,
+            diff=one.diff,
         )
         for name, one in found.items()
     }

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kofn.checkpoint.author import check_author
 from kofn.checkpoint.execute import run_item
 from kofn.checkpoint.load import load_problem
-from kofn.checkpoint.plan import context_of, items_of, selected, submissions_of
+from kofn.checkpoint.plan import check_entry, context_of, items_of, names_of, selected, submissions_of, without_entry
 from kofn.checkpoint.problem import ALL, LAST, Problem
 from kofn.checkpoint.results import passed, results_of
 from kofn.checkpoint.sandbox import find
@@ -52,7 +53,10 @@ class Verified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What `verify` found: all submissions at all checkpoints asked for."""
+    """What `verify` found: all submissions at all checkpoints asked for.
+
+    `part` says which cases were asked for, where not all of them were.
+    """
 
     problem: Problem
     sandbox: Sandbox
@@ -60,6 +64,13 @@ class Verification:
     n_executions: int
     n_reused: int
     repeats: int = 1
+    part: str | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one submission."""
+        return len({one.submission.name for one in self.verified}) > 1
 
 
 def run_checkpoint(
@@ -121,8 +132,12 @@ def verify(
     rule = PassPolicy(policy)
     chosen = selected(checkpoints, groups, cases)
     with _an_engine(engine, workers) as used, scratch_folder() as scratch, _store(out) as store:
-        submissions = submissions_of(problem, paths, packed=used.remote)
         box = sandbox or find()
+        submissions = _submissions(problem, paths, store, packed=used.remote)
+        if not used.remote:
+            check_entry(problem, box)
+        context = context_of(problem, submissions, box, scratch)
+        check_author(context, chosen, used, problem.folder)
         items = _items(problem, submissions, chosen, repeat, box)
         every = [item for part in items.values() for item in part]
         keys = {job.key for item in every for job in item.jobs}
@@ -133,7 +148,7 @@ def verify(
             total = len(keys)
             on_total(total, total - sum(len(item.jobs) for item in todo), sum(map(passed, known.values())))
         keep = _Keeper(todo, known, store, on_case)
-        used.map(run_item, todo, shared=context_of(problem, submissions, box, scratch), on_done=keep)
+        used.map(run_item, todo, shared=context, on_done=keep)
     now = datetime.now(UTC)
     verified = []
     for (number, name), part in items.items():
@@ -148,7 +163,24 @@ def verify(
         n_executions=len(known) - n_reused,
         n_reused=n_reused,
         repeats=repeat,
+        part=_part(groups, cases),
+        warnings=tuple(filter(None, (without_entry(problem, one) for one in submissions))),
     )
+
+
+def _part(groups: Sequence[str], cases: Sequence[str]) -> str | None:
+    """Which groups and cases were asked for, in words."""
+    told = [f"group {name}" for name in groups] + [f"case {name}" for name in cases]
+    return f"only {', '.join(told)}" if told else None
+
+
+def _submissions(problem: Problem, paths: Sequence[Path], store: Cases | None, *, packed: bool) -> list[Submission]:
+    """The submissions, called as in earlier commands where there were some."""
+    names = names_of(paths, store.names() if store else None)
+    found = submissions_of(problem, paths, names, packed=packed)
+    if store is not None:
+        store.name({str(one.path.resolve()): one.name for one in found})
+    return found
 
 
 def _items(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kofn.checkpoint.functional import Sample, Task
     from kofn.checkpoint.sandbox import Sandbox
     from kofn.engine.base import Engine
+    from kofn.evaluate import Result
     from kofn.report.run import Run
 
 EXECUTIONS = "executions.parquet"
@@ -52,13 +53,20 @@ def judge(
     sandbox: Sandbox,
     out: Path,
     seconds: float | None = None,
+    aggregate: Sequence[str] = (),
     on_total: Callable[[int, int, int], None] | None = None,
     on_case: Callable[[Done], None] | None = None,
 ) -> Judged:
-    """Run every sample; equal ones are run once, and what is finished in `out` is not run again."""
+    """Run every sample; equal ones are run once, and what is finished in `out` is not run again.
+
+    `aggregate` is what will be asked of them: what cannot be computed is refused before anything is run.
+    """
     known_tasks = read_tasks(tasks)
     given = read_samples(samples, known_tasks)
     limit = seconds or SECONDS
+    if aggregate:
+        nothing = [Ran(passed=False)] * len(given)
+        _result(Judged(paths=(tasks,), tasks=known_tasks, samples=given, ran=nothing, seconds=limit), aggregate)
     programs = [Program(text=known_tasks[s.task_id].program(s.completion), seconds=limit) for s in given]
     with Cases(out) as store:
         keys = list(dict.fromkeys(p.key(sandbox) for p in programs))
@@ -98,16 +106,21 @@ def records(judged: Judged) -> list[dict[str, Any]]:
     return [{"id": task, "input": judged.tasks[task].prompt, "outputs": found} for task, found in outputs.items()]
 
 
-def write(judged: Judged, directory: Path, *, aggregate: Sequence[str] = (), policy: str = "core-cases") -> Run:
-    """The run directory: candidate sets like any other, and a row an execution."""
+def _result(judged: Judged, aggregate: Sequence[str]) -> Result:
     from kofn.api import load
     from kofn.evaluate import Options, evaluate
     from kofn.importers.rows import ReadOptions
+
+    return evaluate(load(records(judged), ReadOptions()), Options(extract="none", aggregate=tuple(aggregate)))
+
+
+def write(judged: Judged, directory: Path, *, aggregate: Sequence[str] = (), policy: str = "core-cases") -> Run:
+    """The run directory: candidate sets like any other, and a row an execution."""
     from kofn.policy import PassPolicy
     from kofn.report.convert import Plan
     from kofn.report.files import atomic, write_run
 
-    result = evaluate(load(records(judged), ReadOptions()), Options(extract="none", aggregate=tuple(aggregate)))
+    result = _result(judged, aggregate)
     plan = Plan(task=judged.paths[0].name.partition(".")[0], policy=PassPolicy(policy))
     options = {"aggregate": list(aggregate), "timeout": judged.seconds}
     run = write_run(result, directory, sources=judged.paths, options=options, plan=plan)

@@ -89,9 +89,8 @@ class Sandbox:
     def environment(self, place: Place, env: Mapping[str, str]) -> dict[str, str]:
         """A clean environment: nothing of the user's, and what the problem asks for."""
         home, temporary = (HOME, "/tmp") if self.bwrap else (str(place.home), str(place.home))  # noqa: S108 - its own
-        folder = os.path.dirname(self.python)  # noqa: PTH120 - a path inside the sandbox
         return {
-            "PATH": ":".join(dict.fromkeys([folder, *self.search])),
+            "PATH": ":".join(self.environment_path),
             "HOME": home,
             "TMPDIR": temporary,
             "USER": "user",
@@ -100,6 +99,11 @@ class Sandbox:
             "PYTHONDONTWRITEBYTECODE": "1",
             **env,
         }
+
+    @property
+    def environment_path(self) -> list[str]:
+        """Where programs are looked for."""
+        return list(dict.fromkeys([os.path.dirname(self.python), *self.search]))  # noqa: PTH120 - in the sandbox
 
     def words(self, argv: Sequence[str]) -> tuple[str, ...]:
         """A command as it is run: a first word `python` or `python3` is the interpreter of the sandbox."""
@@ -132,7 +136,20 @@ class Place:
         etc.chmod(0o755)
         if _is_root():
             os.chown(work, uid, uid)
+            _check_reach(work)
         return place
+
+
+def _check_reach(work: Path) -> None:
+    """Refuse a root that may not look into the folders of others, as in a container without that capability."""
+    try:
+        os.listdir(work)  # noqa: PTH208 - whether it can be
+    except PermissionError:
+        os.chown(work, 0, 0)
+        raise InputError(
+            "root is not allowed to read what other users own (the capability DAC_OVERRIDE is missing): run kofn as an "
+            "ordinary user, or allow it (in a container: --cap-add DAC_OVERRIDE)"
+        ) from None
 
 
 def find(*, unsafe: bool = False, python: str | None = None, shown: Iterable[str] = ()) -> Sandbox:

@@ -12,12 +12,16 @@ from kofn.errors import InputError, WorldError
 from kofn.generate.store import locked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 NAME, OUTPUTS = "cases.sqlite", "outputs"
 VERSION = 1
 _CHUNK = 500
+_TABLES = (
+    "cases (key TEXT PRIMARY KEY NOT NULL, done BLOB NOT NULL)",
+    "submissions (path TEXT PRIMARY KEY NOT NULL, name TEXT NOT NULL)",
+)
 
 
 class Cases:
@@ -49,8 +53,17 @@ class Cases:
         version = self._file.execute("PRAGMA user_version").fetchone()[0]
         if version not in (0, VERSION):
             raise InputError(f"{self.directory / NAME}: version {version}, expected {VERSION}: another kofn wrote it")
-        self._file.execute("CREATE TABLE IF NOT EXISTS cases (key TEXT PRIMARY KEY NOT NULL, done BLOB NOT NULL)")
+        for table in _TABLES:
+            self._file.execute(f"CREATE TABLE IF NOT EXISTS {table}")
         self._file.execute(f"PRAGMA user_version = {VERSION}")
+
+    def names(self) -> dict[str, str]:
+        """What the submissions of earlier commands are called, by their paths."""
+        return dict(self._file.execute("SELECT path, name FROM submissions"))
+
+    def name(self, names: Mapping[str, str]) -> None:
+        """Remember what submissions are called, by their paths."""
+        self._file.executemany("INSERT OR REPLACE INTO submissions VALUES (?, ?)", list(names.items()))
 
     def put(self, done: Iterable[Done]) -> list[Done]:
         """Keep finished cases, all or none of them, and give them back as they are kept.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kofn.checkpoint.write import SET, plain_name
+from kofn.checkpoint.write import run_name, set_name
 from kofn.policy import GroupType
 from kofn.present import Grid, document, grid_lines, safe
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Style = Callable[[str, str], str]
 
 _MOST = 5  # failing cases that are named
+_WIDEST = 160  # characters of a line
 
 
 def as_text(found: Verification, result: Result | None, out: Path, style: Style = lambda text, _: text) -> str:
@@ -29,7 +30,8 @@ def as_text(found: Verification, result: Result | None, out: Path, style: Style 
         parts.append(_submissions(here, style))
         parts += [lines for one in here if (lines := _failures(one, style))]
     if result is not None:
-        parts.append(_set_lines(result, style))
+        parts.append(_set_lines(result, found, style))
+    parts.append([safe(f"! {warning}") for warning in found.warnings])
     parts.append(_ends(found, out))
     return "\n\n".join("\n".join(part) for part in parts if part)
 
@@ -39,7 +41,8 @@ def _head(found: Verification) -> list[str]:
     box = "in bubblewrap" if found.sandbox.bwrap else "without a sandbox (--unsafe)"
     done = f"{_count(found.n_executions, 'execution')} {box}"
     again = f", {found.n_reused:,} finished before" if found.n_reused else ""
-    return [safe(f"{found.problem.name} (version {found.problem.version}), {_count(n, 'submission')}: {done}{again}")]
+    told = f"{found.problem.name} (version {found.problem.version}), {_count(n, 'submission')}"
+    return [safe(f"{told}{f', {found.part}' if found.part else ''}: {done}{again}")]
 
 
 def _count(n: int, noun: str) -> str:
@@ -90,7 +93,8 @@ def _failures(one: Verified, style: Style) -> list[str]:
         wrong = next(((n, a) for n, a in report.results.items() if not a.is_correct), None)
         what = "nothing was verified" if wrong is None else f"{wrong[0]}: {_first_lines(wrong[1].diff)}"
         told = report.case.get("harness")
-        lines.append(safe(f"  {report.group}/{report.id} ({report.type}) {told or what}")[:160])
+        line = safe(f"  {report.group}/{report.id} ({report.type}) {told or what}")
+        lines.append(line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}…")
     if len(failing) > _MOST:
         lines.append(f"  and {len(failing) - _MOST:,} more")
     flaky = one.flaky()
@@ -105,11 +109,12 @@ def _first_lines(diff: str) -> str:
     return " | ".join(told[:3]) or "wrong"
 
 
-def _set_lines(result: Result, style: Style) -> list[str]:
+def _set_lines(result: Result, found: Verification, style: Style) -> list[str]:
     graded = next(iter(result.understood["metrics"]), "")
     grids = document(result).grids
     several = len(grids) > 1
-    title = f"over the set: {result.n_cases:,} x {result.n_candidates // max(1, result.n_cases):,} submissions"
+    n = len({one.submission.name for one in found.verified})
+    title = f"over the set: {_count(result.n_cases, 'checkpoint')}, {_count(n, 'submission')}"
     shown = [grid for grid in grids if not several or grid.title == graded]
     lines = [style(title, "strong")]
     for grid in shown:
@@ -118,10 +123,8 @@ def _set_lines(result: Result, style: Style) -> list[str]:
 
 
 def _ends(found: Verification, out: Path) -> list[str]:
-    first = found.verified[0]
-    run = out / first.submission.name / plain_name(first.checkpoint.name)
-    several = len({one.submission.name for one in found.verified}) > 1
-    more = f", the set in {out / SET}" if several else ""
+    run = out / run_name(found, found.verified[0])
+    more = f", the set in {out / set_name(found)}" if found.several else ""
     return [safe(f"runs in {out}{more}; kofn report {run} --detailed shows every case")]
 
 
@@ -155,10 +158,15 @@ def as_dict(found: Verification, result: Result | None) -> dict[str, Any]:
         "sandbox": "bubblewrap" if found.sandbox.bwrap else None,
         "executions": found.n_executions,
         "finished_before": found.n_reused,
+        "part": found.part,
+        "warnings": list(found.warnings),
         "submissions": [
             {
                 "submission": one.submission.name,
                 "checkpoint": one.checkpoint.name,
+                "passed": one.results.decide().passed,
+                "reason": one.results.decide().reason,
+                "score": one.results.score(),
                 "flaky": one.flaky(),
                 "evaluation": body_of(one.results),
             }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,6 @@ from kofn.checkpoint.matchers import matcher
 from kofn.checkpoint.work import Checked, Done
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kofn.checkpoint.adapters.base import Observed
     from kofn.checkpoint.work import Check, Ended, Job
 
@@ -75,7 +74,10 @@ def _verdict(check: Check, actual: Any, ended: Ended) -> tuple[bool, str]:
         match = matcher(check.matcher, check.params)(check.expected, actual)
     except Exception as problem:
         raise AuthorError(f"matcher {check.matcher} failed: {type(problem).__name__}: {problem}"[:500]) from problem
-    return match.correct, "" if match.correct else _with_story(match.diff, ended)
+    if match.correct:
+        return True, ""
+    told = check.attribute == "status_code" and not ended.stderr  # the status is all there is to tell
+    return False, match.diff if told else _with_story(match.diff, ended)
 
 
 def _noun(attribute: str) -> str:
@@ -130,7 +132,9 @@ def _by_verifier(job: Job, seen: Observed) -> dict[str, Checked]:
     """What the author's `verify(case, actual)` says: attribute -> bool, (bool, diff), a mapping, or None."""
     try:
         told = importlib.import_module(VERIFIER).verify(dict(job.told), _plain(seen))
-        return {str(name): _own(str(name), value) for name, value in dict(told or {}).items()}
+        if told is not None and not isinstance(told, Mapping):
+            raise TypeError(f"it returned {told!r:.100}: expected a mapping of attributes to true, false or none")
+        return {str(name): _own(str(name), value) for name, value in (told or {}).items()}
     except Exception as problem:
         raise AuthorError(
             f"verifier.py failed on case {job.id!r}: {type(problem).__name__}: {problem}"[:500]
@@ -161,7 +165,7 @@ def _own(name: str, value: Any) -> Checked:
     if value is None or isinstance(value, bool):
         return Checked(attribute=name, correct=value)
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], bool):
-        return Checked(attribute=name, correct=value[0], diff=str(value[1]))
+        return Checked(attribute=name, correct=value[0], diff="" if value[0] else str(value[1]))
     told: Mapping[str, Any] = dict(value)
     correct = told.get("correct", told.get("is_correct"))
     if correct is not None and not isinstance(correct, bool):
@@ -174,7 +178,7 @@ def _own(name: str, value: Any) -> Checked:
         weight=float(told.get("weight", 1.0)),
         expected=expected,
         actual=actual,
-        diff=str(told.get("diff", "")),
+        diff="" if correct else str(told.get("diff", "")),
         whole=whole,
         whole_expected=whole_expected,
     )

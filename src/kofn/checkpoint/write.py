@@ -22,16 +22,32 @@ if TYPE_CHECKING:
 
 EXECUTIONS = "executions.parquet"
 SET = "set"
+_PART = ".part"
 _MOST = 20_000  # characters of a submission that the set's report shows
 
 
 def write(found: Verification, directory: Path, options: Mapping[str, Any]) -> Result | None:
     """Write everything; the result over the set where there are several submissions."""
     for one in found.verified:
-        target = directory / one.submission.name / plain_name(one.checkpoint.name)
+        target = directory / run_name(found, one)
         write_evaluation(one.results, target, _manifest(found, one, options), {EXECUTIONS: executions(one)})
-    several = len({one.submission.name for one in found.verified}) > 1
-    return write_set(found, directory / SET, options) if several else None
+    return write_set(found, directory / set_name(found), options) if found.several else None
+
+
+def run_name(found: Verification, one: Verified) -> str:
+    """Where the run of a submission is, below the directory; a part of the cases never takes the place of them all."""
+    return f"{one.submission.name}/{plain_name(one.checkpoint.name)}{_PART if found.part else ''}"
+
+
+def set_name(found: Verification) -> str:
+    """Where the run of the set is."""
+    return f"{SET}{_PART if found.part else ''}"
+
+
+def check_aggregators(n: int, aggregate: Sequence[str]) -> None:
+    """Refuse, before anything is run, what cannot be computed over so many submissions."""
+    if aggregate:
+        _evaluated([{"id": "x", "output": "x", "passed": False, "score": 0.0}] * n, aggregate)
 
 
 def plain_name(name: str) -> str:
@@ -63,6 +79,7 @@ def _manifest(found: Verification, one: Verified, options: Mapping[str, Any]) ->
             "python": found.sandbox.release,
             "repeats": found.repeats,
             "flaky": one.flaky(),
+            "part": found.part,
         },
     }
 
@@ -158,14 +175,17 @@ def set_result(found: Verification, aggregate: Sequence[str] = ()) -> Result:
 
     A vote, or the first of them, says nothing of programs that nobody ranked.
     """
+    n = len({one.submission.name for one in found.verified})
+    usual = ("mean", "any_pass", *(f"pass@{k}" for k in (1, 2, 5, 10, 20, 50, 100) if k <= n))
+    return _evaluated(set_rows(found), aggregate or usual)
+
+
+def _evaluated(rows: list[dict[str, Any]], aggregate: Sequence[str]) -> Result:
     from kofn.api import load
     from kofn.evaluate import Options, evaluate
     from kofn.importers.rows import ReadOptions
 
-    n = len({one.submission.name for one in found.verified})
-    usual = ("mean", "any_pass", *(f"pass@{k}" for k in (1, 2, 5, 10, 20, 50, 100) if k <= n))
-    table = load(set_rows(found), ReadOptions())
-    return evaluate(table, Options(extract="none", aggregate=tuple(aggregate) or usual))
+    return evaluate(load(rows, ReadOptions()), Options(extract="none", aggregate=tuple(aggregate)))
 
 
 def write_set(found: Verification, directory: Path, options: Mapping[str, Any]) -> Result:

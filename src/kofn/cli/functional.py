@@ -38,6 +38,7 @@ def verify_samples(tasks: Path, samples: tuple[Path, ...], *, as_json: bool, **o
                 tasks,
                 samples,
                 seconds=options["timeout"],
+                aggregate=options["aggregate"],
                 engine=engine,
                 sandbox=sandbox,
                 out=out,

@@ -98,11 +98,14 @@ def _verify(path: Path, submissions: tuple[Path, ...], as_json: bool, options: d
     from kofn.checkpoint import load_problem
     from kofn.checkpoint.progress import Progress
     from kofn.checkpoint.run import verify
-    from kofn.checkpoint.write import write
+    from kofn.checkpoint.write import check_aggregators, write
     from kofn.errors import WorldError
 
     problem = load_problem(path)
     chosen = problem.chosen(options["checkpoint"])
+    if options["aggregate"] and len(submissions) == 1:
+        raise click.UsageError("--aggregate is over a set of submissions: give several")
+    check_aggregators(len(submissions), options["aggregate"])
     sandbox = sandbox_of(options)
     out = options["out"] or Path("runs") / f"verify-{problem.name}"
     try:
@@ -146,6 +149,7 @@ def _show(found: Verification, result: Result | None, out: Path, as_json: bool) 
 
 def _lint(path: Path) -> None:
     from kofn.checkpoint import load_problem
+    from kofn.checkpoint.author import check_alone
     from kofn.checkpoint.lint import lint
     from kofn.checkpoint.text import problem_text
 
@@ -155,6 +159,7 @@ def _lint(path: Path) -> None:
         click.echo(f"{path}: {len(read_tasks(path)):,} tasks, nothing to complain of")
         return
     problem = load_problem(path)
+    check_alone(problem)
     click.echo(problem_text(problem))
     findings = lint(problem)
     for finding in findings:

@@ -192,7 +192,7 @@ _CONVERT = {
     "facets": scalars.as_texts,
     "choices": scalars.as_texts,
     "required": scalars.as_texts,
-    "reference": scalars.as_texts,
+    "reference": scalars.as_references,
     "ideal": scalars.as_numbers,
     **dict.fromkeys(NUMERIC, scalars.as_number),
 }

@@ -41,6 +41,15 @@ def as_texts(value: Any) -> list[str] | None:
     return [str(as_text(value))]
 
 
+def as_references(value: Any) -> list[str] | None:
+    """One reference or several. An object is one, as JSON, unless it has the texts of several under `text`.
+
+    >>> as_references(["a", 2]), as_references({"test": "assert f()"}), as_references({"text": ["a", "b"]})
+    (['a', '2'], ['{"test":"assert f()"}'], ['a', 'b'])
+    """
+    return as_texts([value] if isinstance(value, dict) and "text" not in value else value)
+
+
 def as_pass(value: Any) -> int | None:
     """1 or 0 from true/false, 1/0 or a word; None stays None; anything else is refused.
 

@@ -16,6 +16,8 @@ _PLAIN_TRAITS = {
     "needs_reference": True,
     "handles_none": False,
     "heavy": False,
+    "reference_is": "",
+    "extractor": "",
 }
 
 
@@ -25,8 +27,9 @@ class Metric:
     `higher_is_better`: which way is good. `uses`: whether it looks at the extracted answer or at the whole
     output. `needs_reference`: without a reference such a metric grades nothing (the value is None).
     `handles_none`: whether it is called when there is no answer; for the others no answer scores 0. `heavy`: it
-    has `many(predictions, references, engine)`, which does them all on several processes. A plain function may
-    carry the same traits as attributes; without them it is read as `trait` says.
+    has `many(predictions, references, engine)`, which does them all on several processes. `reference_is`: what the
+    reference is to be, where that needs saying. `extractor`: the one to use where nobody names one. A plain
+    function may carry the same traits as attributes; without them it is read as `trait` says.
     """
 
     __slots__ = ()
@@ -35,6 +38,8 @@ class Metric:
     uses: ClassVar[Literal["answer", "text"]] = "answer"
     handles_none: ClassVar[bool] = True
     heavy: ClassVar[bool] = False
+    reference_is: ClassVar[str] = ""
+    extractor: ClassVar[str] = ""
 
     @property
     def needs_reference(self) -> bool:
