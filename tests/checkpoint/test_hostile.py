@@ -14,7 +14,11 @@ import pytest
 from tests.programs import need_sandbox, problem_in, submission_in
 
 from kofn.checkpoint import load_problem
-from kofn.checkpoint.run import run_checkpoint
+from kofn.checkpoint.folder import Folder, remove, tree_of
+from kofn.checkpoint.run import run_checkpoint, verify
+from kofn.checkpoint.scratch import scratch_folder
+from kofn.checkpoint.write import set_rows
+from kofn.errors import WorldError
 
 LIMITS = "{memory_mb: 200, file_mb: 8, disk_mb: 20, processes: 20, output_mb: 1}"
 MARK = "kofn-hostile-left-behind"
@@ -109,9 +113,62 @@ def test_memory_that_belongs_to_no_process_is_not_to_be_had(tmp_path):
             print(problem.strerror)
         print(told(libc.shmget(0, 1 << 20, 0o1600)))
         print(told(libc.msgget(0, 0o1600)))
+        print(told(libc.semget(0, 1000, 0o1600)))
         """
     report, _ = report_of(tmp_path, code)
-    assert str(report.results["output"].actual).splitlines() == ["Function not implemented"] * 3
+    assert str(report.results["output"].actual).splitlines() == ["Function not implemented"] * 4
+
+
+def test_memory_that_is_shared_and_in_nobodys_tables_counts(tmp_path):
+    code = """
+        import mmap, time
+        part = 8 << 20
+        shared = mmap.mmap(-1, 100 * part)
+        for at in range(0, 100 * part, part):
+            shared[at : at + part] = b"x" * part
+            shared.madvise(mmap.MADV_DONTNEED, at, part)
+        time.sleep(30)
+        """
+    _, diff = report_of(tmp_path, code, timeout=20)
+    assert "stopped: used more than 200 MB of memory" in diff
+
+
+def test_tables_of_memory_count_as_memory(tmp_path):
+    code = """
+        import mmap, time
+        wide = mmap.mmap(-1, 1 << 40, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ)
+        for at in range(0, 1 << 40, 1 << 22):
+            wide[at]
+        time.sleep(30)
+        """
+    _, diff = report_of(tmp_path, code, timeout=20)
+    assert "stopped: used more than 200 MB of memory" in diff
+
+
+def test_standard_input_is_no_memory_of_the_programs(tmp_path):
+    code = """
+        try:
+            open("/proc/self/fd/0", "r+b", buffering=0).write(b"x" * 1000)
+        except OSError as problem:
+            print(problem.strerror)
+        """
+    report, _ = report_of(tmp_path, code)
+    assert report.results["output"].actual in ("Operation not permitted\n", "Permission denied\n")
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="no filter for this machine")
+def test_the_process_around_a_program_cannot_be_reached(tmp_path):
+    code = """
+        import ctypes, os
+        libc = ctypes.CDLL(None, use_errno=True)
+        attach = 16
+        print(os.listdir("/proc/1"), libc.ptrace(attach, 1, 0, 0), os.strerror(ctypes.get_errno()))
+        pidfd_getfd = 438
+        print(libc.syscall(pidfd_getfd, os.pidfd_open(1), 0, 0), os.strerror(ctypes.get_errno()))
+        """
+    report, _ = report_of(tmp_path, code)
+    said = str(report.results["output"].actual).splitlines()
+    assert said == ["[] -1 Operation not permitted", "-1 Operation not permitted"]
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="no filter for this machine")
@@ -426,6 +483,198 @@ checkpoints:
     assert [r.did_pass() for r in results.reports] == [True, True, True]
 
 
+TWICE = """
+name: small
+entry: python main.py
+limits: {memory_mb: 200, disk_mb: 20}
+checkpoints:
+  one:
+    groups:
+      basic:
+        type: Core
+        cases:
+          - {id: a, files: {in.txt: "x"}, expected: {output: "ok", files: {out.txt: "x"}}}
+          - {id: b, files: {in.txt: "x"}, expected: {output: "ok", files: {out.txt: "x"}}}
+"""
+GOOD = "print('ok'); open('out.txt', 'w').write(open('in.txt').read())"
+
+
+def both(tmp_path, bad, config=TWICE):
+    """What the cases of a hostile submission and of a good one that runs after it show, on one worker."""
+    problem = load_problem(problem_in(tmp_path, config))
+    paths = [submission_in(tmp_path, bad, "bad"), submission_in(tmp_path, GOOD, "good")]
+    found = verify(problem, paths, problem.checkpoints, workers=1)
+    hostile, good = found.verified
+    assert hostile.results.infrastructure_failure is None
+    assert good.results.score() == 1.0
+    return hostile.results.reports
+
+
+def test_a_closed_work_folder_closes_nothing_to_those_after_it(tmp_path):
+    reports = both(tmp_path, f"{GOOD}\nimport os; os.chmod('/work', 0)")
+    assert [r.results["output"].is_correct for r in reports] == [True, True]
+
+
+def test_attributes_of_folders_tell_the_next_case_nothing(tmp_path):
+    code = """
+        import os
+        for place in ("/work", "/work/main.py"):
+            try:
+                print(os.listxattr(place) or "none")
+                os.setxattr(place, "user.note", b"1")
+            except OSError as problem:
+                print("none")
+        """
+    reports = both(tmp_path, code)
+    assert [r.results["output"].actual for r in reports] == ["none\nnone\n"] * 2
+
+
+def test_a_folder_in_the_place_of_a_file_is_no_file_and_no_failure_of_ours(tmp_path):
+    reports = both(tmp_path, "import os; os.mkdir('out.txt'); print('ok')")
+    assert reports[0].results["files/out.txt"].diff == "file out.txt: not a regular file"
+
+
+def test_a_folder_in_the_place_of_an_input_file_goes(tmp_path):
+    (tmp_path / "bad" / "in.txt").mkdir(parents=True)
+    (tmp_path / "bad" / "in.txt" / "mine").write_text("x")
+    assert all(r.did_pass() for r in both(tmp_path, GOOD))
+
+
+def test_folders_that_are_deep_and_closed_go_too(tmp_path):
+    place = tmp_path / "deep"
+    place.mkdir()
+    inner = os.open(place, os.O_RDONLY)
+    for _ in range(300):
+        os.mkdir("d" * 100, dir_fd=inner)
+        below = os.open("d" * 100, os.O_RDONLY, dir_fd=inner)
+        os.close(inner)
+        inner = below
+    os.fchmod(inner, 0)
+    os.close(inner)
+    (tmp_path / "kept").write_text("x")
+    (place / "link").symlink_to(tmp_path / "kept")
+    remove(place)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["kept"]
+
+
+def test_what_killed_runs_left_is_swept_and_links_of_others_are_not_followed(tmp_path, monkeypatch):
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "file").write_text("x")
+    there = tmp_path / "tmp"
+    (there / "kofn-verify-999999999-left").mkdir(parents=True)
+    (there / "kofn-verify-999999998-link").symlink_to(victim)
+    monkeypatch.setattr("tempfile.tempdir", str(there))
+    with scratch_folder():
+        assert not (there / "kofn-verify-999999999-left").exists()
+    assert (victim / "file").read_text() == "x"
+    assert [p.name for p in there.iterdir()] == ["kofn-verify-999999998-link"]
+
+
+def test_a_submission_that_changes_while_it_is_verified_is_not_taken_for_what_it_was(tmp_path):
+    submission = submission_in(tmp_path, "print('one')")
+    tree = tree_of(submission)
+    (submission / "main.py").write_text("print('two')")
+    (tmp_path / "work").mkdir()
+    with pytest.raises(WorldError, match=r"main\.py: was changed while it was verified"):
+        Folder(tmp_path / "work").reset(tree)
+
+
+@pytest.mark.parametrize("kind", ["large", "pipe", "empty"])
+def test_a_submission_that_cannot_be_run_fails_with_the_reason_and_stops_no_other(tmp_path, kind):
+    bad = submission_in(tmp_path, GOOD, "bad")
+    if kind == "large":
+        with (bad / "hole").open("wb") as file:
+            file.truncate(1 << 30)
+    elif kind == "pipe":
+        os.mkfifo(bad / "pipe")
+    else:
+        (bad / "main.py").unlink()
+    problem = load_problem(problem_in(tmp_path, TWICE))
+    good = submission_in(tmp_path, GOOD, "good")
+    found = verify(problem, [bad, good], problem.checkpoints, workers=1)
+    assert [one.results.score() for one in found.verified] == [0.0, 1.0]
+    said = {
+        "large": "1,024 MB of files, more than the 20 MB",
+        "pipe": "neither a file, a folder nor a link",
+        "empty": "there is no file in it",
+    }
+    assert said[kind] in found.verified[0].results.reports[0].results["output"].diff
+    assert said[kind] in found.warnings[0]
+    assert found.n_executions == 2
+
+
+@pytest.mark.parametrize("name", ["key.txt/mine", "lib"])
+def test_static_assets_win_whatever_a_submission_brings(tmp_path, name):
+    config = TWICE.replace("limits:", "static_assets: [key.txt, lib]\nlimits:")
+    problem = problem_in(tmp_path, config, key_dot_txt="key", lib__a_dot_txt="a")
+    path = tmp_path / "bad" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    code = "print(open('key.txt').read(), open('lib/a.txt').read(), open('main.py').read()[:5])"
+    results = run_checkpoint(problem, submission_in(tmp_path, code, "bad"), workers=1)
+    assert results.reports[0].results["output"].actual == "key a print\n"
+
+
+def test_names_that_are_no_text_are_shown_as_they_can_be(tmp_path):
+    bad = submission_in(tmp_path, GOOD, "bad")
+    (bad / os.fsdecode(b"\xff\xfe.txt")).write_text("x")
+    problem = load_problem(problem_in(tmp_path, TWICE))
+    found = verify(problem, [bad, submission_in(tmp_path, GOOD, "good")], problem.checkpoints, workers=1)
+    assert [one.results.score() for one in found.verified] == [1.0, 1.0]
+    assert "\\udcff" in set_rows(found)[0]["output"]
+
+
+@pytest.mark.parametrize("said", ['{"a": "\\ud800"}', "1" * 60, "[" * 300 + "]" * 300, "NaN"])
+def test_what_a_program_says_breaks_nothing_that_the_author_passes_on(tmp_path, said):
+    code = """
+        import json
+
+        def verify(case, actual):
+            return {"own": {"correct": True, "actual": json.loads(actual["output"])}}
+        """
+    problem = problem_in(tmp_path, TWICE, verifier_dot_py=code)
+    out = tmp_path / "out"
+    results = run_checkpoint(problem, submission_in(tmp_path, f"print({said!r})"), workers=1, out=out)
+    assert results.infrastructure_failure is None
+    assert results.reports[0].results["own"].is_correct
+    again = run_checkpoint(problem, submission_in(tmp_path, f"print({said!r})"), workers=1, out=out)
+    assert again.reports[0].results["own"].actual == results.reports[0].results["own"].actual
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Content-Length: 99999999999999999999",
+        "Content-Length: 999999999999999",
+        "Transfer-Encoding: chunked\r\n\r\nffffffffffffffffffff",
+    ],
+)
+def test_an_answer_of_an_impossible_length_is_no_proper_answer(tmp_path, head):
+    config = """
+name: api
+entry: python main.py
+adapter: api
+timeout: 2
+checkpoints:
+  one:
+    groups:
+      g: {type: Core, cases: [{id: a, request: {path: /}, expected: {status_code: 200}}]}
+"""
+    answer = f"HTTP/1.1 200 OK\r\n{head}\r\n\r\nx".encode()
+    code = f"""
+        import socket
+        with socket.create_server(("127.0.0.1", 8080)) as server:
+            while True:
+                connection, _ = server.accept()
+                connection.recv(1000)
+                connection.sendall({answer!r})
+        """
+    results = run_checkpoint(problem_in(tmp_path, config), submission_in(tmp_path, code), workers=1)
+    assert results.infrastructure_failure is None
+    assert results.reports[0].results["status_code"].diff.startswith("stopped: no ")
+
+
 @pytest.mark.parametrize("write", ["f.truncate(2 << 30)", "[f.write(b'x' * (1 << 20)) for _ in range(2048)]"])
 def test_a_file_of_two_gigabytes_is_too_large(tmp_path, write):
     report, _ = report_of(tmp_path, f"f = open('big', 'wb')\n{write}\nprint('hello there')")
@@ -435,6 +684,46 @@ def test_a_file_of_two_gigabytes_is_too_large(tmp_path, write):
 def test_many_files_fill_no_disk(tmp_path):
     _, diff = report_of(tmp_path, "for i in range(10**9): open(f'f{i}', 'wb').write(b'x' * 4_000_000)", timeout=20)
     assert "stopped: wrote more than 20 MB of files" in diff
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="no filter for this machine")
+def test_a_file_cannot_be_made_larger_than_it_may_be_by_asking_for_room(tmp_path):
+    code = """
+        import ctypes, os
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
+        fd = os.open("big", os.O_RDWR | os.O_CREAT)
+        keep_size = 1
+        print(libc.fallocate(fd, keep_size, 0, 1 << 30), os.strerror(ctypes.get_errno()), os.fstat(fd).st_blocks)
+        os.posix_fallocate(fd, 0, 1 << 20)  # what programs call finds another way
+        print(os.fstat(fd).st_size)
+        """
+    report, _ = report_of(tmp_path, code)
+    said = str(report.results["output"].actual).splitlines()
+    assert said == ["-1 Operation not supported 0", str(1 << 20)]
+
+
+@pytest.mark.parametrize("closing", ["", "os.close(fd)"])
+def test_files_without_a_name_count_as_files(tmp_path, closing):
+    code = f"""
+        import mmap, os, time
+        kept = []
+        for i in range(20):
+            fd = os.open(f"f{{i}}", os.O_RDWR | os.O_CREAT)
+            os.write(fd, b"x" * 4_000_000)
+            kept.append(mmap.mmap(fd, 4_000_000))
+            os.unlink(f"f{{i}}")
+            {closing}
+        time.sleep(30)
+        """
+    _, diff = report_of(tmp_path, code, timeout=20)
+    assert "stopped: wrote more than 20 MB of files" in diff
+
+
+def test_names_in_scratch_space_are_counted(tmp_path):
+    code = "import os, time\nfor i in range(50_000): os.symlink('x', f'/tmp/{i}')\ntime.sleep(30)"
+    _, diff = report_of(tmp_path, code, timeout=20)
+    assert "stopped: made more than 10,000 files" in diff
 
 
 @pytest.mark.parametrize("place", ["/tmp", "/dev/shm", "/home/user"])
@@ -478,9 +767,10 @@ def test_the_sandbox_is_the_same_for_somebody_without_privileges(tmp_path):
         pytest.skip("no Python of the system, of 3.11 or later, that another user could run")
     code = textwrap.dedent(
         """
-        import sys
+        import sys, threading, time
         sys.path.insert(0, sys.argv[1])
         from kofn.checkpoint.box import Box
+        from kofn.checkpoint.network import Private
         from kofn.checkpoint.sandbox import find
         from kofn.checkpoint.work import MB, Limits, Tree
         box = Box(find())
@@ -495,6 +785,22 @@ def test_the_sandbox_is_the_same_for_somebody_without_privileges(tmp_path):
         print(run("import socket; socket.create_connection(('1.1.1.1', 53), 1)"))
         print(run("open('/etc/shadow')"))
         print(run("import time; time.sleep(9)"))
+        server = box.start_server(["python", "-m", "http.server", "8080"], limits=limits, env={})
+        watch = threading.Thread(target=server.wait)
+        watch.start()
+        reached, end = None, time.monotonic() + 20
+        while reached is None and time.monotonic() < end:
+            if server.first_process() is not None:
+                network = Private(server.first_process())
+                reached = network.connect()
+                network.close()
+            time.sleep(0.1)
+        print(reached is not None)
+        server.stop("done")
+        watch.join()
+        print(run("import os; os.mkdir('closed'); open('closed/f', 'w'); os.chmod('closed', 0); os.chmod('.', 0)"))
+        box.folder.reset(Tree())
+        print(run("import os; print(os.listdir())"))
         box.close()
         """
     )
@@ -513,9 +819,12 @@ def test_the_sandbox_is_the_same_for_somebody_without_privileges(tmp_path):
     finally:
         subprocess.run(["rm", "-rf", str(copy)], check=True)
     assert done.returncode == 0, done.stderr
-    caps, bomb, network, shadow, slow = done.stdout.splitlines()
+    caps, bomb, network, shadow, slow, reached, closed, after = done.stdout.splitlines()
     assert "0000000000000000" in caps
     assert "True" in bomb
     assert "Network is unreachable" in network
     assert "No such file" in shadow
     assert "took longer than 2 s" in slow
+    assert reached == "True"
+    assert closed.startswith("(0, None")
+    assert "[]" in after

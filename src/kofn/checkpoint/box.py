@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kofn.checkpoint.folder import Folder, clear, remove
+from kofn.checkpoint.folder import Folder, remove
 from kofn.checkpoint.process import Running, adopt_orphans
-from kofn.checkpoint.sandbox import Place, trial
+from kofn.checkpoint.sandbox import SCRATCH, SCRATCH_FOLDERS, Place, trial
 from kofn.checkpoint.seccomp import descriptor
+from kofn.checkpoint.usage import inodes, unnamed
 from kofn.errors import WorldError
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class Box:
         command = self.sandbox.command(words, place=self.place, limits=limits, env=env, info=fd, barred=barred)
         outside = {"PATH": os.environ.get("PATH", os.defpath)}
         if unsafe:
-            clear(self.place.home)
+            remove(self.place.home)
+            self.place.home.mkdir(mode=0o700)
         return Running(
             command,
             limits=limits,
@@ -80,15 +82,19 @@ class Box:
 
 
 class Looker:
-    """Whether the work folder is too full, looked at now and then."""
+    """Whether the work folder, or the scratch space in memory, is too full, looked at now and then."""
 
     def __init__(self, folder: Folder, limits: Limits) -> None:
         self._folder, self._limits = folder, limits
         self._next = 0.0
 
-    def __call__(self) -> str | None:
+    def __call__(self, pids: Sequence[int]) -> str | None:
         now = time.monotonic()
         if now < self._next:
             return None
         self._next = now + _EVERY
-        return self._folder.overfull(self._limits)
+        device = os.lstat(self._folder.path).st_dev
+        reason = self._folder.overfull(self._limits, unnamed(pids, device))
+        if reason is None and inodes(pids[-1], SCRATCH_FOLDERS, SCRATCH) > self._limits.files:
+            return f"made more than {self._limits.files:,} files"
+        return reason

@@ -20,7 +20,10 @@ def _word(given: Any) -> Any:
     """A whole number is a word too; what YAML read as something else has lost how it was written."""
     if isinstance(given, bool) or not isinstance(given, (str, int)):
         raise InputError(f"expected text, and YAML reads this as {_read_as(given)}: put it in quotes")
-    return str(given)
+    text = str(given)
+    if any("\ud800" <= c <= "\udfff" for c in text):
+        raise InputError(f"{text!a:.60}: half of a character, which no file can hold")
+    return text
 
 
 def _read_as(given: Any) -> str:

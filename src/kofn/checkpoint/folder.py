@@ -1,4 +1,4 @@
-"""The work folder: filled with the submission, put back to that between cases, and read without trusting it.
+"""The work folder: filled with the submission, made anew between cases, and read without trusting it.
 
 A program may leave anything behind: links that lead out of the folder, pipes, a thousand folders inside each other.
 Nothing here follows a link, waits for a pipe, or goes deeper than a program has any business to.
@@ -9,18 +9,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import stat
-import subprocess
-import time
+import tempfile
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from kofn.checkpoint.process import size
+from kofn.checkpoint.usage import size
 from kofn.checkpoint.work import File, Tree
-from kofn.errors import InputError
+from kofn.errors import InputError, WorldError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,9 +28,11 @@ if TYPE_CHECKING:
 
 LEFT_OUT = {".git", ".hg", ".svn", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".DS_Store"}
 DEEPEST = 40
-_TICK = 0.02  # seconds: two changes of a file that are further apart have different times
-_MANY = 30  # files: of fewer it is quicker to write them again than to be sure
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | _FLAGS
+_EXACT = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | _FLAGS
+_TRIES = 5
+_OURS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE)  # not a program's doing
 
 
 def safe_name(name: str) -> str:
@@ -52,8 +52,8 @@ def safe_name(name: str) -> str:
     return str(path)
 
 
-def tree_of(path: Path, *, name: str | None = None, packed: bool = False) -> Tree:
-    """The files of a folder, or one file as `name`. `packed`: with their bytes, for another machine."""
+def tree_of(path: Path, *, name: str | None = None, most: int | None = None) -> Tree:
+    """The files of a folder, or one file as `name`; more than `most` bytes of them are refused."""
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
     if path.is_file():
@@ -62,17 +62,22 @@ def tree_of(path: Path, *, name: str | None = None, packed: bool = False) -> Tre
         files = sorted(_walk(path), key=lambda f: f.name)
         if not any(stat.S_ISREG(f.mode) for f in files):
             raise InputError(f"{path}: there is no file in it: expected a submission")
-    return joined([files], packed=packed)
+    total = sum(os.lstat(file.path).st_size for file in files if file.path is not None)
+    if most is not None and total > most:
+        raise InputError(f"{path}: {size(total)} of files, more than the {size(most)} that a work folder may hold")
+    return joined([files])
 
 
 def joined(parts: Iterable[Iterable[File]], *, packed: bool = False) -> Tree:
     """Several trees as one; of two files of a name the later counts."""
-    found = {file.name: file for part in parts for file in part}
+    found: dict[str, File] = {}
+    for part in parts:
+        found = _over(found, {file.name: file for file in part})
     digest = sha256()
     files = []
     for file in found.values():
-        data = file.data if file.path is None else _read(file.path)
-        files.append(replace(file, data=data, path=None) if packed else file)
+        stamp, data = (None, file.data) if file.path is None else _read(file.path)
+        files.append(replace(file, data=data, path=None) if packed else replace(file, stamp=stamp))
         digest.update(
             repr((file.name, file.mode & 0o111, stat.S_IFMT(file.mode), file.link, len(data or b""))).encode()
         )
@@ -80,21 +85,49 @@ def joined(parts: Iterable[Iterable[File]], *, packed: bool = False) -> Tree:
     return Tree(files=tuple(files), digest=digest.hexdigest())
 
 
-def _read(path: str) -> bytes:
+def _over(below: dict[str, File], above: dict[str, File]) -> dict[str, File]:
+    """The files of two trees; of two that cannot both be there, such as `a` and `a/b`, the upper one is."""
+    folders = {"/".join(parts[:i]) for name in above for parts in [name.split("/")] for i in range(1, len(parts))}
+    no_folders = {name for name, file in above.items() if not stat.S_ISDIR(file.mode)}
+
+    def stays(file: File) -> bool:
+        parts = file.name.split("/")
+        inside = any("/".join(parts[:i]) in no_folders for i in range(1, len(parts)))
+        return not inside and (stat.S_ISDIR(file.mode) or file.name not in folders)
+
+    return {name: file for name, file in below.items() if stays(file) and name not in above} | above
+
+
+def _read(path: str) -> tuple[tuple[int, ...], bytes]:
+    """What a file holds, and how to tell later that it still does."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - a path as text
-            return file.read()
+            return _stamp(os.fstat(file.fileno())), file.read()
     except OSError as problem:
         raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
+
+
+def _stamp(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def contents_of(file: File) -> bytes:
+    """What a file holds; refused where it is no longer what it was when its tree was read."""
+    if file.path is None:
+        return file.data or b""
+    stamp, data = _read(file.path)
+    if file.stamp is not None and stamp != file.stamp:
+        raise WorldError(f"{file.path}: was changed while it was verified: run the same command again")
+    return data
 
 
 def _walk(root: Path) -> Iterator[File]:
     waiting = [root]
     while waiting:
         folder = waiting.pop()
-        for entry in os.scandir(folder):
-            if entry.name in LEFT_OUT:
-                continue
+        with os.scandir(folder) as entries:
+            found = [entry for entry in entries if entry.name not in LEFT_OUT]
+        for entry in found:
             path = folder / entry.name
             name = path.relative_to(root).as_posix()
             safe_name(name)
@@ -120,15 +153,8 @@ class Oddity(NamedTuple):
     reason: str
 
 
-class _Seen(NamedTuple):
-    inode: int
-    changed: int
-    mode: int
-    size: int
-
-    @classmethod
-    def of(cls, found: os.stat_result) -> _Seen:
-        return cls(found.st_ino, found.st_ctime_ns, found.st_mode, found.st_size)
+class InTheWay(Exception):
+    """A file could not be put into the folder, because of what a program did there."""
 
 
 class Folder:
@@ -136,130 +162,125 @@ class Folder:
 
     def __init__(self, path: Path, uid: int | None = None) -> None:
         self.path, self._uid = path, uid
-        self._tree = Tree()
-        self._seen: dict[str, _Seen] = {}
-        self._released = 0  # when it was last handed to a program
+        self._gone = 0
 
     def reset(self, tree: Tree, files: Iterable[File] = ()) -> None:
-        """Leave what `tree` says and nothing else, then add `files`.
+        """A new folder with what `tree` says and then `files`. The old one goes, with whatever was done to it.
 
-        What is still what was put there is not written again. A file's change time tells, for no program can set it:
-        it is another one after every change that did not come in the same tick of the clock. So a large tree is given
-        a tick before it is used; the files of a small one are too young to be sure of, and written again.
+        Nothing of it is used again, not even the folder itself: modes, attributes and times could tell the next case
+        of the one before.
         """
-        if tree is not self._tree or not self._tidied(tree):
-            self._begin_again(tree)
+        self._renew()
+        made = {""}
+        for file in tree.files:
+            self._lay(file, made)
         for file in files:
             self.put(file)
-        self._released = time.time_ns()
 
-    def _begin_again(self, tree: Tree) -> None:
-        clear(self.path)
-        self._tree, self._seen = tree, {}
-        for file in tree.files:
-            self._lay(file)
-        if len(tree.files) > _MANY:
-            time.sleep(_TICK)
+    def _renew(self) -> None:
+        old = self._aside()
+        if self.path.exists():
+            os.rename(self.path, old)  # noqa: PTH104 - a path that is not kept
+        os.mkdir(self.path, 0o700)  # noqa: PTH102 - as above
+        if self._uid is not None:
+            os.chown(self.path, self._uid, self._uid)
+        remove(old)
 
-    def _tidied(self, tree: Tree) -> bool:
-        """Take away what does not belong and lay what was changed; False where it is easier to begin again."""
-        settled = self._released - int(_TICK * 1e9)
-        there = set()
-        try:
-            for name, found in self._entries():
-                before = self._seen.get(name)
-                now = _Seen.of(found)
-                folder = stat.S_ISDIR(found.st_mode)
-                same = before is not None and (
-                    (folder and stat.S_ISDIR(before.mode) and before.mode == now.mode)
-                    or (before == now and before.changed < settled)
-                )
-                if same:
-                    there.add(name)
-                elif folder:
-                    return False
-                else:
-                    os.unlink(self.path / name)  # noqa: PTH108 - a link itself, not what it leads to
-        except OSError:
-            return False
-        for file in tree.files:
-            if file.name not in there:
-                self._lay(file)
-        return True
+    def _aside(self) -> Path:
+        """A name beside the folder that nothing has."""
+        self._gone += 1
+        return self.path.with_name(f"{self.path.name}.{self._gone}")
 
-    def _entries(self) -> Iterator[tuple[str, os.stat_result]]:
-        """Everything in the folder by its path, unfollowed; too deep or too much of it is an OSError."""
-        waiting = [("", 0)]
-        while waiting:
-            inside, depth = waiting.pop()
-            if depth > DEEPEST:
-                raise OSError(errno.ENAMETOOLONG, "too deep")
-            with os.scandir(os.path.join(self.path, inside)) as entries:  # noqa: PTH118 - many of them
-                found = [(f"{inside}/{e.name}" if inside else e.name, e.stat(follow_symlinks=False)) for e in entries]
-            for name, what in found:
-                yield name, what
-                if stat.S_ISDIR(what.st_mode):
-                    waiting.append((name, depth + 1))
+    def _lay(self, file: File, made: set[str]) -> None:
+        """Write one entry of a tree into a folder in which nothing is but what was laid before it."""
+        self._folders(file.name.rpartition("/")[0], made)
+        path = f"{self.path}/{file.name}"
+        if stat.S_ISDIR(file.mode):
+            self._folders(file.name, made)
+        elif file.link is not None:
+            os.symlink(file.link, path)  # noqa: PTH211 - a path as text
+            if self._uid is not None:
+                os.chown(path, self._uid, self._uid, follow_symlinks=False)
+        else:
+            self._write(file, path, None)
 
-    def _lay(self, file: File) -> None:
-        """Put a file of the tree, and remember how it looks."""
-        self.put(file)
-        self._seen[file.name] = _Seen.of(os.lstat(self.path / file.name))
+    def _folders(self, name: str, made: set[str]) -> None:
+        if name not in made:
+            self._folders(name.rpartition("/")[0], made)
+            os.mkdir(f"{self.path}/{name}", 0o755)  # noqa: PTH102 - many of them
+            if self._uid is not None:
+                os.chown(f"{self.path}/{name}", self._uid, self._uid)
+            made.add(name)
+
+    def _write(self, file: File, name: str, at: int | None) -> None:
+        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o644 | (file.mode & 0o111), dir_fd=at)
+        with open(fd, "wb", buffering=0) as out:  # noqa: PTH123 - a descriptor
+            contents = memoryview(contents_of(file))
+            while contents:
+                contents = contents[out.write(contents) :]
+            if self._uid is not None:
+                os.fchown(fd, self._uid, self._uid)
 
     def put(self, file: File) -> None:
-        """Write one file, folder or link, whatever stands in its place; no link on the way is followed."""
+        """Write one file, whatever stands in its place; no link on the way is followed.
+
+        A server may run in the folder meanwhile, and put other things there again and again: then it is in the way.
+        """
         *folders, name = file.name.split("/")
-        with self._inside(folders) as at:
-            if stat.S_ISDIR(file.mode):
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, 0o755, dir_fd=at)
-                    self._own(name, at)
+        for _ in range(_TRIES):
+            try:
+                with self._inside(folders) as at:
+                    self._away(name, at)
+                    self._write(file, name, at)
                 return
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=at)
-            if file.link is not None:
-                os.symlink(file.link, name, dir_fd=at)
-                self._own(name, at)
-                return
-            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o644 | (file.mode & 0o111), dir_fd=at)
-            with open(fd, "wb", buffering=0) as out:  # noqa: PTH123 - as above
-                out.write(_read(file.path) if file.path is not None else file.data or b"")
-                if self._uid is not None:
-                    os.fchown(fd, self._uid, self._uid)
+            except OSError as problem:
+                if problem.errno in _OURS:
+                    raise
+                reason = problem.strerror
+        raise InTheWay(f"the file {file.name} of the case could not be put there: {reason}")
 
     @contextlib.contextmanager
     def _inside(self, folders: list[str]) -> Iterator[int]:
         """A descriptor of a folder in the folder, made where it is not there; a link or file in its place goes."""
-        at = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | _FLAGS)
+        at = _opened(str(self.path), None)
         try:
             for name in folders:
                 try:
-                    below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _FLAGS, dir_fd=at)
+                    below = _opened(name, at)
                 except OSError as problem:
                     if problem.errno in (errno.ENOTDIR, errno.ELOOP):
                         os.unlink(name, dir_fd=at)
                     elif problem.errno != errno.ENOENT:
                         raise
                     os.mkdir(name, 0o755, dir_fd=at)
-                    self._own(name, at)
-                    below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _FLAGS, dir_fd=at)
+                    if self._uid is not None:
+                        os.chown(name, self._uid, self._uid, dir_fd=at, follow_symlinks=False)
+                    below = _opened(name, at)
                 os.close(at)
                 at = below
             yield at
         finally:
             os.close(at)
 
-    def _own(self, name: str, at: int) -> None:
-        if self._uid is not None:
-            os.chown(name, self._uid, self._uid, dir_fd=at, follow_symlinks=False)
+    def _away(self, name: str, at: int) -> None:
+        """Take away what has a name in a folder."""
+        try:
+            os.unlink(name, dir_fd=at)
+        except FileNotFoundError:
+            return
+        except (IsADirectoryError, PermissionError):
+            _unlock(name, at)
+            aside = self._aside()
+            os.rename(name, aside, src_dir_fd=at)
+            remove(aside)
 
     def read(self, name: str, most: int) -> bytes | Oddity | None:
         """The bytes of a file the program made; None where there is none. Links are not followed."""
         *folders, last = safe_name(name).split("/")
-        at = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | _FLAGS)
+        at = _opened(str(self.path), None)
         try:
             for folder in folders:
-                below = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | _FLAGS, dir_fd=at)
+                below = _opened(folder, at)
                 os.close(at)
                 at = below
             fd = os.open(last, os.O_RDONLY | os.O_NONBLOCK | _FLAGS, dir_fd=at)
@@ -270,56 +291,108 @@ class Folder:
             return Oddity(what.get(problem.errno or 0, f"not readable: {problem.strerror}"))
         finally:
             os.close(at)
-        with open(fd, "rb") as file:  # noqa: PTH123 - a descriptor
+        try:
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
                 return Oddity("not a regular file")
             if found.st_size > most:
                 return Oddity(f"larger than {size(most)}")
-            return file.read(most)
+            return b"".join(iter(lambda: os.read(fd, 1 << 20), b""))[:most]
+        finally:
+            os.close(fd)
 
-    def overfull(self, limits: Limits) -> str | None:
-        """What there is too much of, if anything."""
-        total = count = 0
+    def overfull(self, limits: Limits, hidden: int = 0) -> str | None:
+        """What there is too much of, if anything; `hidden` are bytes of files that have no name any more."""
+        total, count = hidden, 0
         try:
-            for _, found in self._entries():
-                count += 1
-                total += found.st_blocks * 512
-                if count > limits.files:
-                    return f"made more than {limits.files:,} files"
-                if total > limits.disk:
-                    return f"wrote more than {size(limits.disk)} of files"
+            root = _opened(str(self.path), None)
+            try:
+                for found in _entries(root):
+                    count += 1
+                    total += found.st_blocks * 512
+                    if count > limits.files:
+                        return f"made more than {limits.files:,} files"
+                    if total > limits.disk:
+                        break
+            finally:
+                os.close(root)
         except FileNotFoundError:
-            return None  # went while it was looked at
+            pass  # went while it was looked at
         except OSError as problem:
-            return f"made folders deeper than {DEEPEST}" if problem.errno == errno.ENAMETOOLONG else None
-        return None
+            if problem.errno == errno.ENAMETOOLONG:
+                return f"made folders deeper than {DEEPEST}"
+        return f"wrote more than {size(limits.disk)} of files" if total > limits.disk else None
 
 
-def clear(path: Path) -> None:
-    """Remove everything in a folder, however deep it is and whatever its permissions are."""
-    if not os.listdir(path):  # noqa: PTH208 - names are all that is needed
-        return
-    with contextlib.suppress(OSError, RecursionError):
-        _open_up(path)
-        for entry in path.iterdir():
-            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-    for entry in path.iterdir():  # deeper than Python goes
-        subprocess.run(["rm", "-rf", "--", str(entry)], check=False, capture_output=True)  # noqa: S603, S607 - its own
+def _entries(at: int, depth: int = 0) -> Iterator[os.stat_result]:
+    """Everything in a folder, unfollowed; too deep is an OSError. What was closed to everybody is closed again."""
+    if depth > DEEPEST:
+        raise OSError(errno.ENAMETOOLONG, "too deep")
+    with os.scandir(at) as entries:
+        found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+    for name, what in found:
+        yield what
+        if stat.S_ISDIR(what.st_mode):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # it may go meanwhile
+                below = _opened(name, at)
+                try:
+                    yield from _entries(below, depth + 1)
+                finally:
+                    if stat.S_IMODE(os.fstat(below).st_mode) != stat.S_IMODE(what.st_mode):
+                        os.fchmod(below, stat.S_IMODE(what.st_mode))
+                    os.close(below)
+
+
+def _opened(name: str, at: int | None) -> int:
+    """A descriptor of a folder, no link followed; one that the program closed to everybody is opened."""
+    try:
+        found = os.open(name, _FOLDER, dir_fd=at)
+        if os.fstat(found).st_mode & 0o100:
+            return found
+        os.close(found)  # it can be listed, and nothing in it reached
+    except PermissionError:
+        pass
+    _unlock(name, at)
+    return os.open(name, _FOLDER, dir_fd=at)
+
+
+def _unlock(name: str, at: int | None) -> None:
+    """Let this user into a folder that a program closed: that very one, whatever takes its place meanwhile."""
+    exact = os.open(name, _EXACT, dir_fd=at)
+    try:
+        mode = stat.S_IMODE(os.fstat(exact).st_mode)
+        os.chmod(f"/proc/self/fd/{exact}", mode | 0o700)  # noqa: PTH101 - a descriptor
+    finally:
+        os.close(exact)
 
 
 def remove(path: Path) -> None:
-    """Remove a folder with everything in it; one that is not there is removed already."""
-    if path.is_dir():
-        clear(path)
-        with contextlib.suppress(OSError):
-            path.rmdir()
+    """Remove a folder with everything in it, however deep and whatever its permissions; a link is left alone.
+
+    Only when nothing runs in it any more. Folders are moved beside it before they are emptied, so that no path is
+    long. What cannot be removed stays, and is in nobody's way.
+    """
+    with contextlib.suppress(OSError):
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            beside = tempfile.mkdtemp(prefix=".gone-", dir=path.parent)
+            _empty(str(path), beside)
+            os.rmdir(beside)  # noqa: PTH106 - a path as text
 
 
-def _open_up(path: Path) -> None:
-    """Let this user into folders that a program closed."""
-    for folder, names, _ in os.walk(path):
-        for name in names:
-            inner = os.path.join(folder, name)  # noqa: PTH118 - a bare path of os.walk
-            if not os.path.islink(inner):  # noqa: PTH114 - as above
-                os.chmod(inner, 0o700)  # noqa: PTH101 - as above
+def _empty(path: str, beside: str) -> None:
+    """Remove a folder; those in it are moved to names of their own in another one first."""
+    waiting, count = [path], 0
+    while waiting:
+        folder = waiting.pop()
+        os.chmod(folder, 0o700)  # noqa: PTH101 - paths as text, many of them; so below
+        with os.scandir(folder) as entries:
+            found = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        for entry, is_folder in found:
+            if not is_folder:
+                os.unlink(entry)  # noqa: PTH108
+                continue
+            count += 1
+            os.chmod(entry, 0o700)  # noqa: PTH101
+            os.rename(entry, f"{beside}/{count}")  # noqa: PTH104
+            waiting.append(f"{beside}/{count}")
+        os.rmdir(folder)  # noqa: PTH106

@@ -136,7 +136,9 @@ def _object(line: str, where: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except json.JSONDecodeError as problem:
-        raise InputError(f"{where}: not JSON: {problem}") from None
+        raise InputError(f"{where}: not JSON: {problem.msg}, at column {problem.colno}") from None
+    except RecursionError:
+        raise InputError(f"{where}: not JSON that can be read: it is nested too deeply") from None
     if not isinstance(row, dict):
         raise InputError(f"{where}: expected an object, found {type(row).__name__}")
     return row

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from kofn.checkpoint.folder import joined, tree_of
-from kofn.checkpoint.work import Context, Item
+from kofn.checkpoint.work import Context, Item, Tree
 from kofn.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
@@ -19,16 +19,20 @@ if TYPE_CHECKING:
 
     from kofn.checkpoint.problem import Checkpoint, Group, Problem
     from kofn.checkpoint.sandbox import Sandbox
-    from kofn.checkpoint.work import Job, Tree
+    from kofn.checkpoint.work import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A program that is verified: what it is called, where it is, and its files."""
+    """A program that is verified: what it is called, where it is, and its files.
+
+    `unusable` says why it cannot even be run; then every case of it fails.
+    """
 
     name: str
     path: Path
     tree: Tree = field(repr=False)
+    unusable: str | None = None
 
 
 def submissions_of(
@@ -40,13 +44,24 @@ def submissions_of(
         if path.is_file() and problem.main_file is None:
             entry = " ".join(problem.entry)
             raise InputError(f"{path}: a single file, and `{entry}` names none that it could be: give a folder")
-        tree = tree_of(path, name=problem.main_file)
-        found.append(Submission(name=name, path=path, tree=joined([tree.files, problem.assets], packed=packed)))
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder: expected a submission")
+        found.append(_submission(problem, name, path, packed=packed))
     return found
 
 
-def without_entry(problem: Problem, submission: Submission) -> str | None:
-    """What to say of a submission that lacks the file that is run; None where it is there."""
+def _submission(problem: Problem, name: str, path: Path, *, packed: bool) -> Submission:
+    try:
+        tree = tree_of(path, name=problem.main_file, most=problem.limits.disk)
+    except InputError as reason:
+        return Submission(name=name, path=path, tree=Tree(digest=_digest(str(reason))), unusable=str(reason))
+    return Submission(name=name, path=path, tree=joined([tree.files, problem.assets], packed=packed))
+
+
+def warning_of(problem: Problem, submission: Submission) -> str | None:
+    """What to say of a submission that cannot be run, or lacks the file that is; None where all is well."""
+    if submission.unusable is not None:
+        return f"{submission.name}: every case fails: {submission.unusable}"
     wanted = problem.main_file
     if wanted is None or any(file.name == wanted for file in submission.tree.files):
         return None

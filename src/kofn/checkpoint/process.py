@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import select
@@ -13,7 +14,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Self
 
-from kofn.checkpoint.work import MB, Ended
+from kofn.checkpoint.usage import cpu_seconds, descendants, mapped_shared, resident, share, shared_memory, size
+from kofn.checkpoint.work import Ended
 
 if TYPE_CHECKING:
     import resource
@@ -26,20 +28,22 @@ _CHUNK = 1 << 16
 _FIRST = re.compile(rb'"child-pid": (\d+)\D')
 _FIRST_LOOK, _LOOK = 0.05, 0.1  # seconds until what a program uses is looked at, and between two looks
 _LINUX = sys.platform == "linux"
-_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_SEALED = 0b1111  # against another seal, shrinking, growing and writing
 _GRACE = 2.0  # seconds for what was killed to go
 
 
 class Running:
-    """A process under way, with its output so far. `look` says what it uses too much of, if anything."""
+    """A process under way, with its output so far.
+
+    `look` is given its processes now and then, and says what they use too much of, if anything.
+    """
 
     def __init__(
         self,
         command: Sequence[str],
         *,
         limits: Limits,
-        look: Callable[[], str | None] = lambda: None,
+        look: Callable[[Sequence[int]], str | None] = lambda _: None,
         stdin: bytes = b"",
         env: Mapping[str, str] | None = None,
         folder: Path | None = None,
@@ -59,6 +63,7 @@ class Running:
         self._stopped: str | None = None
         self._stopped_at = 0.0
         self._timed_out = False
+        self._shared = shared_memory()
         self._seen = (0, 0.0)  # most memory, and CPU time, of all processes whenever they were looked at
         self._parts: dict[int, list[bytes]] = {}
         self._sizes: dict[int, int] = {}
@@ -138,21 +143,25 @@ class Running:
     def _inspect(self, now: float) -> None:
         """Stop it where it uses too much; end what was stopped and is still there."""
         if self._stopped is None:
-            reason = self._look() or self._overuse()
+            pids = list(descendants(self.pid))
+            reason = self._look(pids) or self._overuse(pids)
             if reason is not None:
                 self.stop(reason)
         elif now > self._stopped_at + _GRACE:
             _kill_group(self.pid)
 
-    def _overuse(self) -> str | None:
+    def _overuse(self, pids: Sequence[int]) -> str | None:
         """Memory and processes of the whole tree; a single process the kernel holds back by itself."""
-        pids = list(descendants(self.pid))
-        resident = sum(map(_resident, pids))
-        self._seen = (max(self._seen[0], resident), max(self._seen[1], sum(map(_cpu_seconds, pids))))
+        held = sum(map(resident, pids))
+        self._seen = (max(self._seen[0], held), max(self._seen[1], sum(map(cpu_seconds, pids))))
         if len(pids) > self._limits.processes + 8:  # the sandbox's own, and what is counted while it goes
             return f"started more than {self._limits.processes} processes"
-        if resident > self._limits.memory and sum(map(_share, pids)) > self._limits.memory:
-            return f"used more than {size(self._limits.memory)} of memory"
+        most = self._limits.memory
+        # memory that processes share stays when none of them has it in its tables: more of it in the whole system since
+        # this one began, and as much of it mapped here
+        grown = shared_memory() - self._shared > most and sum(map(mapped_shared, pids)) > most
+        if grown or (held > most and sum(map(share, pids)) > most):
+            return f"used more than {size(most)} of memory"
         return None
 
     def stop(self, reason: str) -> None:
@@ -232,6 +241,8 @@ class Running:
         if self._info is not None:
             os.close(self._info)
             self._info = None
+        if first is not None:
+            _kill(first)  # bubblewrap has gone, so nothing inside has any business left
         try:
             return None if first is None else os.wait4(first, 0)[2]
         except ChildProcessError:
@@ -261,54 +272,6 @@ class _Exit:
         if self._fd is None:
             found = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             self.happened = found is not None
-
-
-def size(n: int) -> str:
-    """A number of bytes as people say it.
-
-    >>> size(8 * MB), size(1500)
-    ('8 MB', '1,500 bytes')
-    """
-    return f"{n // MB:,} MB" if n >= MB else f"{n:,} bytes"
-
-
-def descendants(pid: int) -> Iterator[int]:
-    """The process and all it started, directly or not."""
-    waiting = [pid]
-    while waiting:
-        one = waiting.pop()
-        yield one
-        waiting += _children(one)
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - names are all that is needed
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
-                found += map(int, file.read().split())
-    return found
-
-
-def _resident(pid: int) -> int:
-    """Bytes of memory that a process holds, shared ones in full."""
-    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123
-        return int(file.read().split()[1]) * _PAGE
-    return 0
-
-
-def _cpu_seconds(pid: int) -> float:
-    """CPU time of a process and of its children that have ended."""
-    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-        return sum(map(int, file.read().rpartition(b")")[2].split()[11:15])) / _TICKS
-    return 0.0
-
-
-def _share(pid: int) -> int:
-    """Bytes of memory that a process holds, what it shares counted in part; slower to ask."""
-    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/smaps_rollup", "rb") as file:  # noqa: PTH123
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(b"Pss:"))
-    return _resident(pid)
 
 
 def adopt_orphans() -> None:
@@ -343,8 +306,10 @@ def _as_file(data: bytes) -> Iterator[int]:
     if not data:
         fd = os.open(os.devnull, os.O_RDONLY)
     elif hasattr(os, "memfd_create"):
-        with open(os.memfd_create("stdin"), "wb", buffering=0) as file:  # noqa: PTH123 - a descriptor, not a path
+        with open(os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "wb") as file:  # noqa: PTH123
             file.write(data)
+            file.flush()
+            fcntl.fcntl(file.fileno(), fcntl.F_ADD_SEALS, _SEALED)  # nobody can use it as memory of its own
             fd = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY)
     else:
         import tempfile

@@ -72,7 +72,7 @@ def run_program(shared: Shared, program: Program) -> Ran:
     box.folder.reset(_EMPTY)
     word = token_hex(16)
     limits = replace(shared.limits, seconds=program.seconds)
-    stdin = f"{word}\n{program.text}".encode(errors="surrogateescape")
+    stdin = f"{word}\n{program.text}".encode(errors="surrogatepass")  # half a character is an error of the program's
     command = ["python", "-I", "-S", "-c", _DRIVER, *shared.sandbox.packages]
     ended = box.run(command, limits=limits, stdin=stdin)
     if ended.stopped is not None:

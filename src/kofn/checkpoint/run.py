@@ -8,15 +8,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kofn.checkpoint.adapters.base import Observed
 from kofn.checkpoint.author import check_author
 from kofn.checkpoint.execute import run_item
 from kofn.checkpoint.load import load_problem
-from kofn.checkpoint.plan import check_entry, context_of, items_of, names_of, selected, submissions_of, without_entry
+from kofn.checkpoint.plan import check_entry, context_of, items_of, names_of, selected, submissions_of, warning_of
 from kofn.checkpoint.problem import ALL, LAST, Problem
 from kofn.checkpoint.results import passed, results_of
 from kofn.checkpoint.sandbox import find
 from kofn.checkpoint.scratch import scratch_folder
-from kofn.checkpoint.work import Done
+from kofn.checkpoint.verify import VERIFIER
+from kofn.checkpoint.verify import verified as checked
+from kofn.checkpoint.work import Done, Ended
 from kofn.engine.base import Failed
 from kofn.errors import InputError
 from kofn.policy import PassPolicy
@@ -143,6 +146,8 @@ def verify(
         keys = {job.key for item in every for job in item.jobs}
         known = {} if store is None else store.get(keys)
         n_reused = len(known)
+        known |= _failed(problem, submissions, items)
+        n_before = len(known)
         todo = _unfinished(every, known)
         if on_total is not None:
             total = len(keys)
@@ -160,11 +165,11 @@ def verify(
         problem=problem,
         sandbox=box,
         verified=tuple(verified),
-        n_executions=len(known) - n_reused,
+        n_executions=len(known) - n_before,
         n_reused=n_reused,
         repeats=repeat,
         part=_part(groups, cases),
-        warnings=tuple(filter(None, (without_entry(problem, one) for one in submissions))),
+        warnings=tuple(filter(None, (warning_of(problem, one) for one in submissions))),
     )
 
 
@@ -195,6 +200,20 @@ def _items(
         ]
         for number, one in enumerate(submissions)
         for checkpoint in checkpoints
+    }
+
+
+def _failed(
+    problem: Problem, submissions: Sequence[Submission], items: dict[tuple[int, str], list[Item]]
+) -> dict[str, Done]:
+    """What comes of submissions that cannot be run: every case of them fails, with the reason."""
+    with_verifier = f"{VERIFIER}.py" in problem.code
+    return {
+        job.key: checked(job, Observed(ended=Ended(stopped=submissions[number].unusable)), with_verifier=with_verifier)
+        for (number, _), part in items.items()
+        if submissions[number].unusable is not None
+        for item in part
+        for job in item.jobs
     }
 
 

@@ -102,7 +102,8 @@ def records(judged: Judged) -> list[dict[str, Any]]:
     """A record a task with its samples; one that was not attempted has none, and no number."""
     outputs: dict[str, list[dict[str, Any]]] = {task: [] for task in judged.tasks}
     for sample, ran in zip(judged.samples, judged.ran, strict=True):
-        outputs[sample.task_id].append({"text": sample.completion, "passed": ran.passed, "seconds": ran.seconds})
+        text = sample.completion.encode(errors="backslashreplace").decode()
+        outputs[sample.task_id].append({"text": text, "passed": ran.passed, "seconds": ran.seconds})
     return [{"id": task, "input": judged.tasks[task].prompt, "outputs": found} for task, found in outputs.items()]
 
 

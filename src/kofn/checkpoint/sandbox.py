@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 WORK, HOME = "/work", "/home/user"
 INSTALL = "apt install bubblewrap"
-SCRATCH = 128 * MB  # each of /tmp, /dev/shm and the home, all in memory
+SCRATCH = 128 * MB  # each of these, all in memory
+SCRATCH_FOLDERS = ("/dev/shm", "/tmp", HOME)  # noqa: S108 - inside the sandbox
 FIRST_UID = 1_000_000  # no user has these; each worker takes its own, so that processes are counted by worker
 _PLAIN_UID = 1000
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -264,8 +265,9 @@ def _mounts(sandbox: Sandbox, place: Place) -> list[str]:
     for path in sandbox.shown:
         words += [w for parent in _parents(path) for w in ("--perms", "0755", "--dir", parent)]
         words += ["--ro-bind", path, path]
-    words += ["--proc", "/proc", "--dev", "/dev"]
-    for path in ("/dev/shm", "/tmp", HOME):  # noqa: S108 - inside the sandbox
+    # bubblewrap's own process, by whose memory a program of the same user could reach out of its limits, is not shown
+    words += ["--proc", "/proc", "--perms", "0555", "--size", "4096", "--tmpfs", "/proc/1", "--dev", "/dev"]
+    for path in SCRATCH_FOLDERS:
         words += [w for parent in _parents(path) for w in ("--perms", "0755", "--dir", parent)]
         words += ["--perms", "1777", "--size", str(SCRATCH), "--tmpfs", path]
     return [*words, "--remount-ro", "/dev", "--bind", str(place.work), WORK, "--remount-ro", "/"]

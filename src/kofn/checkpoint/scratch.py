@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
+import stat
 import tempfile
-from contextlib import contextmanager
+import threading
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,16 +25,39 @@ def scratch_folder() -> Iterator[str]:
     _sweep(Path(tempfile.gettempdir()))
     folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
     try:
-        yield folder
+        with _ending_in_order():
+            yield folder
     finally:
         remove(Path(folder))
 
 
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Let a request to end (SIGTERM, SIGHUP) end this process as any exception would: what it made is taken away."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, end) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
 def _sweep(folder: Path) -> None:
+    """Remove what killed processes of this user left: real folders of its own, for anybody can put a link there."""
     for left in folder.glob(f"{_PREFIX}*"):
         pid = left.name.removeprefix(_PREFIX).partition("-")[0]
-        if pid.isdigit() and not _exists(int(pid)):
-            remove(left)
+        with suppress(OSError):
+            found = left.lstat()
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and pid.isdigit() and not _exists(int(pid)):
+                remove(left)
 
 
 def _exists(pid: int) -> bool:

@@ -1,8 +1,10 @@
 """System calls that a program in the sandbox may not make: a filter for bubblewrap's `--seccomp`.
 
 Few are barred, and none that an ordinary program needs. Memory that belongs to no process (`memfd_create`, System V
-shared memory and queues) would pass every limit, so these answer as a kernel without them does, and programs fall back
-on files. New namespaces, mounts, keys and the kernel's own virtual machines are doors that nobody behind them needs.
+shared memory, queues and semaphores) would pass every limit, so these answer as a kernel without them does, and
+programs fall back on files. `fallocate` would pass the limit of a file. Reaching into other processes (`ptrace` and
+its kin) would reach bubblewrap's own. New namespaces, mounts, keys and the kernel's own virtual machines are doors that
+nobody behind them needs.
 """
 
 from __future__ import annotations
@@ -12,21 +14,49 @@ import platform
 import struct
 import sys
 from functools import cache
+from typing import NamedTuple
 
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
-_EPERM, _ENOSYS = 1, 38
+_EPERM, _ENOSYS, _EOPNOTSUPP = 1, 38, 95
 _NAMESPACES = 0x7E020000  # every CLONE_NEW* flag of clone
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # where they stand in what a filter is given
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _X32 = 0x40000000  # calls of another width under the same architecture
 
-# the same numbers everywhere: io_uring, open_tree to fspick, clone3, mount_setattr, memfd_secret
-_EVERYWHERE_ABSENT, _EVERYWHERE_BARRED = (425, 426, 427, 435, 447), (428, 429, 430, 431, 432, 433, 442)
-# absent: shmget, msgget, memfd_create, userfaultfd; barred: mount, umount2, pivot_root, add_key, request_key, keyctl,
-# unshare, perf_event_open, setns, bpf
+# the same numbers everywhere: io_uring, clone3, memfd_secret; open_tree to fspick, pidfd_getfd, mount_setattr
+_EVERYWHERE_ABSENT, _EVERYWHERE_BARRED = (425, 426, 427, 435, 447), (428, 429, 430, 431, 432, 433, 438, 442)
+
+
+class _Machine(NamedTuple):
+    """The numbers of an architecture.
+
+    absent   shmget, semget, msgget, memfd_create, userfaultfd
+    barred   mount, umount2, pivot_root, add_key, request_key, keyctl, unshare, perf_event_open, setns, bpf, ptrace,
+             process_vm_readv, process_vm_writev
+    """
+
+    architecture: int
+    clone: int
+    fallocate: int
+    absent: tuple[int, ...]
+    barred: tuple[int, ...]
+
+
 _MACHINES = {
-    "x86_64": (0xC000003E, 56, (29, 68, 319, 323), (165, 166, 155, 248, 249, 250, 272, 298, 308, 321)),
-    "aarch64": (0xC00000B7, 220, (194, 186, 279, 282), (40, 39, 41, 217, 218, 219, 97, 241, 268, 280)),
+    "x86_64": _Machine(
+        architecture=0xC000003E,
+        clone=56,
+        fallocate=285,
+        absent=(29, 64, 68, 319, 323),
+        barred=(165, 166, 155, 248, 249, 250, 272, 298, 308, 321, 101, 310, 311),
+    ),
+    "aarch64": _Machine(
+        architecture=0xC00000B7,
+        clone=220,
+        fallocate=47,
+        absent=(194, 190, 186, 279, 282),
+        barred=(40, 39, 41, 217, 218, 219, 97, 241, 268, 280, 117, 270, 271),
+    ),
 }
 
 
@@ -38,12 +68,13 @@ def program(machine: str) -> bytes | None:
     """
     if machine not in _MACHINES:
         return None
-    architecture, clone, absent, barred = _MACHINES[machine]
-    answers = dict.fromkeys((*absent, *_EVERYWHERE_ABSENT), _ERROR | _ENOSYS)
-    answers |= dict.fromkeys((*barred, *_EVERYWHERE_BARRED), _ERROR | _EPERM)
+    numbers = _MACHINES[machine]
+    answers = dict.fromkeys((*numbers.absent, *_EVERYWHERE_ABSENT), _ERROR | _ENOSYS)
+    answers |= dict.fromkeys((*numbers.barred, *_EVERYWHERE_BARRED), _ERROR | _EPERM)
+    answers[numbers.fallocate] = _ERROR | _EOPNOTSUPP
     steps = [
         (_LOAD, 0, 0, _ARCHITECTURE),
-        (_EQUAL, 1, 0, architecture),
+        (_EQUAL, 1, 0, numbers.architecture),
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER),
         (_AT_LEAST, 0, 1, _X32),
@@ -52,7 +83,7 @@ def program(machine: str) -> bytes | None:
     for number, answer in answers.items():
         steps += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, answer)]
     steps += [
-        (_EQUAL, 0, 3, clone),
+        (_EQUAL, 0, 3, numbers.clone),
         (_LOAD, 0, 0, _FIRST_ARGUMENT),
         (_ANY_BIT, 0, 1, _NAMESPACES),
         (_RETURN, 0, 0, _ERROR | _EPERM),

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from kofn.errors import KofnError
+
 NAME, OUTPUTS = "cases.sqlite", "outputs"
 VERSION = 1
 _CHUNK = 500
@@ -40,7 +42,7 @@ class Cases:
             self._prepare()
         except sqlite3.Error as problem:
             os.close(self._lock)
-            raise InputError(f"{directory / NAME}: not a file that kofn wrote, or damaged: {problem}") from None
+            raise _unusable(directory / NAME, problem) from None
         except BaseException:
             os.close(self._lock)
             raise
@@ -90,8 +92,11 @@ class Cases:
         for start in range(0, len(wanted), _CHUNK):
             part = wanted[start : start + _CHUNK]
             marks = ", ".join("?" * len(part))
-            for key, text in self._file.execute(f"SELECT key, done FROM cases WHERE key IN ({marks})", part):  # noqa: S608
-                found[key] = _done(orjson.loads(text))
+            try:
+                for key, text in self._file.execute(f"SELECT key, done FROM cases WHERE key IN ({marks})", part):  # noqa: S608
+                    found[key] = _done(orjson.loads(text))
+            except (sqlite3.Error, ValueError, TypeError, KeyError, AttributeError) as problem:
+                raise _unusable(self.directory / NAME, problem) from None
         return found
 
     def _filed(self, done: Done) -> Done:
@@ -118,6 +123,13 @@ class Cases:
 
     def __exit__(self, *problem: object) -> None:
         self.close()
+
+
+def _unusable(path: Path, problem: Exception) -> KofnError:
+    """Whether the disk is at fault, or the file."""
+    if isinstance(problem, sqlite3.OperationalError) and "malformed" not in str(problem):
+        return WorldError(f"{path}: cannot be used: {problem}")
+    return InputError(f"{path}: not a file that kofn wrote, or damaged ({problem}): delete it, or give another --out")
 
 
 def _text(data: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kofn.checkpoint.adapters.base import FILES, HEADERS
 from kofn.checkpoint.folder import Oddity
 from kofn.checkpoint.matchers import matcher
+from kofn.checkpoint.matchers.shown import visible
 from kofn.checkpoint.work import Checked, Done
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 MOST = 10_000  # characters of a value that a report holds; the whole is in a file
 _TAIL = 200
+_DEEPEST = 50
 VERIFIER = "verifier"
 
 
@@ -100,7 +103,7 @@ def _story(ended: Ended) -> str:
         return ""
     lines = ended.stderr[-4 * _TAIL :].decode(errors="replace").strip().splitlines()
     told = f"exit status {ended.status}" + (f", signal {ended.status - 128}" if 128 < ended.status < 160 else "")
-    return f"{told}; standard error ends: {lines[-1][-_TAIL:]}" if lines else told
+    return f"{told}; standard error ends: {visible(lines[-1][-_TAIL:])}" if lines else told
 
 
 def _kept(value: Any) -> tuple[Any, bytes | None]:
@@ -134,7 +137,7 @@ def _by_verifier(job: Job, seen: Observed) -> dict[str, Checked]:
         told = importlib.import_module(VERIFIER).verify(dict(job.told), _plain(seen))
         if told is not None and not isinstance(told, Mapping):
             raise TypeError(f"it returned {told!r:.100}: expected a mapping of attributes to true, false or none")
-        return {str(name): _own(str(name), value) for name, value in (told or {}).items()}
+        return {str(name): _own(_tame(str(name)), value) for name, value in (told or {}).items()}
     except Exception as problem:
         raise AuthorError(
             f"verifier.py failed on case {job.id!r}: {type(problem).__name__}: {problem}"[:500]
@@ -161,24 +164,48 @@ def _text(value: Any) -> Any:
         return value
 
 
+def _tame(value: Any, depth: int = 0) -> Any:
+    """A value of the author's as files can hold it; what a program said may be in it.
+
+    >>> _tame({"a": [1, float("nan")], "b": 10**30, "c": "\\ud800", "d": {2, 1}})
+    {'a': [1, 'nan'], 'b': '1000000000000000000000000000000', 'c': '\\\\ud800', 'd': '{1, 2}'}
+    """
+    if value is None or isinstance(value, (bool, bytes)):
+        return value
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
+        return int(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return float(value)
+    if depth < _DEEPEST and isinstance(value, Mapping):
+        return {_tame(str(name)): _tame(one, depth + 1) for name, one in value.items()}
+    if depth < _DEEPEST and isinstance(value, (list, tuple)):
+        return [_tame(one, depth + 1) for one in value]
+    try:
+        return _tame(str(value)[:MOST])
+    except Exception as problem:  # a __str__ of the author's, or one too deep
+        return f"({type(value).__name__} that cannot be shown: {type(problem).__name__})"
+
+
 def _own(name: str, value: Any) -> Checked:
     if value is None or isinstance(value, bool):
         return Checked(attribute=name, correct=value)
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], bool):
-        return Checked(attribute=name, correct=value[0], diff="" if value[0] else str(value[1]))
+        return Checked(attribute=name, correct=value[0], diff="" if value[0] else _tame(str(value[1])))
     told: Mapping[str, Any] = dict(value)
     correct = told.get("correct", told.get("is_correct"))
     if correct is not None and not isinstance(correct, bool):
         raise TypeError(f"{name}: correct is {correct!r}: expected true, false or none")
-    expected, whole_expected = _kept(told.get("expected"))
-    actual, whole = _kept(told.get("actual"))
+    expected, whole_expected = _kept(_tame(told.get("expected")))
+    actual, whole = _kept(_tame(told.get("actual")))
     return Checked(
         attribute=name,
         correct=correct,
         weight=float(told.get("weight", 1.0)),
         expected=expected,
         actual=actual,
-        diff="" if correct else str(told.get("diff", "")),
+        diff="" if correct else _tame(str(told.get("diff", ""))),
         whole=whole,
         whole_expected=whole_expected,
     )

@@ -54,13 +54,17 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """One file, folder (`mode` has S_IFDIR) or link of a tree: its bytes here, or at a path of this machine."""
+    """One file, folder (`mode` has S_IFDIR) or link of a tree: its bytes here, or at a path of this machine.
+
+    `stamp` tells whether the file at the path is still the one that was read first.
+    """
 
     name: str
     mode: int
     data: bytes | None = None
     path: str | None = None
     link: str | None = None
+    stamp: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

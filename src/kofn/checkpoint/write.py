@@ -151,7 +151,7 @@ def _source(submission: Submission, assets: Collection[str]) -> str:
     for file in submission.tree.files:
         if not stat.S_ISREG(file.mode) or file.name in assets:
             continue
-        text = f"\n--- {file.name}\n{_text(file)}"
+        text = f"\n--- {file.name}\n{_text(file)}".encode(errors="backslashreplace").decode()
         parts.append(text[:room])
         room -= len(text)
         if room < 0:

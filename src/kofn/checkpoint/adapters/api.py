@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kofn.checkpoint.adapters.base import HEADERS, Observed, tracked
+from kofn.checkpoint.folder import InTheWay
 from kofn.checkpoint.network import PORT, Loopback, Private
-from kofn.checkpoint.process import size
+from kofn.checkpoint.usage import size
 from kofn.checkpoint.work import Ended, Request
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Server:
         try:
             self._network = loopback
             self.problem = self._wait(context.ready_seconds)
+            self.waited = time.monotonic() - self._began
         except BaseException:
             self.close()
             raise
@@ -56,29 +58,41 @@ class Server:
         """Wait until it answers; what is wrong where it does not."""
         end = self._began + seconds
         pause = 0.005
+        missing: str | None = "it did not start"
         while self.alive and time.monotonic() < end:
-            if self._is_ready(end):
+            missing = self._is_missing(end)
+            if missing is None:
                 return None
             time.sleep(pause)
             pause = min(0.1, pause * 1.5)
-        return f"the server was not ready after {seconds:g} s" if self.alive else self.end()
+        return f"the server was not ready after {seconds:g} s: {missing}" if self.alive else self.end()
 
-    def _is_ready(self, end: float) -> bool:
+    def _is_missing(self, end: float) -> str | None:
+        """What is still missing before the server is ready; None where it is."""
         if self._network is None:
             first = self._running.first_process()
             if first is None:
-                return False
+                return "it did not start"
             self._network = Private(first)
-        if self._ready_path is None:
+        try:
             connection = self._network.connect()
-            if connection is not None:
-                connection.close()
-            return connection is not None
+        except OSError as problem:  # the sandbox may have gone meanwhile
+            self._network.close()
+            self._network = None
+            return str(problem)
+        if connection is None:
+            return f"nothing listens at 127.0.0.1, port {self._network.port} ({{port}} in the entry, or PORT)"
+        connection.close()
+        if self._ready_path is None:
+            return None
         try:
             answer = self.ask(Request(method="GET", path=self._ready_path), max(0.1, end - time.monotonic()))
-        except (Refused, TimeoutError):
-            return False
-        return int(answer["status_code"]) < 400
+        except TimeoutError:
+            return f"no answer to GET {self._ready_path}"
+        except Refused as problem:
+            return f"GET {self._ready_path}: {problem}"
+        status = int(answer["status_code"])
+        return None if status < 400 else f"GET {self._ready_path} is answered with {status}"
 
     @property
     def alive(self) -> bool:
@@ -92,7 +106,9 @@ class Server:
         """How a server that is no longer there came to its end."""
         self._watch.join(5)
         ended = self._running.ended or Ended()
-        return f"the server was stopped: it {ended.stopped}" if ended.stopped else f"the server ended: {ended.status}"
+        if ended.stopped:
+            return f"the server was stopped: it {ended.stopped}"
+        return f"the server ended with status {ended.status}"
 
     def log(self) -> bytes:
         """What it wrote so far; all of it where it has ended."""
@@ -103,7 +119,10 @@ class Server:
     def ask(self, request: Request, seconds: float) -> dict[str, Any]:
         """Status, body and headers of an answer; at most `seconds` in all, however slowly it comes."""
         end = time.monotonic() + seconds
-        connection = self._network.connect() if self._network else None
+        try:
+            connection = self._network.connect() if self._network else None
+        except OSError:  # the sandbox has gone, and its network with it
+            connection = None
         if connection is None:
             raise Refused(self.end() if not self.alive else "the server does not accept connections")
         with contextlib.closing(connection):
@@ -113,7 +132,7 @@ class Server:
                 return _answer(connection, request.method, end, self._limits.output)
             except TimeoutError:
                 raise
-            except (OSError, http.client.HTTPException, ValueError) as problem:
+            except (OSError, http.client.HTTPException, ValueError, OverflowError, MemoryError) as problem:
                 raise Refused(f"no proper answer: {type(problem).__name__}: {problem}"[:300]) from None
 
     def close(self) -> None:
@@ -182,28 +201,32 @@ def observe(box: Box, context: Context, item: Item) -> Iterator[tuple[Job, Obser
             if server is not None and (item.reset or not server.alive):
                 server.close()
                 server = None
-            if server is None:
-                box.folder.reset(tree, job.files)
-                server = Server(box, context, item)
-            else:
-                for file in job.files:
-                    box.folder.put(file)
+            try:
+                if server is None:
+                    box.folder.reset(tree, job.files)
+                    server = Server(box, context, item)
+                else:
+                    for file in job.files:
+                        box.folder.put(file)
+            except InTheWay as problem:
+                yield job, Observed(ended=Ended(stopped=str(problem)))
+                continue
             yield job, _observed(box, context, job, server)
             if server.problem is not None:  # it would not start: the other questions would wait for nothing
-                yield from ((other, _silent(server)) for other in item.jobs[item.jobs.index(job) + 1 :])
+                yield from ((other, _silent(server, 0.0)) for other in item.jobs[item.jobs.index(job) + 1 :])
                 return
     finally:
         if server is not None:
             server.close()
 
 
-def _silent(server: Server) -> Observed:
-    return Observed(ended=Ended(stopped=server.problem), log=server.log()[-_LOG:])
+def _silent(server: Server, seconds: float) -> Observed:
+    return Observed(ended=Ended(stopped=server.problem, seconds=seconds), log=server.log()[-_LOG:])
 
 
 def _observed(box: Box, context: Context, job: Job, server: Server) -> Observed:
     if server.problem is not None:
-        return _silent(server)
+        return _silent(server, server.waited)
     assert job.request is not None
     before, began = len(server.log()), time.monotonic()
     stopped, timed_out, seen = None, False, dict[str, Any]()
@@ -212,8 +235,8 @@ def _observed(box: Box, context: Context, job: Job, server: Server) -> Observed:
     except TimeoutError:
         stopped, timed_out = f"no answer within {job.seconds:g} s", True
     except Refused as problem:
-        stopped = str(problem)
         server.settle()
+        stopped = str(problem) if server.alive else f"{server.end()} ({problem})"
     ended = Ended(stopped=stopped, timed_out=timed_out, seconds=time.monotonic() - began)
     limits = replace(context.limits, seconds=job.seconds)
     log = server.log()[before:][-_LOG:]
