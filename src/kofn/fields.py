@@ -34,6 +34,7 @@ CANDIDATE_ROLES: dict[str, tuple[str, ...]] = {
     "tokens": ("tokens", "completion_tokens", "output_tokens"),
     "reasoning": ("reasoning", "cot", "reasoning_content"),
     "error": ("error",),
+    "note": ("note",),
     "facets": ("facets",),
     "candidate_weight": ("candidate_weight",),
 }

@@ -268,7 +268,7 @@ def test_flaky_cases_are_named(tmp_path, echo):
     assert one.flaky() == ["basic/a", "basic/b"]
     report = one.results.reports[0]
     assert report.case["flaky"] is True
-    assert 0 < report.case["passing"] < 12
+    assert 0 < report.case["times_passed"] < 12
     assert not report.did_pass()
 
 

@@ -114,7 +114,7 @@ def _facts(repeats: list[Done]) -> dict[str, Any]:
     }
     if len(repeats) > 1:
         passing = sum(map(passed, repeats))
-        facts |= {"repeats": len(repeats), "passing": passing, "flaky": 0 < passing < len(repeats)}
+        facts |= {"times_run": len(repeats), "times_passed": passing, "flaky": 0 < passing < len(repeats)}
     return {name: value for name, value in facts.items() if value is not None}
 
 

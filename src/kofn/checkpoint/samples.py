@@ -103,7 +103,8 @@ def records(judged: Judged) -> list[dict[str, Any]]:
     outputs: dict[str, list[dict[str, Any]]] = {task: [] for task in judged.tasks}
     for sample, ran in zip(judged.samples, judged.ran, strict=True):
         text = sample.completion.encode(errors="backslashreplace").decode()
-        outputs[sample.task_id].append({"text": text, "passed": ran.passed, "seconds": ran.seconds})
+        told = {"text": text, "passed": ran.passed, "seconds": ran.seconds, "note": ran.reason or None}
+        outputs[sample.task_id].append(told)
     return [{"id": task, "input": judged.tasks[task].prompt, "outputs": found} for task, found in outputs.items()]
 
 

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from kofn.report.findings import first_difference
 from kofn.report.frames import case_scores
 from kofn.report.islands import Budget, cut, fit, floats, packed, spans_within, to_json
+from kofn.report.results import EXECUTION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -140,7 +142,8 @@ class _Source:
             return self.table.cases["input"] if "input" in self.table.cases.columns else None
         one = pl.element().struct
         told = one.field("attribute") + ": " + one.field("value").fill_null("null").str.slice(0, 300)
-        lines = self.run.reports.select(pl.col("case").list.eval(told).list.join(" · ")).to_series()
+        given = told.filter(~one.field("attribute").is_in(EXECUTION))
+        lines = self.run.reports.select(pl.col("case").list.eval(given).list.join(" · ")).to_series()
         return lines if bool((lines != "").any()) else None
 
     @property
@@ -189,11 +192,11 @@ class _Chosen:
 
     @cached_property
     def candidates(self) -> pl.DataFrame:
-        """The texts of the candidates: text, reasoning, answer and error, where there are some."""
+        """The texts of the candidates: text, reasoning, answer, error and note, where there are some."""
         table, sets = self.source.table, self.source.sets
         if table is None or sets is None:
             return pl.DataFrame()
-        names = [n for n in ("text", "reasoning", "error") if n in table.candidates.columns]
+        names = [n for n in ("text", "reasoning", "error", "note") if n in table.candidates.columns]
         texts = [table.candidates[name].cast(pl.String) for name in names]
         texts += [] if sets.answers is None else [sets.answers.alias("answer")]
         return pl.DataFrame([column.gather(self.rows) for column in texts])
@@ -363,9 +366,23 @@ def _snippets(chosen: _Chosen, length: int) -> list[str | None] | None:
 def _program_columns(chosen: _Chosen) -> dict[str, Any]:
     duration = chosen.scores["duration"].to_numpy()
     return {
-        "failing": _joined(chosen.scores["failing"], ", ").str.slice(0, _LONGEST_TAG).to_list(),
+        "failing": _reasons(chosen),
         "seconds": floats(duration) if duration.any() else None,
     }
+
+
+def _reasons(chosen: _Chosen) -> list[str]:
+    """Of every case the first attribute that is wrong, with the first thing that its diff says, and how many more."""
+    found = [""] * chosen.n
+    more = [0] * chosen.n
+    wrong = chosen.attributes.filter(pl.col("is_correct") == False)  # noqa: E712 - null is not wrong
+    for row, attribute, diff in wrong.select("row", "attribute", "diff").iter_rows():
+        if found[row]:
+            more[row] += 1
+        else:
+            found[row] = f"{attribute}: {first}" if (first := first_difference(diff)) else attribute
+    cut = [why[:_LONGEST_TAG] for why in found]
+    return [f"{why} (and {n} more)" if n else why for why, n in zip(cut, more, strict=True)]
 
 
 def _candidate_columns(chosen: _Chosen) -> dict[str, Any]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kofn.report.run import Run
 
 SCHEMA_VERSION = 2
+_NAMED = 5
 MANIFEST, CANDIDATES, CASES = "run.json", "candidates.parquet", "cases.parquet"
 RESULTS, PAGE = "results.jsonl", "report.html"
 
@@ -287,6 +288,10 @@ def read_json(path: Path) -> dict[str, Any]:
 def _what_is(path: Path) -> str:
     if not path.parent.exists():
         return f"there is no directory {path.parent}"
+    below = [one.parent for pattern in ("*", "*/*") for one in sorted(path.parent.glob(f"{pattern}/{path.name}"))]
+    if below:
+        more = f" and {len(below) - _NAMED:,} more" if len(below) > _NAMED else ""
+        return f"not a run directory, but there are runs in it: {', '.join(map(str, below[:_NAMED]))}{more}"
     return "not a run directory, or one that was not finished"
 
 

@@ -5,6 +5,7 @@ Case reports stay columns: objects are made only of the cases that are shown.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from kofn.errors import InputError
 from kofn.policy import GroupType
 from kofn.report.frames import decode
 from kofn.report.generation import generation_of
+from kofn.report.results import EXECUTION
 
 if TYPE_CHECKING:
     from kofn.report.run import Run
@@ -84,7 +86,14 @@ class Failing(NamedTuple):
         """Its input in one line, and what to call it; every field of the case where none is the input."""
         if (text := dict(self.told).get("input")) is not None:
             return "input", " ".join(str(decoded(text)).split())
-        return "given", ", ".join(f"{name}={text}" for name, text in self.told if text is not None)
+        given = [(name, text) for name, text in self.told if text is not None and name not in EXECUTION]
+        return "given", ", ".join(f"{name}={text}" for name, text in given)
+
+    def ran(self) -> str:
+        """How its program ran, in one line; of what it wrote the end, where errors are."""
+        told = [(name, text) for name, text in self.told if text is not None and name in EXECUTION]
+        words = [(name, " ".join(str(decoded(text)).split())) for name, text in told]
+        return ", ".join(f"{name}={text if len(text) <= _INPUT else '…' + text[-_INPUT:]}" for name, text in words)
 
 
 class Edge(NamedTuple):
@@ -131,6 +140,7 @@ def facts_of(run: Run) -> list[tuple[str, str]]:
     facts = [
         ("task", f"{cut_text(e.problem_name, _INPUT)}, version {e.problem_version}"),
         ("run", f"{cut_text(e.name, _INPUT)}, version {e.version}, {e.timestamp:%Y-%m-%d %H:%M:%S} UTC"),
+        ("submission", cut_text(submission_of(run), _INPUT)),
         ("model", cut_text(_models(run), _INPUT)),
         ("passed", f"{passed:,} of {n:,} cases ({percent(passed, n)})" if n else "no cases"),
         ("by type", ", ".join(types)),
@@ -141,6 +151,25 @@ def facts_of(run: Run) -> list[tuple[str, str]]:
         ("cost", f"{spent['total']:,.4g} in all, {spent['per_case']:,.4g} a case" if spent else ""),
     ]
     return [(label, text) for label, text in facts if text]
+
+
+def submission_of(run: Run) -> str:
+    """What program a run verified, and which part of the cases where not all were; nothing for any other run."""
+    told = run.manifest.get("verify")
+    if not isinstance(told, Mapping):
+        return ""
+    name, part = str(told.get("submission") or ""), told.get("part")
+    return f"{name} ({part})" if part else name
+
+
+def first_difference(diff: str | None) -> str:
+    """The first line of a diff that says something.
+
+    >>> first_difference("--- expected\\n+++ found\\n@@ line 1 @@\\n-hello\\n+bye"), first_difference(None)
+    ('-hello', '')
+    """
+    lines = (line.strip() for line in (diff or "").splitlines() if not line.startswith(("---", "+++", "@@")))
+    return next(filter(None, lines), "")
 
 
 def _models(run: Run) -> str:

@@ -58,6 +58,7 @@ def page_data(run: Run) -> dict[str, Any]:
         "has_candidates": result is not None,
         "task": cut_text(run.task, _NAME) or "(no name)",
         "name": cut_text(run.name, _NAME),
+        "subject": cut_text(findings.submission_of(run), _NAME),
         "verdict": _verdict(run),
         "summary": summary(run),
         "rule": _rule(run),

@@ -127,6 +127,13 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, validate_assignment=True)
 
 
+# what the report of a program's case tells of how it ran, beside what it was given
+EXECUTION = (
+    *("exit_status", "stopped", "timed_out", "peak_memory_mb", "stderr_ends", "server_log_ends", "harness"),
+    *("times_run", "times_passed", "flaky"),
+)
+
+
 class AttributeResult(_Model):
     """One checked thing about a case. `is_correct` is None where it was not verified."""
 

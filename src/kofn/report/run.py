@@ -170,7 +170,7 @@ def _candidate_types(layout: Mapping[str, Any], columns: Sequence[str]) -> dict[
     """The columns candidates.parquet must have, and those it may have."""
     import polars as pl
 
-    known: dict[str, Any] = dict.fromkeys(("text", "answer", "reasoning", "error"), pl.String)
+    known: dict[str, Any] = dict.fromkeys(("text", "answer", "reasoning", "error", "note"), pl.String)
     known |= dict.fromkeys(("score", "cost", "seconds", "tokens", "candidate_weight"), pl.Float64)
     known |= {"facets": pl.List(pl.String)} | {c: pl.Float64 for c in columns if c.startswith("selector.")}
     wanted: dict[str, Any] = {"case_id": pl.String, "index": pl.Int64}

@@ -253,7 +253,8 @@ def _case_lines(case: Failing, style: Style, width: int) -> list[str]:
     lines = [f"{style('✗', 'bad')} {style(name, 'strong')}" + (f"  {rest}" if fits else "")]
     lines += [] if fits else [f"  {line}" for line in pieces(rest, width - 2)]
     label, text = case.about()
-    lines += _labelled([(label, cut_text(text, _INPUT))], style, width, 2) if text else []
+    told = [(label, cut_text(text, _INPUT)), ("ran", case.ran())]
+    lines += _labelled([(name, words) for name, words in told if words], style, width, 2)
     for attribute in case.attributes[:MOST_ATTRIBUTES]:
         lines += _attribute_lines(attribute, style, width)
     more = len(case.attributes) - MOST_ATTRIBUTES

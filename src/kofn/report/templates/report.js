@@ -522,6 +522,7 @@ function candidatesOf(chunk, at) {
       answer: answer === true ? whole(text).trim() : answer,
       reasoning: c.reasoning?.[row] ?? null,
       error: c.error?.[row] ?? null,
+      note: c.note?.[row] ?? null,
       span: c.span?.[row] ?? null,
       pass: c.passes[0]?.[row] ?? "-",
       scores: c.scores.map((column, m) => [index.metrics[m], column[row], c.passes[m][row]]),
@@ -575,6 +576,7 @@ function candidate(c) {
       metas.map((words) => el("span", { className: "meta" }, visible(words))),
     ),
     c.error !== null && el("p", { className: "error" }, "error: ", isolated(whole(c.error))),
+    c.note !== null && el("p", { className: "note" }, isolated(whole(c.note))),
     c.reasoning !== null && reasoning(c.reasoning),
     c.text !== null ? block(c.text, { span: c.span, answer: shown ? c.answer : null }) : index.has_texts && el("p", { className: "quiet" }, "no output"),
   );
@@ -681,6 +683,7 @@ async function begin() {
   watchSections();
   index = JSON.parse(await island("case-index"));
   columns = tableColumns();
+  if (index.failing?.some(Boolean)) state.sort = "verdict"; // of programs, what fails comes first
   drawFilters();
   watchTools();
   watchCase();
