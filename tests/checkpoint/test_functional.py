@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 
+import polars as pl
 import pytest
 from click.testing import CliRunner
 from tests.conftest import SHARED
@@ -244,3 +245,27 @@ def test_a_run_of_humaneval_is_graded(tmp_path):
     assert run.result.scored[0].metric == "runs_tests"
     assert run.result.get("mean").point in (0.25, 0.5, 0.75)
     assert find().bwrap is not None
+
+
+@pytest.mark.parametrize("form", [dict, json.dumps])
+def test_tests_reach_the_programs_as_they_are_whatever_they_look_like(form):
+    test = "def check(f):\n    assert f(1) == '\\\\frac{1}{2}'\n"
+    task = {"prompt": "def tex(x):\n", "entry_point": "tex", "test": test}
+    right = "    return '\\\\frac{1}{2}'"
+    rows = [{"id": "q", "reference": form(task), "outputs": [right, "    return x", "0", "while True: pass"]}]
+    result = kofn.score(rows, metric="runs_tests", aggregate=["pass@1", "any_pass"])
+    assert result.get("pass@1").point == 0.25
+    assert "votes" not in result.diagnostics
+
+
+def test_without_tests_it_is_said_what_they_are_to_be():
+    with pytest.raises(InputError, match="has none: give the tests as `reference`"):
+        kofn.score([{"id": "q", "outputs": ["x = 1"]}], metric="runs_tests")
+
+
+def test_why_a_sample_failed_stands_beside_it(tmp_path):
+    assert passes(tmp_path, "    return 2 * x", "    return x", "    return '\ud800'") == [True, False, False]
+    notes = pl.read_parquet(tmp_path / "out" / "candidates.parquet")["note"].to_list()
+    assert notes[0] is None
+    assert notes[1].startswith("AssertionError")
+    assert notes[2].startswith("UnicodeDecodeError")

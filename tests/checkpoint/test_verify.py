@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -518,3 +519,141 @@ def test_a_worker_that_runs_programs_stays_small():
     code += "print([m for m in ('numpy', 'polars', 'pydantic', 'click', 'yaml', 'kofn.report') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_part_of_the_cases_never_takes_the_place_of_all(echo, tmp_path):
+    out = tmp_path / "out"
+    cli("verify", *echo, "--out", out)
+    said = cli("verify", *echo, "--case", "b", "--out", out)
+    assert "1 submission, only case b: 0 executions" in said
+    whole, part = load_run(out / "sub" / "one"), load_run(out / "sub" / "one.part")
+    assert (whole.reports.height, part.reports.height) == (3, 1)
+    assert part.manifest["verify"]["part"] == "only case b"
+    assert "sub (only case b)" in cli("report", out / "sub" / "one.part")
+
+
+def test_submissions_of_one_name_keep_apart_over_several_commands(echo, tmp_path):
+    other = submission_in(tmp_path / "other", "print('no')", "sub")
+    out = tmp_path / "out"
+    cli("verify", *echo, "--out", out)
+    assert "✗  other-sub" in cli("verify", echo[0], other, "--out", out)
+    assert "✓  sub  " in cli("verify", *echo, "--out", out)
+    assert {p.name for p in out.iterdir() if p.is_dir()} == {"sub", "other-sub", "outputs"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [("python -m app", "a single file, and `python -m app` names none"), ("pyton main.py", "no program 'pyton'")],
+)
+def test_an_entry_that_cannot_work_is_refused_before_anything_runs(echo, tmp_path, entry, message):
+    (echo[0] / "config.yaml").write_text(ECHO.replace("entry: python main.py", f"entry: {entry}"))
+    assert message in cli("verify", echo[0], echo[1] / "main.py", "--out", tmp_path / "out", code=2)
+
+
+def test_a_single_file_is_what_the_entry_runs(echo, tmp_path):
+    (echo[0] / "config.yaml").write_text(ECHO.replace("entry: python main.py", "entry: ./program"))
+    single = tmp_path / "single"
+    single.write_text(f"#!{find().python}\n{ECHO_CODE}")
+    single.chmod(0o755)
+    assert run_checkpoint(echo[0], single).score() == 1.0
+
+
+def test_a_folder_without_the_file_that_is_run_is_remarked(echo, tmp_path):
+    (echo[1] / "main.py").rename(echo[1] / "other.py")
+    assert "! sub: there is no main.py in" in cli("verify", *echo, "--out", tmp_path / "out")
+
+
+@pytest.mark.parametrize("words", [["--lint"], ["SUB"]])
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("verifier.py", "def verify(case, actual:\n", "verifier.py: SyntaxError"),
+        ("verifier.py", "def check(case, actual): ...\n", "no function `verify(case, actual)`"),
+        ("own.py", "def right(expected, actual): return True\n", "own has no function 'wrong'"),
+        ("other.py", "", "cannot import own"),
+    ],
+)
+def test_code_of_the_authors_that_cannot_be_used_is_refused_before_anything_runs(
+    echo, tmp_path, words, name, text, message
+):
+    config = ECHO.replace("expected: {output: a}", "expected: {output: a}, verify: {output: {match: 'own:wrong'}}")
+    (echo[0] / "config.yaml").write_text(ECHO if name == "verifier.py" else config)
+    (echo[0] / name).write_text(text)
+    given = [echo[1] if word == "SUB" else word for word in words]
+    assert message in cli(
+        "verify", echo[0], *given, *([] if "--lint" in words else ["--out", tmp_path / "out"]), code=2
+    )
+    assert not (tmp_path / "out" / "sub").exists()
+
+
+@pytest.mark.parametrize(
+    ("submissions", "aggregator", "message"),
+    [
+        (1, "pass@1", "--aggregate is over a set"),
+        (2, "pass@3", "pass@3 is undefined"),
+        (2, "maj", "unknown aggregator"),
+    ],
+)
+def test_what_cannot_be_computed_over_the_set_is_refused_before_anything_runs(
+    echo, tmp_path, submissions, aggregator, message
+):
+    paths = [echo[1], submission_in(tmp_path, ECHO_CODE, "second")][:submissions]
+    assert message in cli("verify", echo[0], *paths, "-a", aggregator, "--out", tmp_path / "out", code=2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_group_without_cases_is_refused(echo):
+    (echo[0] / "config.yaml").write_text(ECHO + "      empty: {type: Error}\n")
+    with pytest.raises(InputError, match=r"config.yaml: line \d+: group 'empty': no cases: .*empty is not there"):
+        load_problem(echo[0])
+
+
+def test_a_case_on_which_the_harness_failed_is_not_passed(echo):
+    (echo[0] / "verifier.py").write_text("def verify(case, actual):\n    return 1 / 0 if case['id'] == 'b' else {}\n")
+    results = run_checkpoint(*echo)
+    assert [r.did_pass() for r in results.reports] == [True, False, True]
+    assert results.n_unverified == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("args: [a]", "args: a", "args: expected a list of words, such as [balance, --json]"),
+        ("args: [a]", "args: [2024-05-01]", "args.0: expected text, and YAML reads this as the date 2024-05-01"),
+        ("args: [a]", "args: [yes]", "args.0: expected text, and YAML reads this as true: put it in quotes"),
+        ("expected: {output: a}", "expected: 200", "expected: expected a mapping"),
+        ("name: echo\n", "", "name: missing: expected a value"),
+        ("type: Core", "typ: Core", "unknown key 'typ': did you mean type?"),
+        ("id: b", "id: a", "case 'a' is there twice in group"),
+    ],
+)
+def test_a_mistake_in_a_file_is_one_line_with_its_line(echo, old, new, message):
+    text = ECHO.replace(old, new)
+    assert text != ECHO
+    (echo[0] / "config.yaml").write_text(text)
+    with pytest.raises(InputError) as told:
+        load_problem(echo[0])
+    assert message in str(told.value)
+    assert "\n" not in str(told.value)
+    assert re.search(r"config\.yaml: (line \d+: |name: missing)", str(told.value))
+
+
+@pytest.mark.parametrize(("damage", "message"), [("page", "damaged"), ("row", "damaged")])
+def test_a_damaged_store_is_one_line(echo, tmp_path, damage, message):
+    out = tmp_path / "out"
+    cli("verify", *echo, "--out", out)
+    if damage == "row":
+        with sqlite3.connect(out / "cases.sqlite") as file:
+            file.execute("UPDATE cases SET done = '{'")
+        file.close()
+    else:
+        (out / "cases.sqlite").write_bytes(b"not a database at all" * 1000)
+    said = cli("verify", *echo, "--out", out, code=2)
+    assert message in said
+    assert len(said.strip().splitlines()) == 1
+
+
+def test_a_folder_of_runs_is_told_from_a_run(echo, tmp_path):
+    out = tmp_path / "out"
+    cli("verify", *echo, "--out", out)
+    assert f"there are runs in it: {out / 'sub' / 'one'}" in cli("report", out, code=2)

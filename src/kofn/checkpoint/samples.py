@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kofn.checkpoint.functional import read_samples, read_tasks, run_programs
@@ -66,7 +66,8 @@ def judge(
     limit = seconds or SECONDS
     if aggregate:
         nothing = [Ran(passed=False)] * len(given)
-        _result(Judged(paths=(tasks,), tasks=known_tasks, samples=given, ran=nothing, seconds=limit), aggregate)
+        paths = (tasks, *samples)
+        _result(Judged(paths=paths, tasks=known_tasks, samples=given, ran=nothing, seconds=limit), aggregate)
     programs = [Program(text=known_tasks[s.task_id].program(s.completion), seconds=limit) for s in given]
     with Cases(out) as store:
         keys = list(dict.fromkeys(p.key(sandbox) for p in programs))
@@ -113,7 +114,8 @@ def _result(judged: Judged, aggregate: Sequence[str]) -> Result:
     from kofn.evaluate import Options, evaluate
     from kofn.importers.rows import ReadOptions
 
-    return evaluate(load(records(judged), ReadOptions()), Options(extract="none", aggregate=tuple(aggregate)))
+    table = replace(load(records(judged), ReadOptions()), form="samples", sources=tuple(map(str, judged.paths[1:])))
+    return evaluate(table, Options(extract="none", aggregate=tuple(aggregate)))
 
 
 def write(judged: Judged, directory: Path, *, aggregate: Sequence[str] = (), policy: str = "core-cases") -> Run:

@@ -99,12 +99,12 @@ def _verify(path: Path, submissions: tuple[Path, ...], as_json: bool, options: d
     from kofn.checkpoint.progress import Progress
     from kofn.checkpoint.run import verify
     from kofn.checkpoint.write import check_aggregators, write
-    from kofn.errors import WorldError
+    from kofn.errors import InputError, WorldError
 
     problem = load_problem(path)
     chosen = problem.chosen(options["checkpoint"])
     if options["aggregate"] and len(submissions) == 1:
-        raise click.UsageError("--aggregate is over a set of submissions: give several")
+        raise InputError("--aggregate is over a set of submissions: give several")
     check_aggregators(len(submissions), options["aggregate"])
     sandbox = sandbox_of(options)
     out = options["out"] or Path("runs") / f"verify-{problem.name}"
