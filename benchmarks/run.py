@@ -45,8 +45,8 @@ NOTES = """
   computes intervals and writes the run directory with its report; the peers write their logs.
 - **Embedded**: tokens a second; several samples of a prompt share its computation.
 - **Programs**: the harness resets the work folder, watches what a program uses, verifies and keeps every case; the loop
-  only starts the same sandbox command and waits for it. HumanEval is the whole command of each, from its start to its
-  result; kofn's runs every program in a sandbox of its own and writes a report.
+  only starts the same sandbox command and waits for it. kofn's evaluation of HumanEval runs every program in a sandbox
+  of its own and keeps every result as it comes; its whole command loads what writes the report, and writes it.
 - **Start-up**: modules are loaded when first used.
 """
 

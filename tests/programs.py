@@ -33,6 +33,25 @@ checkpoints:
 """
 
 
+# a program that tells what it sees of the sandbox
+PROBE = """
+import os, resource, socket, sys
+status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
+told = ("CapInh", "CapPrm", "CapEff", "CapBnd", "NoNewPrivs", "Groups", "Umask")
+print({name: status[name].strip() for name in told})
+print(status["Seccomp"].strip(), status["Seccomp_filters"].strip(), status["SigIgn"].strip(), status["SigBlk"].strip())
+print(len(set(status["Uid"].split())), os.getuid() != 0, os.getgid() != 0, os.geteuid() == os.getuid())
+names = ("CPU", "DATA", "FSIZE", "CORE", "NOFILE", "NPROC", "AS", "STACK")
+print({name: resource.getrlimit(getattr(resource, "RLIMIT_" + name)) for name in names})
+print(sorted(os.environ.items()), os.getcwd(), sys.argv, sys.flags, sys.path, __name__)
+print(sorted(os.listdir("/")), os.listdir("/proc/1"), os.listdir("/work"), socket.gethostname(), os.listdir("/tmp"))
+print([name for _, name in socket.if_nameindex()], sys.stdin.read() == "", sys.stdout.encoding)
+print([os.readlink(f"/proc/self/fd/{n}").partition(":")[0] for n in range(3)])
+print(os.access("/usr", os.W_OK), os.access("/work", os.W_OK), os.path.exists("/etc/shadow"))
+print(sorted(line.split()[1] for line in open("/proc/self/mounts")))
+"""
+
+
 @functools.cache
 def no_sandbox() -> str | None:
     """Why programs cannot be run here, if they cannot."""

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import sys
 
 import polars as pl
 import pytest
 from click.testing import CliRunner
 from tests.conftest import SHARED
-from tests.programs import need_sandbox
+from tests.programs import PROBE, need_sandbox
 
 import kofn
+from kofn.checkpoint.box import Box
 from kofn.checkpoint.functional import code_of, program_of
+from kofn.checkpoint.programs import _DRIVER, Program, Shared, run_program
 from kofn.checkpoint.sandbox import find
+from kofn.checkpoint.warm import Warm, warm
+from kofn.checkpoint.work import MB, Limits, Tree
 from kofn.cli import kofn as command
 from kofn.engine import engine
 from kofn.errors import InputError, KofnError
@@ -269,3 +275,69 @@ def test_why_a_sample_failed_stands_beside_it(tmp_path):
     assert notes[0] is None
     assert notes[1].startswith("AssertionError")
     assert notes[2].startswith("UnicodeDecodeError")
+
+
+def probed(how):
+    """What a program sees that is run in this way."""
+    box = Box(find())
+    made = None
+    try:
+        box.folder.reset(Tree())
+        limits = Limits(seconds=5, memory=300 * MB)
+        if how == "warm":
+            made = Warm(box)
+            ended = made.run(f"word\n{PROBE}".encode(), limits)
+        else:
+            ended = box.run(
+                ["python", "-I", "-S", "-c", _DRIVER, *box.sandbox.packages],
+                limits=limits,
+                stdin=f"word\n{PROBE}".encode(),
+            )
+        assert ended.stderr == b""
+        return ended.output.decode().replace("\nword", "")
+    finally:
+        if made is not None:
+            made.close()
+        box.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks enter namespaces of Linux")
+def test_a_fork_of_a_warm_interpreter_sees_and_may_what_a_program_that_was_started_does():
+    warm, started = probed("warm"), probed("started")
+    assert warm.splitlines() == started.splitlines()
+    assert "'CapEff': '0000000000000000'" in warm
+    assert "'NoNewPrivs': '1'" in warm
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks enter namespaces of Linux")
+def test_a_warm_interpreter_keeps_programs_apart_and_leaves_nothing_behind():
+    box = Box(find())
+    made = Warm(box)
+    while os.waitpid(-1, os.WNOHANG)[0]:
+        pass  # what trying the sandbox left
+    hostile = "import os, signal, typing\ntyping.List = 7\nopen('/tmp/left', 'w').write('x')\n"
+    hostile += "if os.fork() == 0:\n    import time; time.sleep(60)\nos.kill(-1, signal.SIGKILL)"
+    curious = "import os, typing\nprint(typing.List, os.listdir('/tmp'), os.listdir('/work'))"
+    try:
+        for program, limit in ((hostile, 2.0), ("while True: pass", 0.5), (hostile, 2.0)):
+            box.folder.reset(Tree())
+            made.run(f"word\n{program}".encode(), Limits(seconds=limit))
+        box.folder.reset(Tree())
+        ended = made.run(f"word\n{curious}".encode(), Limits(seconds=5))
+        assert ended.output == b"\nwordtyping.List [] []\n"
+        assert os.waitpid(-1, os.WNOHANG) == (0, 0)  # the interpreter runs, and no other child is left to wait for
+    finally:
+        made.close()
+        box.close()
+
+
+def test_without_a_warm_interpreter_programs_are_started(tmp_path, monkeypatch):
+    box = Box(find())
+    monkeypatch.setattr("kofn.checkpoint.warm._INTERPRETER", "raise SystemExit(3)")
+    try:
+        assert warm(box) is None
+        monkeypatch.setattr("kofn.checkpoint.programs.box_of", lambda *_: box)
+        ran = run_program(Shared(sandbox=box.sandbox, limits=Limits()), Program(text="assert 1 + 1 == 2"))
+        assert ran.passed
+    finally:
+        box.close()

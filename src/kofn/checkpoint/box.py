@@ -61,7 +61,7 @@ class Box:
         return Running(
             command,
             limits=limits,
-            look=self._looker(limits),
+            look=self.looker(limits),
             stdin=stdin,
             env=self.sandbox.environment(self.place, env) if unsafe else outside,
             folder=self.place.work if unsafe else None,
@@ -73,7 +73,8 @@ class Box:
         """Start a program that stays."""
         return self.start(argv, limits=replace(limits, seconds=86_400.0), env=env)
 
-    def _looker(self, limits: Limits) -> Looker:
+    def looker(self, limits: Limits) -> Looker:
+        """Looks at what programs leave in the folder and in scratch space."""
         return Looker(self.folder, limits)
 
     def close(self) -> None:

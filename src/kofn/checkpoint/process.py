@@ -54,9 +54,41 @@ class Running:
 
         `passed` are further files that it is given.
         """
-        self._limits, self._look, self._alone = limits, look, info is not None
-        self._info = None if info is None else info[0]
-        self._first: int | None = None
+        self._prepare(limits, look, info=None if info is None else info[0])
+
+        def launch(files: tuple[int, int, int]) -> int:
+            self._process = subprocess.Popen(  # noqa: S603 - running what it is given is what this is for
+                command,
+                stdin=files[0],
+                stdout=files[1],
+                stderr=files[2],
+                env=None if env is None else dict(env),
+                cwd=folder,
+                pass_fds=passed if info is None else (info[1], *passed),
+                start_new_session=True,
+            )
+            return self._process.pid
+
+        try:
+            self._launch(launch, stdin)
+        finally:
+            if info is not None:
+                os.close(info[1])
+                os.set_blocking(info[0], False)
+
+    def _prepare(
+        self,
+        limits: Limits,
+        look: Callable[[Sequence[int]], str | None],
+        *,
+        info: int | None = None,
+        first: int | None = None,
+    ) -> None:
+        self._limits, self._look = limits, look
+        self._info, self._first = info, first
+        self._alone = (
+            info is not None or first is not None
+        )  # in a sandbox, so that it ends with the first process there
         self._told = b""
         self._asking = threading.Lock()
         self._began = time.monotonic()
@@ -65,32 +97,27 @@ class Running:
         self._timed_out = False
         self._shared = shared_memory()
         self._seen = (0, 0.0)  # most memory, and CPU time, of all processes whenever they were looked at
-        self._parts: dict[int, list[bytes]] = {}
-        self._sizes: dict[int, int] = {}
         self.ended: Ended | None = None
-        with _as_file(stdin) as file:
-            self._process = subprocess.Popen(  # noqa: S603 - running what it is given is what this is for
-                command,
-                stdin=file,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=None if env is None else dict(env),
-                cwd=folder,
-                pass_fds=passed if info is None else (info[1], *passed),
-                start_new_session=True,
-                bufsize=0,
-            )
-        if info is not None:
-            os.close(info[1])
-            os.set_blocking(info[0], False)
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        self.pid = self._process.pid
-        self._out, self._err = self._process.stdout.fileno(), self._process.stderr.fileno()
+
+    def _launch(self, launch: Callable[[tuple[int, int, int]], int], stdin: bytes) -> None:
+        """Start the process with files for what it reads and writes, of which the other ends are kept."""
+        out, err = os.pipe(), os.pipe()
+        try:
+            with _as_file(stdin) as file:
+                self.pid = launch((file, out[1], err[1]))
+        except BaseException:
+            os.close(out[0])
+            os.close(err[0])
+            raise
+        finally:
+            os.close(out[1])
+            os.close(err[1])
+        self._out, self._err = out[0], err[0]
         self._open = {self._out, self._err}
+        self._parts: dict[int, list[bytes]] = {fd: [] for fd in self._open}
+        self._sizes = dict.fromkeys(self._open, 0)
         for fd in self._open:
             os.set_blocking(fd, False)
-            self._parts[fd], self._sizes[fd] = [], 0
 
     def wait(self, seconds: float | None = None) -> Ended:
         """Watch until it has ended; after `seconds` it is stopped."""
@@ -143,7 +170,7 @@ class Running:
     def _inspect(self, now: float) -> None:
         """Stop it where it uses too much; end what was stopped and is still there."""
         if self._stopped is None:
-            pids = list(descendants(self.pid))
+            pids = self._pids()
             reason = self._look(pids) or self._overuse(pids)
             if reason is not None:
                 self.stop(reason)
@@ -163,6 +190,10 @@ class Running:
         if grown or (held > most and sum(map(share, pids)) > most):
             return f"used more than {size(most)} of memory"
         return None
+
+    def _pids(self) -> list[int]:
+        """Everything that runs because of it, the innermost last."""
+        return list(descendants(self.pid))
 
     def stop(self, reason: str) -> None:
         """Kill it and everything it started. The first reason is kept."""
@@ -203,21 +234,20 @@ class Running:
         """Take the status, what it used, and the last output."""
         seconds = time.monotonic() - self._began
         _, status, used = os.wait4(self.pid, 0)
+        code = os.waitstatus_to_exitcode(status)
         if self._alone:
             used = self._first_used() or used
-        self._process.returncode = os.waitstatus_to_exitcode(status)
-        if not self._alone:
+        else:
             _kill_group(self.pid)
             _end_orphans()
+        self._over(code)
         end = time.monotonic() + _GRACE
         while self._open and time.monotonic() < end:
             ready, _, _ = select.select(list(self._open), [], [], 0.05)
             for fd in ready:
                 self._take(fd)
-        for stream in (self._process.stdout, self._process.stderr):
-            assert stream is not None
-            stream.close()
-        code = self._process.returncode
+        os.close(self._out)
+        os.close(self._err)
         self.ended = Ended(
             output=b"".join(self._parts[self._out]),
             stderr=b"".join(self._parts[self._err]),
@@ -230,6 +260,9 @@ class Running:
             peak_memory=max(used.ru_maxrss * (1024 if _LINUX else 1), self._seen[0]),
         )
         return self.ended
+
+    def _over(self, code: int) -> None:
+        self._process.returncode = code  # it was waited for here
 
     def _first_used(self) -> resource.struct_rusage | None:
         """What everything in the sandbox used.
@@ -247,6 +280,38 @@ class Running:
             return None if first is None else os.wait4(first, 0)[2]
         except ChildProcessError:
             return None
+
+
+class Joined(Running):
+    """A process that enters a sandbox which is there already, around a process that waits (`holder`).
+
+    `spawn` is given the files for its input, output and errors, and returns its id; it is a child of this process.
+    """
+
+    def __init__(
+        self,
+        spawn: Callable[[list[int]], int],
+        *,
+        limits: Limits,
+        look: Callable[[Sequence[int]], str | None],
+        stdin: bytes,
+        holder: int,
+        first: int,
+    ) -> None:
+        self._prepare(limits, look, first=first)
+        self._holder = holder
+        self._launch(lambda files: spawn(list(files)), stdin)
+
+    def _pids(self) -> list[int]:
+        return [*descendants(self._holder), *descendants(self.pid)]
+
+    def _first_used(self) -> resource.struct_rusage | None:
+        """End all others; what the process and those it waited for used is known without them."""
+        _kill(self._first or 0)
+        return None
+
+    def _over(self, code: int) -> None:
+        """Nothing of it is left: the sandbox is its owner's."""
 
 
 class _Exit:

@@ -8,11 +8,14 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from kofn.checkpoint.execute import box_of
+from kofn.checkpoint.warm import forget, warm
 from kofn.checkpoint.work import Tree
+from kofn.errors import WorldError
 
 if TYPE_CHECKING:
+    from kofn.checkpoint.box import Box
     from kofn.checkpoint.sandbox import Sandbox
-    from kofn.checkpoint.work import Limits
+    from kofn.checkpoint.work import Ended, Limits
 
 SECONDS = 3.0  # as in the published evaluator
 _EMPTY = Tree()
@@ -28,7 +31,7 @@ for name in ("exit", "quit"):
 text = sys.stdin.buffer.read().decode()
 word, _, program = text.partition("\\n")
 tell = os.dup(1)
-sys.stdin = open(os.devnull)
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 names = {"__name__": "program", "__builtins__": __builtins__}
 exec(compile(program, "program.py", "exec"), names)
 os.write(tell, ("\\n" + word).encode())
@@ -73,13 +76,25 @@ def run_program(shared: Shared, program: Program) -> Ran:
     word = token_hex(16)
     limits = replace(shared.limits, seconds=program.seconds)
     stdin = f"{word}\n{program.text}".encode(errors="surrogatepass")  # half a character is an error of the program's
-    command = ["python", "-I", "-S", "-c", _DRIVER, *shared.sandbox.packages]
-    ended = box.run(command, limits=limits, stdin=stdin)
+    ended = _run(box, stdin, limits)
     if ended.stopped is not None:
         return Ran(passed=False, reason=ended.stopped, seconds=ended.seconds)
     if word.encode() in ended.output:
         return Ran(passed=True, seconds=ended.seconds)
     return Ran(passed=False, reason=_reason(ended.status, ended.stderr), seconds=ended.seconds)
+
+
+def _run(box: Box, stdin: bytes, limits: Limits) -> Ended:
+    """In a fork of a warm interpreter where that is possible, else in one that is started for it."""
+    interpreter = warm(box)
+    if interpreter is not None:
+        try:
+            return interpreter.run(stdin, limits)
+        except (WorldError, OSError):
+            forget(box)
+            box.folder.reset(_EMPTY)
+    command = ["python", "-I", "-S", "-c", _DRIVER, *box.sandbox.packages]
+    return box.run(command, limits=limits, stdin=stdin)
 
 
 def _reason(status: int | None, stderr: bytes) -> str:

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self, TextIO
 
-from kofn.checkpoint.results import passed
+from kofn.checkpoint.work import passed
 from kofn.generate.progress import INTERVAL, bar, clock_time
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kofn.checkpoint.work import passed
 from kofn.report.results import AttributeResult, CorrectnessResults, VerifierReport
 
 if TYPE_CHECKING:
@@ -91,12 +92,6 @@ def _attributes(repeats: list[Done]) -> dict[str, AttributeResult]:
 def _rank(one: Checked) -> int:
     """Wrong before not verified before right."""
     return {False: 0, None: 1, True: 2}[one.correct]
-
-
-def passed(done: Done) -> bool:
-    """Whether every verified attribute is correct, and there is one."""
-    verified = [one.correct for one in done.checked if one.correct is not None]
-    return done.broken is None and bool(verified) and all(verified)
 
 
 def _facts(repeats: list[Done]) -> dict[str, Any]:

@@ -14,12 +14,12 @@ from kofn.checkpoint.execute import run_item
 from kofn.checkpoint.load import load_problem
 from kofn.checkpoint.plan import check_entry, context_of, items_of, names_of, selected, submissions_of, warning_of
 from kofn.checkpoint.problem import ALL, LAST, Problem
-from kofn.checkpoint.results import passed, results_of
+from kofn.checkpoint.results import results_of
 from kofn.checkpoint.sandbox import find
 from kofn.checkpoint.scratch import scratch_folder
 from kofn.checkpoint.verify import VERIFIER
 from kofn.checkpoint.verify import verified as checked
-from kofn.checkpoint.work import Done, Ended
+from kofn.checkpoint.work import Done, Ended, passed
 from kofn.engine.base import Failed
 from kofn.errors import InputError
 from kofn.policy import PassPolicy

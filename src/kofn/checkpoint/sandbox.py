@@ -38,7 +38,7 @@ _SETTINGS = (
     "/etc/localtime",
     *(f"/etc/java-{n}-openjdk" for n in (11, 17, 21)),
 )
-_FILES_OPEN = 512
+FILES_OPEN = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +81,20 @@ class Sandbox:
         """
         if self.bwrap is None:
             return [*_unsafe_prefix(), *_limited(limits), *argv]
-        boxed = [self.bwrap, *_namespaces(place), *_mounts(self, place)]
-        boxed += [w for name, value in self.environment(place, env).items() for w in ("--setenv", name, value)]
+        boxed = self._boxed(place, env, info, barred)
+        return [*boxed, *_dropped(place), *_limited(limits), *argv]
+
+    def waiting(self, place: Place, *, info: int, barred: int | None) -> list[str]:
+        """A sandbox with a process that waits until it is told no more, for others to enter (`warm.py`)."""
+        return [*self._boxed(place, {}, info, barred), "cat"]
+
+    def _boxed(self, place: Place, env: Mapping[str, str], info: int | None, barred: int | None) -> list[str]:
+        assert self.bwrap is not None
+        words = [self.bwrap, *_namespaces(place), *_mounts(self, place)]
+        words += [w for name, value in self.environment(place, env).items() for w in ("--setenv", name, value)]
         for option, fd in (("--info-fd", info), ("--seccomp", barred)):
-            boxed += [] if fd is None else [option, str(fd)]
-        return [*boxed, "--chdir", WORK, "--", *_dropped(place), *_limited(limits), *argv]
+            words += [] if fd is None else [option, str(fd)]
+        return [*words, "--chdir", WORK, "--"]
 
     def environment(self, place: Place, env: Mapping[str, str]) -> dict[str, str]:
         """A clean environment: nothing of the user's, and what the problem asks for."""
@@ -300,7 +309,7 @@ def _limited(limits: Limits) -> list[str]:
         return []
     seconds = ceil(limits.seconds) + 1
     words = [f"--cpu={seconds}:{seconds + 1}", f"--data={limits.memory}", f"--fsize={limits.file_size}", "--core=0"]
-    return ["prlimit", *words, f"--nofile={_FILES_OPEN}", f"--nproc={limits.processes + _others()}", "--"]
+    return ["prlimit", *words, f"--nofile={FILES_OPEN}", f"--nproc={limits.processes + others()}", "--"]
 
 
 @cache
@@ -314,7 +323,7 @@ def _unsafe_prefix() -> list[str]:
 
 
 @cache
-def _others() -> int:
+def others() -> int:
     """How many processes of this user are counted beside the program's own.
 
     As root a worker has a user of its own. Since Linux 5.14 a user namespace counts by itself. Before, and without a

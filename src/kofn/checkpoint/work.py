@@ -174,3 +174,9 @@ class Done:
     ended: Ended = field(default_factory=Ended)
     broken: str | None = None
     log: bytes | None = None
+
+
+def passed(done: Done) -> bool:
+    """Whether every verified attribute is correct, and there is one."""
+    verified = [one.correct for one in done.checked if one.correct is not None]
+    return done.broken is None and bool(verified) and all(verified)

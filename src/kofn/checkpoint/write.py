@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kofn.checkpoint.results import passed
+from kofn.checkpoint.work import passed
 from kofn.report.files import write_evaluation
 
 if TYPE_CHECKING:

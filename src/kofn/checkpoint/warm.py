@@ -1,0 +1,320 @@
+"""Python programs without the cost of starting Python: a warm interpreter forks, and the fork enters a sandbox.
+
+Starting Python and importing what most programs import takes longer than most programs do. So each worker keeps one
+interpreter that has done it. For every program bubblewrap makes a sandbox as ever, around a process that only waits;
+the interpreter forks, and the fork enters all of the sandbox's namespaces, takes on the same limits, user and filter
+of system calls as any other program there, closes what it has open, and only then reads the program. Like any other
+process of that sandbox it ends with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from kofn.checkpoint.process import Joined
+from kofn.checkpoint.sandbox import FILES_OPEN, WORK, others
+from kofn.checkpoint.seccomp import descriptor
+from kofn.checkpoint.work import Limits
+from kofn.errors import WorldError
+
+if TYPE_CHECKING:
+    from kofn.checkpoint.box import Box
+    from kofn.checkpoint.work import Ended
+
+_NOT_INSIDE = 125  # the status of a fork that could not become a program of the sandbox
+_WAIT = 20.0  # seconds for a sandbox, and for a fork in it
+# what most programs import, if only for the names of types
+_IMPORTS = (
+    "bisect",
+    "collections",
+    "copy",
+    "functools",
+    "heapq",
+    "itertools",
+    "math",
+    "random",
+    "re",
+    "string",
+    "typing",
+)
+
+_INTERPRETER = """
+import builtins, ctypes, fcntl, gc, importlib, json, os, resource, socket, struct, sys, _sitebuiltins
+line = socket.socket(fileno=int(sys.argv[1]))
+sys.path += json.loads(sys.argv[2])
+for name in json.loads(sys.argv[3]):
+    importlib.import_module(name)
+del sys.argv[1:]
+for name in ("exit", "quit"):
+    setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
+libc = ctypes.CDLL(None, use_errno=True)
+NEW_USER = 0x10000000
+NAMESPACES = 0x7E020000 & ~NEW_USER
+
+def done(result):
+    if result != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+def enter(first):
+    if os.geteuid() == 0:
+        return done(libc.setns(os.pidfd_open(first), NAMESPACES))
+    # the namespaces belong to one of users, in which its owner may enter them; programs are in another below it
+    process = os.pidfd_open(first)
+    net, user = (os.open(f"/proc/{first}/ns/{kind}", os.O_RDONLY) for kind in ("net", "user"))
+    owner = fcntl.ioctl(net, 0xB701)
+    done(libc.setns(owner, NEW_USER))
+    done(libc.setns(process, NAMESPACES))
+    if os.fstat(user).st_ino != os.fstat(owner).st_ino:
+        done(libc.setns(user, NEW_USER))
+
+def prctl(*values):
+    done(libc.prctl(*(ctypes.c_ulong(value) for value in (*values, 0, 0, 0, 0)[:5])))
+
+def become(order, files):
+    os.setsid()
+    for number in range(3):
+        os.dup2(files[number], number)
+    filter = os.pread(files[3], 1 << 16, 0) if len(files) > 3 else b""
+    line.detach()
+    os.closerange(3, 1 << 16)
+    os.chdir(order["work"])
+    os.umask(0o022)
+    for name, values in order["limits"].items():
+        resource.setrlimit(getattr(resource, "RLIMIT_" + name), values)
+    for capability in range(64):
+        libc.prctl(24, ctypes.c_ulong(capability), 0, 0, 0)  # drop it from what could ever be had
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(order["user"], order["user"], order["user"])
+        os.setresuid(order["user"], order["user"], order["user"])
+    header, nothing = ctypes.create_string_buffer(struct.pack("II", 0x20080522, 0)), ctypes.create_string_buffer(24)
+    done(libc.capset(header, nothing))
+    prctl(4, 1)  # a process of the user's own, who may look at it
+    prctl(38, 1)  # no new privileges
+    if filter:
+        steps = ctypes.create_string_buffer(filter, len(filter))
+        program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(filter) // 8, ctypes.addressof(steps)))
+        prctl(22, 2, ctypes.addressof(program))
+    os.environ.clear()
+    os.environ.update(order["env"])
+
+def run():
+    with open(0, "rb", closefd=False) as file:
+        text = file.read().decode()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    word, _, program = text.partition("\\n")
+    tell = os.dup(1)
+    sys.argv[:] = ["-c"]
+    names = {"__name__": "program", "__builtins__": builtins}
+    exec(compile(program, "program.py", "exec"), names)
+    os.write(tell, ("\\n" + word).encode())
+    if "threading" in sys.modules:
+        sys.modules["threading"]._shutdown()  # who started threads waits for them
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:
+            pass  # the program closed it, or put something else there
+    os._exit(0)  # taking an interpreter apart takes longer than most programs do
+
+def fork(order, files):
+    # forked once more: who enters a process namespace is not in it, but its children are
+    try:
+        enter(order["first"])
+        child = os.fork()
+    except BaseException as problem:
+        line.sendall(f"! {problem}".encode())
+        os._exit(1)
+    if child:
+        line.sendall(str(child).encode())
+        os._exit(0)
+    try:
+        become(order, files)
+    except BaseException as problem:
+        os.write(2, f"kofn: {problem}".encode())
+        os._exit(125)
+
+gc.collect()
+gc.freeze()
+inside = False
+while not inside:
+    said, files, _, _ = socket.recv_fds(line, 1 << 16, 8)
+    if not said:
+        sys.exit()
+    pid = os.fork()
+    if pid == 0:
+        fork(json.loads(said), files)
+        inside = True
+    else:
+        for file in files:
+            os.close(file)
+        os.waitpid(pid, 0)
+        line.sendall(b".")  # now the one inside is a child of whoever adopts orphans
+run()
+"""
+
+
+_warm: dict[Box, Warm | None] = {}
+
+
+def warm(box: Box) -> Warm | None:
+    """The interpreter for a worker's programs; None where there can be none, and they are started one by one."""
+    if box not in _warm:
+        _warm[box] = None
+        if box.sandbox.bwrap is not None and sys.platform == "linux":
+            made = Warm(box)
+            try:
+                works = made.run(b"word\n", Limits()).output == b"\nword"
+            except (WorldError, OSError):
+                works = False
+            if works:
+                _warm[box] = made
+            else:
+                made.close()
+    return _warm[box]
+
+
+def forget(box: Box) -> None:
+    """Do without an interpreter that does not work any more."""
+    found = _warm.pop(box, None)
+    if found is not None:
+        found.close()
+        _warm[box] = None
+
+
+class Warm:
+    """A warm interpreter for the programs of one worker."""
+
+    def __init__(self, box: Box) -> None:
+        self._box = box
+        ours, theirs = socket.socketpair()
+        ours.settimeout(_WAIT)
+        sandbox = box.sandbox
+        words = [str(theirs.fileno()), json.dumps(sandbox.packages), json.dumps(_IMPORTS)]
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - our own words
+                [sandbox.python, "-I", "-S", "-c", _INTERPRETER, *words],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={"LANG": "C.UTF-8"},
+                cwd="/",
+            )
+        self._line = ours
+
+    def run(self, text: bytes, limits: Limits) -> Ended:
+        """Run a program that is said, after its word, on standard input."""
+        holder = _Holder(self._box)
+        try:
+            running = Joined(
+                lambda files: self._spawned(holder, files, limits),
+                limits=limits,
+                look=self._box.looker(limits),
+                stdin=text,
+                holder=holder.process.pid,
+                first=holder.first,
+            )
+            ended = running.wait(limits.seconds)
+        finally:
+            holder.close()
+        if ended.status == _NOT_INSIDE and ended.stderr.startswith(b"kofn: "):  # or a program's joke, on itself
+            raise WorldError(f"a program cannot be what it is to be: {ended.stderr[6:200].decode(errors='replace')}")
+        return ended
+
+    def _spawned(self, holder: _Holder, files: list[int], limits: Limits) -> int:
+        """The process id of a fork in the sandbox."""
+        barred = descriptor()
+        order = {
+            "first": holder.first,
+            "work": WORK,
+            "user": self._box.place.uid,
+            "limits": _limits(limits),
+            "env": {**self._box.sandbox.environment(self._box.place, {}), "PWD": WORK},
+        }
+        socket.send_fds(self._line, [json.dumps(order).encode()], [*files, *([] if barred is None else [barred])])
+        said = b""
+        while not said.endswith(b"."):
+            part = self._line.recv(4096)
+            if not part:
+                raise WorldError("the warm interpreter has ended")
+            said += part
+        if said.startswith(b"!"):
+            raise WorldError(f"a program cannot enter its sandbox: {said[2:-1].decode(errors='replace')}")
+        return int(said[:-1])
+
+    def close(self) -> None:
+        """End the interpreter."""
+        self._line.close()
+        self._process.kill()
+        self._process.wait()
+
+
+class _Holder:
+    """A sandbox with nothing in it but a process that waits; `first` is its first process, by its id out here."""
+
+    def __init__(self, box: Box) -> None:
+        info, barred = os.pipe(), descriptor()
+        command = box.sandbox.waiting(box.place, info=info[1], barred=barred)
+        self.process = subprocess.Popen(  # noqa: S603 - our own words
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={"PATH": os.environ.get("PATH", os.defpath)},
+            pass_fds=[info[1], *([] if barred is None else [barred])],
+            bufsize=0,
+        )
+        os.close(info[1])
+        self.first = 0
+        try:
+            self.first = self._ready(info[0])
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            os.close(info[0])
+
+    def _ready(self, info: int) -> int:
+        """Wait until what is said to the waiting process comes back: then the sandbox is made."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(b"\n")
+        if self.process.stdout.read(1) != b"\n":
+            assert self.process.stderr is not None
+            said = self.process.stderr.read().decode(errors="replace").strip()
+            raise WorldError(f"the sandbox does not work any more: {said or self.process.wait()}")
+        told: dict[str, Any] = json.loads(os.read(info, 1 << 16))
+        return int(told["child-pid"])
+
+    def close(self) -> None:
+        """End the sandbox and everything in it."""
+        self.process.kill()
+        self.process.communicate()
+        if self.first:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.first, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):  # where bubblewrap did not see to it
+                os.waitpid(self.first, 0)
+
+
+def _limits(limits: Limits) -> dict[str, tuple[int, int]]:
+    """The kernel's limits, as `prlimit` sets them for other programs."""
+    seconds = ceil(limits.seconds) + 1
+    same = {
+        "DATA": limits.memory,
+        "FSIZE": limits.file_size,
+        "CORE": 0,
+        "NOFILE": FILES_OPEN,
+        "NPROC": limits.processes + others(),
+    }
+    return {"CPU": (seconds, seconds + 1), **{name: (value, value) for name, value in same.items()}}
