@@ -18,6 +18,7 @@ from kofn.checkpoint.box import Box
 from kofn.checkpoint.run import verify
 from kofn.checkpoint.samples import judge
 from kofn.checkpoint.sandbox import find
+from kofn.checkpoint.seccomp import descriptor
 from kofn.checkpoint.work import Limits
 from kofn.engine import engine
 
@@ -58,8 +59,10 @@ def bare() -> float:
     box = Box(sandbox)
     began = time.perf_counter()
     for i in range(CASES):
-        command = sandbox.command(["/bin/echo", str(i)], place=box.place, limits=Limits(), env={})
-        subprocess.run(command, capture_output=True, check=True)
+        barred = descriptor()
+        passed = () if barred is None else (barred,)
+        command = sandbox.command(["/bin/echo", str(i)], place=box.place, limits=Limits(), env={}, barred=barred)
+        subprocess.run(command, capture_output=True, check=True, pass_fds=passed)
     took = time.perf_counter() - began
     box.close()
     return took

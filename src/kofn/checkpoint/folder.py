@@ -369,19 +369,19 @@ def _unlock(name: str, at: int | None) -> None:
 def remove(path: Path) -> None:
     """Remove a folder with everything in it, however deep and whatever its permissions; a link is left alone.
 
-    Only when nothing runs in it any more. Folders are moved beside it before they are emptied, so that no path is
+    Only when nothing runs in it any more. Folders in it are moved beside it before they are emptied, so that no path is
     long. What cannot be removed stays, and is in nobody's way.
     """
     with contextlib.suppress(OSError):
         if stat.S_ISDIR(os.lstat(path).st_mode):
-            beside = tempfile.mkdtemp(prefix=".gone-", dir=path.parent)
-            _empty(str(path), beside)
-            os.rmdir(beside)  # noqa: PTH106 - a path as text
+            beside = _empty(str(path))
+            if beside:
+                os.rmdir(beside)  # noqa: PTH106 - a path as text
 
 
-def _empty(path: str, beside: str) -> None:
-    """Remove a folder; those in it are moved to names of their own in another one first."""
-    waiting, count = [path], 0
+def _empty(path: str) -> str:
+    """Remove a folder; where other folders had to be moved before, the one they were moved to is returned."""
+    waiting, count, beside = [path], 0, ""
     while waiting:
         folder = waiting.pop()
         os.chmod(folder, 0o700)  # noqa: PTH101 - paths as text, many of them; so below
@@ -391,8 +391,10 @@ def _empty(path: str, beside: str) -> None:
             if not is_folder:
                 os.unlink(entry)  # noqa: PTH108
                 continue
+            beside = beside or tempfile.mkdtemp(prefix=".gone-", dir=os.path.dirname(path))  # noqa: PTH120
             count += 1
             os.chmod(entry, 0o700)  # noqa: PTH101
             os.rename(entry, f"{beside}/{count}")  # noqa: PTH104
             waiting.append(f"{beside}/{count}")
         os.rmdir(folder)  # noqa: PTH106
+    return beside

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kofn.engine.base import Function, OnDone
     from kofn.engine.process import Message
 
-_QUICK = 0.02  # seconds; where items take less, a worker has its next one waiting
+_QUICK = 0.1  # seconds; where items take less, a worker has its next one waiting
 _SILENCE = 1.0  # seconds without a message, after which it is checked that all workers live
 
 
