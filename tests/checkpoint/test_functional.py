@@ -333,7 +333,8 @@ def test_a_warm_interpreter_keeps_programs_apart_and_leaves_nothing_behind():
 
 def test_without_a_warm_interpreter_programs_are_started(tmp_path, monkeypatch):
     box = Box(find())
-    monkeypatch.setattr("kofn.checkpoint.warm._INTERPRETER", "raise SystemExit(3)")
+    (tmp_path / "ends.py").write_text("raise SystemExit(3)")
+    monkeypatch.setattr("kofn.checkpoint.warm._INTERPRETER", str(tmp_path / "ends.py"))
     try:
         assert warm(box) is None
         monkeypatch.setattr("kofn.checkpoint.programs.box_of", lambda *_: box)

@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kofn.checkpoint.process import Joined
@@ -46,120 +47,7 @@ _IMPORTS = (
     "typing",
 )
 
-_INTERPRETER = """
-import builtins, ctypes, fcntl, gc, importlib, json, os, resource, socket, struct, sys, _sitebuiltins
-line = socket.socket(fileno=int(sys.argv[1]))
-sys.path += json.loads(sys.argv[2])
-for name in json.loads(sys.argv[3]):
-    importlib.import_module(name)
-del sys.argv[1:]
-for name in ("exit", "quit"):
-    setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
-libc = ctypes.CDLL(None, use_errno=True)
-NEW_USER = 0x10000000
-NAMESPACES = 0x7E020000 & ~NEW_USER
-
-def done(result):
-    if result != 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-
-def enter(first):
-    if os.geteuid() == 0:
-        return done(libc.setns(os.pidfd_open(first), NAMESPACES))
-    # the namespaces belong to one of users, in which its owner may enter them; programs are in another below it
-    process = os.pidfd_open(first)
-    net, user = (os.open(f"/proc/{first}/ns/{kind}", os.O_RDONLY) for kind in ("net", "user"))
-    owner = fcntl.ioctl(net, 0xB701)
-    done(libc.setns(owner, NEW_USER))
-    done(libc.setns(process, NAMESPACES))
-    if os.fstat(user).st_ino != os.fstat(owner).st_ino:
-        done(libc.setns(user, NEW_USER))
-
-def prctl(*values):
-    done(libc.prctl(*(ctypes.c_ulong(value) for value in (*values, 0, 0, 0, 0)[:5])))
-
-def become(order, files):
-    os.setsid()
-    for number in range(3):
-        os.dup2(files[number], number)
-    filter = os.pread(files[3], 1 << 16, 0) if len(files) > 3 else b""
-    line.detach()
-    os.closerange(3, 1 << 16)
-    os.chdir(order["work"])
-    os.umask(0o022)
-    for name, values in order["limits"].items():
-        resource.setrlimit(getattr(resource, "RLIMIT_" + name), values)
-    for capability in range(64):
-        libc.prctl(24, ctypes.c_ulong(capability), 0, 0, 0)  # drop it from what could ever be had
-    if os.geteuid() == 0:
-        os.setgroups([])
-        os.setresgid(order["user"], order["user"], order["user"])
-        os.setresuid(order["user"], order["user"], order["user"])
-    header, nothing = ctypes.create_string_buffer(struct.pack("II", 0x20080522, 0)), ctypes.create_string_buffer(24)
-    done(libc.capset(header, nothing))
-    prctl(4, 1)  # a process of the user's own, who may look at it
-    prctl(38, 1)  # no new privileges
-    if filter:
-        steps = ctypes.create_string_buffer(filter, len(filter))
-        program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(filter) // 8, ctypes.addressof(steps)))
-        prctl(22, 2, ctypes.addressof(program))
-    os.environ.clear()
-    os.environ.update(order["env"])
-
-def run():
-    with open(0, "rb", closefd=False) as file:
-        text = file.read().decode()
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    word, _, program = text.partition("\\n")
-    tell = os.dup(1)
-    sys.argv[:] = ["-c"]
-    names = {"__name__": "program", "__builtins__": builtins}
-    exec(compile(program, "program.py", "exec"), names)
-    os.write(tell, ("\\n" + word).encode())
-    if "threading" in sys.modules:
-        sys.modules["threading"]._shutdown()  # who started threads waits for them
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except Exception:
-            pass  # the program closed it, or put something else there
-    os._exit(0)  # taking an interpreter apart takes longer than most programs do
-
-def fork(order, files):
-    # forked once more: who enters a process namespace is not in it, but its children are
-    try:
-        enter(order["first"])
-        child = os.fork()
-    except BaseException as problem:
-        line.sendall(f"! {problem}".encode())
-        os._exit(1)
-    if child:
-        line.sendall(str(child).encode())
-        os._exit(0)
-    try:
-        become(order, files)
-    except BaseException as problem:
-        os.write(2, f"kofn: {problem}".encode())
-        os._exit(125)
-
-gc.collect()
-gc.freeze()
-inside = False
-while not inside:
-    said, files, _, _ = socket.recv_fds(line, 1 << 16, 8)
-    if not said:
-        sys.exit()
-    pid = os.fork()
-    if pid == 0:
-        fork(json.loads(said), files)
-        inside = True
-    else:
-        for file in files:
-            os.close(file)
-        os.waitpid(pid, 0)
-        line.sendall(b".")  # now the one inside is a child of whoever adopts orphans
-run()
-"""
+_INTERPRETER = str(Path(__file__).with_name("interpreter.py"))
 
 
 _warm: dict[Box, Warm | None] = {}
@@ -198,10 +86,10 @@ class Warm:
         ours, theirs = socket.socketpair()
         ours.settimeout(_WAIT)
         sandbox = box.sandbox
-        words = [str(theirs.fileno()), json.dumps(sandbox.packages), json.dumps(_IMPORTS)]
+        words = [str(theirs.fileno()), json.dumps([sandbox.packages, _IMPORTS])]
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - our own words
-                [sandbox.python, "-I", "-S", "-c", _INTERPRETER, *words],
+                [sandbox.python, "-I", "-S", _INTERPRETER, *words],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -1,0 +1,162 @@
+"""The warm interpreter of `warm.py`: a program of its own, which forks on request, each time into another sandbox.
+
+It is run by the Python that programs are to have, so it imports nothing of kofn. What it is told over its socket is an
+order in JSON (which sandbox, limits, user, environment) with the files of a program: input, output, errors, and the
+filter of system calls. It answers with the process id of the fork, by then a child of whoever adopts orphans.
+"""
+
+from __future__ import annotations
+
+import _sitebuiltins
+import builtins
+import contextlib
+import ctypes
+import fcntl
+import gc
+import importlib
+import json
+import os
+import resource
+import socket
+import struct
+import sys
+from typing import Any
+
+_NEW_USER = 0x10000000
+_NAMESPACES = 0x7E020000 & ~_NEW_USER
+_OWNER = 0xB701  # NS_GET_USERNS
+_DUMPABLE, _SECCOMP, _DROP_BOUND, _NO_NEW_PRIVILEGES = 4, 22, 24, 38
+_FILTER, _CAPABILITY_VERSION = 2, 0x20080522
+_NOT_INSIDE = 125
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _done(result: int) -> None:
+    if result != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def _enter(first: int) -> None:
+    """Join the namespaces of a process; of those of processes, only children of this one are part."""
+    process = os.pidfd_open(first)
+    if os.geteuid() == 0:
+        _done(_libc.setns(process, _NAMESPACES))
+        return
+    # they belong to a namespace of users, in which its owner may enter them; programs are in another below it
+    net, user = (os.open(f"/proc/{first}/ns/{kind}", os.O_RDONLY) for kind in ("net", "user"))
+    owner = fcntl.ioctl(net, _OWNER)
+    _done(_libc.setns(owner, _NEW_USER))
+    _done(_libc.setns(process, _NAMESPACES))
+    if os.fstat(user).st_ino != os.fstat(owner).st_ino:
+        _done(_libc.setns(user, _NEW_USER))
+
+
+def _control(*values: int) -> None:
+    _done(_libc.prctl(*(ctypes.c_ulong(value) for value in (*values, 0, 0, 0, 0)[:5])))
+
+
+def _become(order: dict[str, Any], files: list[int]) -> None:
+    """Take on what every program of the sandbox has, and give up everything else."""
+    os.setsid()
+    for number in range(3):
+        os.dup2(files[number], number)
+    barred = os.pread(files[3], 1 << 16, 0) if len(files) > 3 else b""
+    os.closerange(3, 1 << 16)
+    os.chdir(order["work"])
+    os.umask(0o022)
+    for name, (soft, hard) in order["limits"].items():
+        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (soft, hard))
+    for capability in range(64):
+        _libc.prctl(_DROP_BOUND, ctypes.c_ulong(capability), 0, 0, 0)  # there may be fewer
+    if os.geteuid() == 0:
+        user = order["user"]
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    header = ctypes.create_string_buffer(struct.pack("II", _CAPABILITY_VERSION, 0))
+    _done(_libc.capset(header, ctypes.create_string_buffer(24)))
+    _control(_DUMPABLE, 1)  # a process of the user's own, who may look at it
+    _control(_NO_NEW_PRIVILEGES, 1)
+    if barred:
+        _bar(barred)
+    os.environ.clear()
+    os.environ.update(order["env"])
+
+
+def _bar(barred: bytes) -> None:
+    """Let the kernel refuse what the filter says."""
+    steps = ctypes.create_string_buffer(barred, len(barred))
+    program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(barred) // 8, ctypes.addressof(steps)))
+    _control(_SECCOMP, _FILTER, ctypes.addressof(program))
+
+
+def _fork(order: dict[str, Any], files: list[int], line: socket.socket) -> None:
+    """Fork into the sandbox; returns there, and nowhere else. Who enters a process namespace is not in it itself."""
+    try:
+        _enter(order["first"])
+        child = os.fork()
+    except BaseException as problem:
+        line.sendall(f"! {problem}".encode())
+        os._exit(1)
+    if child:
+        line.sendall(str(child).encode())
+        os._exit(0)
+    try:
+        line.detach()
+        _become(order, files)
+    except BaseException as problem:
+        os.write(2, f"kofn: {problem}".encode())
+        os._exit(_NOT_INSIDE)
+
+
+def _serve(line: socket.socket) -> None:
+    """Fork whenever asked to; returns in the forks alone."""
+    while True:
+        said, files, _, _ = socket.recv_fds(line, 1 << 16, 8)
+        if not said:
+            sys.exit()
+        pid = os.fork()
+        if pid == 0:
+            _fork(json.loads(said), files, line)
+            return
+        for file in files:
+            os.close(file)
+        os.waitpid(pid, 0)
+        line.sendall(b".")
+
+
+def _run() -> None:
+    """Run the program that standard input holds after a word, and say the word when it has come to its end."""
+    with open(0, "rb", closefd=False) as file:
+        word, _, program = file.read().decode().partition("\n")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    tell = os.dup(1)
+    names = {"__name__": "program", "__builtins__": builtins}
+    exec(compile(program, "program.py", "exec"), names)  # noqa: S102 - in the sandbox
+    os.write(tell, f"\n{word}".encode())
+    if "threading" in sys.modules:
+        sys.modules["threading"]._shutdown()  # who started threads waits for them
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # the program may have closed it, or put something else there
+            stream.flush()
+    os._exit(0)  # taking an interpreter apart takes longer than most programs do
+
+
+def _main() -> None:
+    line = socket.socket(fileno=int(sys.argv[1]))
+    packages, modules = json.loads(sys.argv[2])
+    sys.path[:] = [*sys.path, *packages]
+    for name in modules:
+        importlib.import_module(name)
+    for name in ("exit", "quit"):
+        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
+    sys.argv[:] = ["-c"]
+    gc.collect()
+    gc.freeze()
+    _serve(line)
+    _run()
+
+
+if __name__ == "__main__":
+    _main()
