@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _IN_FLIGHT = 4  # tasks a core that Ray knows of: enough to keep it busy, and a million items are not a million tasks
 _RECOUNT = 5.0  # seconds between two looks at how large the cluster is
+_CANCEL = 15.0  # seconds to wait for what was cancelled
 _CONNECT = 5.0  # seconds to wait for a cluster's port
 
 
@@ -183,9 +184,13 @@ class _Map:
 
     def clear(self) -> None:
         """Kill what still runs, and remove results that nobody took."""
-        for reference in self._flying:
-            with suppress(Exception):  # it may be over, or its node gone
-                self._ray.cancel(reference)  # by force, what a worker has started would live on
+        left, end = list(self._flying), time.monotonic() + _CANCEL
+        while left and time.monotonic() < end:  # Ray forgets to cancel a task that is about to begin: ask again
+            for reference in left:
+                with suppress(Exception):  # it may be over, or its node gone
+                    self._ray.cancel(reference)  # by force, what a worker has started would live on
+            with suppress(Exception):
+                left = self._ray.wait(left, num_returns=len(left), timeout=0.5)[1]
         self._flying.clear()
         if self._engine._store is not None:
             with suppress(Exception):  # left-over files are no reason to fail
