@@ -46,7 +46,8 @@ NOTES = """
 - **Embedded**: tokens a second; several samples of a prompt share its computation.
 - **Programs**: the harness resets the work folder, watches what a program uses, verifies and keeps every case; the loop
   only starts the same sandbox command and waits for it. kofn's evaluation of HumanEval runs every program in a sandbox
-  of its own and keeps every result as it comes; its whole command loads what writes the report, and writes it.
+  of its own and keeps every result as it comes (as root, whose programs run in forks of a warm interpreter); its whole
+  command loads what writes the report, and writes it.
 - **Start-up**: modules are loaded when first used.
 """
 

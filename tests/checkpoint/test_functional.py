@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import sys
 
 import polars as pl
 import pytest
@@ -277,39 +276,79 @@ def test_why_a_sample_failed_stands_beside_it(tmp_path):
     assert notes[2].startswith("UnicodeDecodeError")
 
 
-def probed(how):
-    """What a program sees that is run in this way."""
-    box = Box(find())
-    made = None
-    try:
-        box.folder.reset(Tree())
-        limits = Limits(seconds=5, memory=300 * MB)
-        if how == "warm":
-            made = Warm(box)
-            ended = made.run(f"word\n{PROBE}".encode(), limits)
-        else:
-            ended = box.run(
-                ["python", "-I", "-S", "-c", _DRIVER, *box.sandbox.packages],
-                limits=limits,
-                stdin=f"word\n{PROBE}".encode(),
-            )
-        assert ended.stderr == b""
-        return ended.output.decode().replace("\nword", "")
-    finally:
-        if made is not None:
-            made.close()
-        box.close()
+class Ways:
+    """The two ways to run a program: in a fork of a warm interpreter, and in one that is started for it."""
+
+    def __init__(self):
+        self.box = Box(find())
+        self.warm = Warm(self.box)
+        self.limits = Limits(seconds=5, memory=300 * MB)
+
+    def run(self, program):
+        stdin = f"word\n{program}".encode()
+        driver = ["python", "-I", "-S", "-c", _DRIVER, *self.box.sandbox.packages]
+        self.box.folder.reset(Tree())
+        forked = self.warm.run(stdin, self.limits)
+        self.box.folder.reset(Tree())
+        return forked, self.box.run(driver, limits=self.limits, stdin=stdin)
+
+    def close(self):
+        self.warm.close()
+        self.box.close()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="forks enter namespaces of Linux")
-def test_a_fork_of_a_warm_interpreter_sees_and_may_what_a_program_that_was_started_does():
-    warm, started = probed("warm"), probed("started")
-    assert warm.splitlines() == started.splitlines()
-    assert "'CapEff': '0000000000000000'" in warm
-    assert "'NoNewPrivs': '1'" in warm
+@pytest.fixture(scope="module")
+def ways():
+    need_sandbox()
+    if os.geteuid() != 0:
+        pytest.skip("an interpreter is kept warm for root alone")
+    made = Ways()
+    yield made
+    made.close()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="forks enter namespaces of Linux")
+def test_a_fork_of_a_warm_interpreter_sees_and_may_what_a_program_that_was_started_does(ways):
+    forked, started = ways.run(PROBE)
+    assert forked.stderr == started.stderr == b""
+    assert forked.output.decode().splitlines() == started.output.decode().splitlines()
+    assert b"'CapEff': '0000000000000000'" in forked.output
+    assert b"'NoNewPrivs': '1'" in forked.output
+
+
+DATACLASS = "from dataclasses import dataclass\n\n\n@dataclass\nclass A:\n    x: int = 1\n\n\nassert A().x == 1\n"
+DEEP = "def f(n):\n    return 0 if n == 0 else 1 + f(n - 1)\n\n\nf({})\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "passes"),
+    [
+        (DATACLASS, True),
+        (f"from __future__ import annotations\n{DATACLASS}", True),
+        ("def f(x: undefined): ...", False),
+        (DEEP.format(990), True),
+        (DEEP.format(996), True),
+        (DEEP.format(1000), False),
+        ("import threading, time\nthreading.Thread(target=lambda: time.sleep(0.1)).start()", True),
+        ("import subprocess\nassert subprocess.run(['true']).returncode == 0", True),
+        ("import asyncio\nassert asyncio.run(asyncio.sleep(0, 7)) == 7", True),
+        ("import multiprocessing\nassert multiprocessing.get_context('fork').Pool(2).map(abs, [-1]) == [1]", True),
+        ("import atexit\natexit.register(lambda: 1 / 0)", True),
+        ("import sys\nsys.stdout.close()", True),
+        ("input()", False),
+        ("import sys\nsys.exit(0)", False),
+        ("import os\nos._exit(0)", False),
+        ("import os\nos.write(2, b'kofn: no')\nos._exit(125)", False),
+        ("import os\nos.chmod('/proc/self/exe', 0o777)", False),
+        ("import __main__\nassert not hasattr(__main__, 'word') and not hasattr(__main__, '_word')", True),
+        ("assert 1 == 2", False),
+        ("x = '\\u00e9'\nprint(x)\nimport random\nrandom.random()", True),
+    ],
+)
+def test_both_ways_to_run_a_program_come_to_the_same(ways, program, passes):
+    assert [b"\nword" in ended.output for ended in ways.run(program)] == [passes, passes]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an interpreter is kept warm for root alone")
 def test_a_warm_interpreter_keeps_programs_apart_and_leaves_nothing_behind():
     box = Box(find())
     made = Warm(box)

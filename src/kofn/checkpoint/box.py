@@ -96,6 +96,6 @@ class Looker:
         self._next = now + _EVERY
         device = os.lstat(self._folder.path).st_dev
         reason = self._folder.overfull(self._limits, unnamed(pids, device))
-        if reason is None and inodes(pids[-1], SCRATCH_FOLDERS, SCRATCH) > self._limits.files:
+        if reason is None and max(inodes(pid, SCRATCH_FOLDERS, SCRATCH) for pid in pids) > self._limits.files:
             return f"made more than {self._limits.files:,} files"
         return reason

@@ -1,8 +1,9 @@
 """The warm interpreter of `warm.py`: a program of its own, which forks on request, each time into another sandbox.
 
 It is run by the Python that programs are to have, so it imports nothing of kofn. What it is told over its socket is an
-order in JSON (which sandbox, limits, user, environment) with the files of a program: input, output, errors, and the
-filter of system calls. It answers with the process id of the fork, by then a child of whoever adopts orphans.
+order in JSON (which sandbox, limits, user, environment) with the files of a program: input, output, errors, one for
+what goes wrong before the program is read, and the filter of system calls. It answers with the process id of the fork,
+by then a child of whoever adopts orphans. It is root's, and its forks are not: what it has mapped, they cannot change.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import _sitebuiltins
 import builtins
 import contextlib
 import ctypes
-import fcntl
 import gc
 import importlib
 import json
@@ -22,12 +22,9 @@ import struct
 import sys
 from typing import Any
 
-_NEW_USER = 0x10000000
-_NAMESPACES = 0x7E020000 & ~_NEW_USER
-_OWNER = 0xB701  # NS_GET_USERNS
+_NAMESPACES = 0x6E020000  # all but that of users
 _DUMPABLE, _SECCOMP, _DROP_BOUND, _NO_NEW_PRIVILEGES = 4, 22, 24, 38
 _FILTER, _CAPABILITY_VERSION = 2, 0x20080522
-_NOT_INSIDE = 125
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -39,17 +36,7 @@ def _done(result: int) -> None:
 
 def _enter(first: int) -> None:
     """Join the namespaces of a process; of those of processes, only children of this one are part."""
-    process = os.pidfd_open(first)
-    if os.geteuid() == 0:
-        _done(_libc.setns(process, _NAMESPACES))
-        return
-    # they belong to a namespace of users, in which its owner may enter them; programs are in another below it
-    net, user = (os.open(f"/proc/{first}/ns/{kind}", os.O_RDONLY) for kind in ("net", "user"))
-    owner = fcntl.ioctl(net, _OWNER)
-    _done(_libc.setns(owner, _NEW_USER))
-    _done(_libc.setns(process, _NAMESPACES))
-    if os.fstat(user).st_ino != os.fstat(owner).st_ino:
-        _done(_libc.setns(user, _NEW_USER))
+    _done(_libc.setns(os.pidfd_open(first), _NAMESPACES))
 
 
 def _control(*values: int) -> None:
@@ -61,19 +48,19 @@ def _become(order: dict[str, Any], files: list[int]) -> None:
     os.setsid()
     for number in range(3):
         os.dup2(files[number], number)
-    barred = os.pread(files[3], 1 << 16, 0) if len(files) > 3 else b""
-    os.closerange(3, 1 << 16)
+    barred = os.pread(files[4], 1 << 16, 0) if len(files) > 4 else b""
+    os.dup2(files[3], 3, inheritable=False)
+    os.closerange(4, 1 << 16)
     os.chdir(order["work"])
     os.umask(0o022)
     for name, (soft, hard) in order["limits"].items():
         resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (soft, hard))
     for capability in range(64):
         _libc.prctl(_DROP_BOUND, ctypes.c_ulong(capability), 0, 0, 0)  # there may be fewer
-    if os.geteuid() == 0:
-        user = order["user"]
-        os.setgroups([])
-        os.setresgid(user, user, user)
-        os.setresuid(user, user, user)
+    user = order["user"]
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
     header = ctypes.create_string_buffer(struct.pack("II", _CAPABILITY_VERSION, 0))
     _done(_libc.capset(header, ctypes.create_string_buffer(24)))
     _control(_DUMPABLE, 1)  # a process of the user's own, who may look at it
@@ -82,6 +69,7 @@ def _become(order: dict[str, Any], files: list[int]) -> None:
         _bar(barred)
     os.environ.clear()
     os.environ.update(order["env"])
+    os.close(3)
 
 
 def _bar(barred: bytes) -> None:
@@ -106,8 +94,8 @@ def _fork(order: dict[str, Any], files: list[int], line: socket.socket) -> None:
         line.detach()
         _become(order, files)
     except BaseException as problem:
-        os.write(2, f"kofn: {problem}".encode())
-        os._exit(_NOT_INSIDE)
+        os.write(3, str(problem).encode())
+        os._exit(1)
 
 
 def _serve(line: socket.socket) -> None:
@@ -126,14 +114,18 @@ def _serve(line: socket.socket) -> None:
         line.sendall(b".")
 
 
-def _run() -> None:
-    """Run the program that standard input holds after a word, and say the word when it has come to its end."""
+def _read() -> tuple[str, Any]:
+    """The word and the program that standard input holds; then it is empty."""
     with open(0, "rb", closefd=False) as file:
         word, _, program = file.read().decode().partition("\n")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    tell = os.dup(1)
-    names = {"__name__": "program", "__builtins__": builtins}
-    exec(compile(program, "program.py", "exec"), names)  # noqa: S102 - in the sandbox
+    for name in ("__main__", "program"):  # a program looks like any other module, and not like this one
+        sys.modules[name] = type(sys)(name)
+    return word, compile(program, "program.py", "exec", dont_inherit=True)
+
+
+def _say(word: str, tell: int) -> None:
+    """Say that a program has come to its end, and end."""
     os.write(tell, f"\n{word}".encode())
     if "threading" in sys.modules:
         sys.modules["threading"]._shutdown()  # who started threads waits for them
@@ -143,7 +135,8 @@ def _run() -> None:
     os._exit(0)  # taking an interpreter apart takes longer than most programs do
 
 
-def _main() -> None:
+def _begin() -> socket.socket:
+    """Load what programs are likely to want."""
     line = socket.socket(fileno=int(sys.argv[1]))
     packages, modules = json.loads(sys.argv[2])
     sys.path[:] = [*sys.path, *packages]
@@ -154,9 +147,13 @@ def _main() -> None:
     sys.argv[:] = ["-c"]
     gc.collect()
     gc.freeze()
-    _serve(line)
-    _run()
+    return line
 
 
 if __name__ == "__main__":
-    _main()
+    _serve(_begin())
+    _word, _program = _read()
+    _tell = os.dup(1)
+    # here, and not in a function: no deeper than in a program that was started
+    exec(_program, sys.modules["program"].__dict__)  # noqa: S102 - in the sandbox
+    _say(_word, _tell)

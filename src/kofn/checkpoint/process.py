@@ -200,11 +200,15 @@ class Running:
         if self._stopped is None:
             self._stopped, self._stopped_at = reason, time.monotonic()
         if self._alone and self.first_process() is not None:
-            _kill(self.first_process() or 0)  # the kernel ends all others with it
+            self._end_all()
             return
         for pid in descendants(self.pid):
             _kill(pid)
         _kill_group(self.pid)
+
+    def _end_all(self) -> None:
+        """Kill the first process of the sandbox: the kernel ends all others with it."""
+        _kill(self.first_process() or 0)
 
     def first_process(self) -> int | None:
         """The first process of the sandbox, by its id out here; None before there is one."""
@@ -274,11 +278,12 @@ class Running:
         if self._info is not None:
             os.close(self._info)
             self._info = None
-        if first is not None:
-            _kill(first)  # bubblewrap has gone, so nothing inside has any business left
         try:
-            return None if first is None else os.wait4(first, 0)[2]
-        except ChildProcessError:
+            if first is None or os.waitid(os.P_PID, first, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                return None if first is None else os.wait4(first, 0)[2]
+            _kill(first)  # bubblewrap has gone, so nothing inside has any business left
+            return os.wait4(first, 0)[2]
+        except ChildProcessError:  # bubblewrap has waited for it, and its number may be somebody else's by now
             return None
 
 
@@ -286,6 +291,7 @@ class Joined(Running):
     """A process that enters a sandbox which is there already, around a process that waits (`holder`).
 
     `spawn` is given the files for its input, output and errors, and returns its id; it is a child of this process.
+    `end` ends the sandbox with everything in it.
     """
 
     def __init__(
@@ -297,9 +303,10 @@ class Joined(Running):
         stdin: bytes,
         holder: int,
         first: int,
+        end: Callable[[], None],
     ) -> None:
         self._prepare(limits, look, first=first)
-        self._holder = holder
+        self._holder, self._end = holder, end
         self._launch(lambda files: spawn(list(files)), stdin)
 
     def _pids(self) -> list[int]:
@@ -307,8 +314,11 @@ class Joined(Running):
 
     def _first_used(self) -> resource.struct_rusage | None:
         """End all others; what the process and those it waited for used is known without them."""
-        _kill(self._first or 0)
+        self._end()
         return None
+
+    def _end_all(self) -> None:
+        self._end()
 
     def _over(self, code: int) -> None:
         """Nothing of it is left: the sandbox is its owner's."""

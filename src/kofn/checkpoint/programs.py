@@ -23,7 +23,7 @@ _EMPTY = Tree()
 # What runs in the sandbox. The program is standard input, so that it has no file to look at; then input is empty.
 # Python is started without what other packages want to do at every start, but with those packages.
 _DRIVER = """
-import os, sys, builtins, _sitebuiltins
+import contextlib, os, sys, builtins, _sitebuiltins
 sys.path += sys.argv[1:]
 del sys.argv[1:]
 for name in ("exit", "quit"):
@@ -32,9 +32,16 @@ text = sys.stdin.buffer.read().decode()
 word, _, program = text.partition("\\n")
 tell = os.dup(1)
 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-names = {"__name__": "program", "__builtins__": __builtins__}
-exec(compile(program, "program.py", "exec"), names)
+for name in ("__main__", "program"):
+    sys.modules[name] = type(sys)(name)
+exec(compile(program, "program.py", "exec"), sys.modules["program"].__dict__)
 os.write(tell, ("\\n" + word).encode())
+if "threading" in sys.modules:
+    sys.modules["threading"]._shutdown()
+for stream in (sys.stdout, sys.stderr):
+    with contextlib.suppress(Exception):
+        stream.flush()
+os._exit(0)
 """
 
 

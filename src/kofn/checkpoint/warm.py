@@ -5,6 +5,9 @@ interpreter that has done it. For every program bubblewrap makes a sandbox as ev
 the interpreter forks, and the fork enters all of the sandbox's namespaces, takes on the same limits, user and filter
 of system calls as any other program there, closes what it has open, and only then reads the program. Like any other
 process of that sandbox it ends with it.
+
+Only for root: there the programs are another user's, who can change neither the interpreter's own file, which a fork
+still has from outside, nor the process that waits.
 """
 
 from __future__ import annotations
@@ -15,7 +18,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from kofn.checkpoint.box import Box
     from kofn.checkpoint.work import Ended
 
-_NOT_INSIDE = 125  # the status of a fork that could not become a program of the sandbox
 _WAIT = 20.0  # seconds for a sandbox, and for a fork in it
 # what most programs import, if only for the names of types
 _IMPORTS = (
@@ -57,7 +58,7 @@ def warm(box: Box) -> Warm | None:
     """The interpreter for a worker's programs; None where there can be none, and they are started one by one."""
     if box not in _warm:
         _warm[box] = None
-        if box.sandbox.bwrap is not None and sys.platform == "linux":
+        if box.sandbox.bwrap is not None and os.geteuid() == 0:
             made = Warm(box)
             try:
                 works = made.run(b"word\n", Limits()).output == b"\nword"
@@ -110,13 +111,11 @@ class Warm:
                 stdin=text,
                 holder=holder.process.pid,
                 first=holder.first,
+                end=holder.end,
             )
-            ended = running.wait(limits.seconds)
+            return running.wait(limits.seconds)
         finally:
             holder.close()
-        if ended.status == _NOT_INSIDE and ended.stderr.startswith(b"kofn: "):  # or a program's joke, on itself
-            raise WorldError(f"a program cannot be what it is to be: {ended.stderr[6:200].decode(errors='replace')}")
-        return ended
 
     def _spawned(self, holder: _Holder, files: list[int], limits: Limits) -> int:
         """The process id of a fork in the sandbox."""
@@ -128,7 +127,24 @@ class Warm:
             "limits": _limits(limits),
             "env": {**self._box.sandbox.environment(self._box.place, {}), "PWD": WORK},
         }
-        socket.send_fds(self._line, [json.dumps(order).encode()], [*files, *([] if barred is None else [barred])])
+        wrong, told = os.pipe()
+        try:
+            given = [*files, told, *([] if barred is None else [barred])]
+            socket.send_fds(self._line, [json.dumps(order).encode()], given)
+            said = self._answer()
+            os.close(told)
+            told = -1
+            if problem := os.read(
+                wrong, 500
+            ):  # closed, by the fork itself, when it has become a program like any other
+                raise WorldError(f"a program cannot be what it is to be: {problem.decode(errors='replace')}")
+        finally:
+            os.close(wrong)
+            if told >= 0:
+                os.close(told)
+        return int(said)
+
+    def _answer(self) -> bytes:
         said = b""
         while not said.endswith(b"."):
             part = self._line.recv(4096)
@@ -137,7 +153,7 @@ class Warm:
             said += part
         if said.startswith(b"!"):
             raise WorldError(f"a program cannot enter its sandbox: {said[2:-1].decode(errors='replace')}")
-        return int(said[:-1])
+        return said[:-1]
 
     def close(self) -> None:
         """End the interpreter."""
@@ -162,9 +178,10 @@ class _Holder:
             bufsize=0,
         )
         os.close(info[1])
-        self.first = 0
+        self.first, self._handle = 0, -1
         try:
             self.first = self._ready(info[0])
+            self._handle = os.pidfd_open(self.first)  # its number may be another's once it is gone
         except BaseException:
             self.close()
             raise
@@ -184,15 +201,22 @@ class _Holder:
         told: dict[str, Any] = json.loads(os.read(info, 1 << 16))
         return int(told["child-pid"])
 
-    def close(self) -> None:
+    def end(self) -> None:
         """End the sandbox and everything in it."""
+        if self._handle >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End it, and leave nothing behind."""
+        self.end()
         self.process.kill()
         self.process.communicate()
-        if self.first:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.first, signal.SIGKILL)
+        if self._handle >= 0:
             with contextlib.suppress(ChildProcessError):  # where bubblewrap did not see to it
-                os.waitpid(self.first, 0)
+                os.waitid(os.P_PIDFD, self._handle, os.WEXITED)
+            os.close(self._handle)
+            self._handle = -1
 
 
 def _limits(limits: Limits) -> dict[str, tuple[int, int]]:
