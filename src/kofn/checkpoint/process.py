@@ -86,9 +86,7 @@ class Running:
     ) -> None:
         self._limits, self._look = limits, look
         self._info, self._first = info, first
-        self._alone = (
-            info is not None or first is not None
-        )  # in a sandbox, so that it ends with the first process there
+        self._alone = info is not None or first is not None  # in a sandbox: it ends with the first process there
         self._told = b""
         self._asking = threading.Lock()
         self._began = time.monotonic()
@@ -192,7 +190,7 @@ class Running:
         return None
 
     def _pids(self) -> list[int]:
-        """Everything that runs because of it, the innermost last."""
+        """Everything that runs because of it."""
         return list(descendants(self.pid))
 
     def stop(self, reason: str) -> None:
@@ -278,10 +276,11 @@ class Running:
         if self._info is not None:
             os.close(self._info)
             self._info = None
+        if first is None:
+            return None
         try:
-            if first is None or os.waitid(os.P_PID, first, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-                return None if first is None else os.wait4(first, 0)[2]
-            _kill(first)  # bubblewrap has gone, so nothing inside has any business left
+            if os.waitid(os.P_PID, first, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                _kill(first)  # bubblewrap has gone, so nothing inside has any business left
             return os.wait4(first, 0)[2]
         except ChildProcessError:  # bubblewrap has waited for it, and its number may be somebody else's by now
             return None
