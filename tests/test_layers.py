@@ -25,9 +25,12 @@ LAYERS = [
         "curves",
         "checks",
         "trends",
+        "selectors",
+        "splits",
+        "checklist",
     },  # composition, no I/O
     {"importers", "report", "models", "api", "yamlfile", "engine"},  # edges
-    {"generate"},  # every call to a model
+    {"generate", "opened"},  # every call to a model; graded candidates, from a run or a file
     {"tasks", "checkpoint"},  # what is asked, of which data; programs and the cases they are run against
     {"running", "doctor"},  # a whole run
     {"evaluation", "training"},  # for training loops

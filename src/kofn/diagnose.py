@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kofn.evaluate import Options
     from kofn.scoring import Answers, Scored
     from kofn.sets import CandidateSets
     from kofn.table import Table
     from kofn.types import Estimate
+
+DIPPING = "double-dipping"  # the word by which such a warning is known
 
 _AUDIT_ROWS = 500
 _DIVERSITY_SETS = 200
@@ -168,6 +170,7 @@ def warnings(
     extracted: dict[str, Any],
     found: dict[str, Any],
     options: Options,
+    judges: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[str]:
     """One line each for what a careful reader would want to be told."""
     return [
@@ -176,7 +179,8 @@ def warnings(
         *_extraction_warnings(extracted),
         *_choice_warnings(table, scored),
         *_selector_warnings(scored[0].sets, estimates),
-        *_double_dipping_warnings(scored, options),
+        *_double_dipping_warnings(scored, options, judges or {}),
+        *_judge_warnings(scored, judges or {}),
         *_drawn_warnings(scored, options),
         *_segment_warnings(table, estimates),
     ]
@@ -241,7 +245,9 @@ def _selector_warnings(sets: CandidateSets, estimates: Sequence[Estimate]) -> li
     return [f"selector {below[0]} goes below 0, and votes add scores up: weighted_vote(scale='exp') adds exp(score)"]
 
 
-def _double_dipping_warnings(scored: Sequence[Scored], options: Options) -> list[str]:
+def _double_dipping_warnings(
+    scored: Sequence[Scored], options: Options, judges: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
     """The score that picks is the score that grades: every mistake in its favour then counts as a success.
 
     best_score is no such pick: it says how high a score goes and nothing of what a product would ship.
@@ -253,12 +259,39 @@ def _double_dipping_warnings(scored: Sequence[Scored], options: Options) -> list
     for one in scored:
         for rule in rules:
             by = getattr(rule, "by", "") or next(iter(one.sets.selectors), "")
-            if _grades_itself(one, by):
-                itself = "it" if by == one.metric else f"{one.metric}, which says the same"
-                fault = "double-dipping, the number is too good; grade with another metric"
-                where = f" under {one.metric}" if len(scored) > 1 else ""
-                out.append(f"{rule.name}{where} picks by `{by}` and is graded by {itself}: {fault}")
+            where = f" under {one.metric}" if len(scored) > 1 else ""
+            if (fault := dipping(one, by, judges)) is not None:
+                out.append(f"{rule.name}{where} picks by `{by}` and is graded by {fault}")
     return out
+
+
+def dipping(scored: Scored, by: str, judges: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """What is wrong with grading picks of selector `by` under this metric; None where they are apart.
+
+    The same values, the same judge (model, prompt and parameters), or the same model with another prompt.
+    """
+    if _grades_itself(scored, by):
+        itself = "it" if by == scored.metric else f"{scored.metric}, which says the same"
+        return f"{itself}: {DIPPING}, the number is too good; grade with another metric"
+    picks, grades = judges.get(by), judges.get(scored.metric)
+    if picks is None or grades is None:
+        return None
+    if picks["fingerprint"] == grades["fingerprint"]:
+        return f"the same judge: {DIPPING}, the number is too good; grade with another"
+    shared = sorted(set(picks["models"]) & set(grades["models"]))
+    if shared:
+        return (
+            f"the same model ({shared[0]}) with another prompt: {DIPPING}, its taste counts twice; grade with another"
+        )
+    return None
+
+
+def _judge_warnings(scored: Sequence[Scored], judges: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A judge's number is no human's: say so until people have been asked."""
+    names = [one.metric for one in scored if one.metric in judges and not judges[one.metric].get("calibrated")]
+    if not names:
+        return []
+    return [f"{', '.join(names)}: a judge's verdicts, not corrected for its errors: kofn calibrate measures them"]
 
 
 def _grades_itself(scored: Scored, by: str) -> bool:

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     import polars as pl
 
     from kofn.aggregators.base import Aggregator
+    from kofn.checklist import Line
     from kofn.scoring import Answers
     from kofn.sets import CandidateSets, Floats
+    from kofn.splits import Split
     from kofn.table import Table
     from kofn.types import Estimate
 
@@ -37,7 +39,8 @@ _MOST_SETS = 0.95  # pass@k is shown by default when this share of the sets has 
 class Options:
     """How to evaluate. Everything has a sensible default.
 
-    `engine` calls metrics that take long on several processes or machines (`kofn.engine`).
+    `engine` calls metrics that take long on several processes or machines (`kofn.engine`). `use` is how the product
+    uses a set: any, vote, select, list or all. `split` takes the design or the test part of the cases.
     """
 
     extract: Spec | None = None
@@ -53,11 +56,16 @@ class Options:
     cluster: str | None = None
     weight: str | None = None
     engine: Any = None
+    use: str | None = None
+    split: Split | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What an evaluation found. Prints as a table; `estimates` holds the numbers."""
+    """What an evaluation found. Prints as a table; `estimates` holds the numbers.
+
+    `judges` says of each metric that a model graded which model, with which prompt and parameters: `kofn.judge`.
+    """
 
     n_cases: int
     n_candidates: int
@@ -67,6 +75,8 @@ class Result:
     extraction: Mapping[str, Any]
     diagnostics: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
+    judges: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    checklist: tuple[Line, ...] = ()
     scored: tuple[Scored, ...] = field(default=(), repr=False)
     case_values: Mapping[tuple[str, str], Floats] = field(default_factory=dict, repr=False)
     table: Table | None = field(default=None, repr=False)
@@ -82,7 +92,16 @@ class Result:
             "extraction": dict(self.extraction),
             "diagnostics": dict(self.diagnostics),
             "warnings": list(self.warnings),
+            "judges": {name: dict(told) for name, told in self.judges.items()},
+            "checklist": [line.to_dict() for line in self.checklist],
         }
+
+    @property
+    def double_dipping(self) -> tuple[str, ...]:
+        """The warnings about a number that is picked and graded by the same judge or score."""
+        from kofn.diagnose import DIPPING
+
+        return tuple(w for w in self.warnings if DIPPING in w)
 
     def to_polars(self) -> pl.DataFrame:
         """A row an estimate."""
@@ -135,6 +154,8 @@ def evaluate(table: Table, options: Options | None = None) -> Result:
     """Evaluate every candidate of a table."""
     options = _suited(options or Options())
     _check(table, options)
+    if options.split is not None:
+        table = options.split.of(table)
     if options.top_k is not None:
         table = table.truncate(options.top_k)
     if options.extract is None or str(options.extract).startswith("letter"):
@@ -144,6 +165,19 @@ def evaluate(table: Table, options: Options | None = None) -> Result:
     if not scored:
         sets = unlabelled_sets(table, answers)
         scored = [Scored(metric="", sets=sets, source="")]
+    return result_of(table, answers, scored, options)
+
+
+def result_of(
+    table: Table,
+    answers: Answers,
+    scored: Sequence[Scored],
+    options: Options,
+    judges: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Result:
+    """The numbers of candidates that are graded already. `judges` describes the metrics that a model graded."""
+    from kofn.checklist import checklist
+
     found_values = _case_values(scored, options)
     values = {key: column.values for key, column in found_values.items()}
     estimates = _estimates(table, found_values, answers, options)
@@ -152,7 +186,7 @@ def evaluate(table: Table, options: Options | None = None) -> Result:
 
     extraction = diagnose.extraction(table, answers, scored, options)
     found = diagnose.diagnostics(scored[0].sets, options)
-    return Result(
+    result = Result(
         n_cases=table.n_cases,
         n_candidates=int(scored[0].sets.sizes.sum()),
         n_missing=n_missing,
@@ -160,11 +194,13 @@ def evaluate(table: Table, options: Options | None = None) -> Result:
         estimates=tuple(estimates),
         extraction=extraction,
         diagnostics=found,
-        warnings=tuple(diagnose.warnings(table, scored, estimates, extraction, found, options)),
+        warnings=tuple(diagnose.warnings(table, scored, estimates, extraction, found, options, judges or {})),
+        judges=judges or {},
         scored=tuple(scored),
         case_values=values,
         table=table,
     )
+    return replace(result, checklist=checklist(result, options))
 
 
 def default_aggregators(scored: Scored) -> list[Spec]:

@@ -180,6 +180,15 @@ def model(prefix: str) -> Any:
     return _load(target, "model")
 
 
+def named_object(spec: str, kind: str) -> Any:
+    """What is at "module:name", for kinds that have no table of names.
+
+    >>> named_object("math:sqrt", "selector")(9.0)
+    3.0
+    """
+    return _load(spec, kind)
+
+
 def entries(kind: str) -> list[Entry]:
     """Every name of a kind with the first line of its docstring."""
     return [

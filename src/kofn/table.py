@@ -14,7 +14,11 @@ from kofn.sets import group_rows, offsets_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from numpy.typing import NDArray
+
     from kofn.sets import Grouping, Ints
+
+    Bools = NDArray[np.bool_]
 
 CASE_COLUMNS = ("reference", "choices", "input", "cluster", "weight", "required", "ideal")
 
@@ -53,6 +57,17 @@ class Table:
         sizes = np.diff(self.offsets)
         keep = np.arange(self.n_candidates) - np.repeat(self.offsets[:-1], sizes) < k
         return replace(self, candidates=self.candidates.filter(keep), offsets=offsets_of(np.minimum(sizes, k)))
+
+    def of_cases(self, kept: Bools) -> Table:
+        """The cases where `kept` is true, with all their candidates."""
+        sizes = np.diff(self.offsets)
+        return replace(
+            self,
+            candidates=self.candidates.filter(np.repeat(kept, sizes)),
+            cases=self.cases.filter(kept),
+            tags=self.tags.filter(kept) if self.tags.width else self.tags,
+            offsets=offsets_of(sizes[kept]),
+        )
 
 
 def from_rows(

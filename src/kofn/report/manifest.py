@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -134,6 +134,12 @@ class _Estimate(_Strict):
     method: str
 
 
+class _Line(_Strict):
+    item: str
+    answer: Literal["yes", "no", "unknown"]
+    reason: str
+
+
 class _Result(_Strict):
     n_cases: int
     n_candidates: int
@@ -143,6 +149,8 @@ class _Result(_Strict):
     extraction: _Extraction
     diagnostics: _Diagnostics
     warnings: list[str]
+    judges: dict[str, dict[str, Any]] = {}
+    checklist: list[_Line] = []
 
 
 class _Value(_Strict):
@@ -175,6 +183,9 @@ class _Options(_Strict):
     cluster: str | None = None
     weight: str | None = None
     by: list[str] | str | None = None
+    use: str | None = None
+    split: dict[str, Any] | None = None
+    aggregate: list[str] | None = None
 
 
 class _Source(_Strict):

@@ -53,11 +53,11 @@ class Run:
         """How the run was evaluated, so that further numbers are made the same way."""
         from kofn.evaluate import Options
 
-        names = ("threshold", "top_k", "interval", "level", "n_resamples", "seed", "cluster", "weight")
+        names = ("threshold", "top_k", "interval", "level", "n_resamples", "seed", "cluster", "weight", "use")
         stored = self.manifest.get("options", {})
         kept = {k: stored[k] for k in names if stored.get(k) is not None}
-        by = stored.get("by") or ()
-        return Options(**kept, by=(by,) if isinstance(by, str) else tuple(by))
+        by, aggregate = (stored.get(name) or () for name in ("by", "aggregate"))
+        return Options(**kept, by=(by,) if isinstance(by, str) else tuple(by), aggregate=tuple(aggregate))
 
     def full(self) -> CorrectnessResults:
         """The evaluation with its case reports as objects."""
@@ -111,6 +111,7 @@ def _result(path: Path, manifest: Mapping[str, Any], reports: pl.DataFrame) -> R
 
 
 def _rebuilt(manifest: Mapping[str, Any], table: Table, cases: pl.DataFrame) -> Result:
+    from kofn.checklist import stored_line
     from kofn.evaluate import Result
 
     stored, layout = manifest["result"], manifest["layout"]
@@ -123,6 +124,8 @@ def _rebuilt(manifest: Mapping[str, Any], table: Table, cases: pl.DataFrame) -> 
         extraction=stored["extraction"],
         diagnostics=stored["diagnostics"],
         warnings=tuple(stored["warnings"]),
+        judges=stored.get("judges", {}),
+        checklist=tuple(map(stored_line, stored.get("checklist", ()))),
         scored=tuple(_scored(table, m) for m in layout["metrics"]),
         case_values={(v["metric"], v["aggregator"]): cases[v["column"]].to_numpy() for v in layout["values"]},
         table=table,

@@ -1,0 +1,146 @@
+"""What a careful reader asks of a report, answered by the program: yes, no or unknown, each with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kofn.evaluate import Options, Result
+
+Answer = Literal["yes", "no", "unknown"]
+
+# how a product uses a set -> the aggregators that measure that
+USES: dict[str, tuple[str, ...]] = {
+    "any": ("any_pass", "pass@", "pass_at", "at_least", "best_score"),
+    "vote": ("majority", "maj@", "maj_at", "weighted_vote", "g_pass@"),
+    "select": ("selected",),
+    "list": ("ndcg", "dcg", "mrr", "precision", "recall"),
+    "all": ("all_pass", "all_correct", "pass^", "pass_hat", "coverage", "facet_coverage", "mean"),
+}
+_SLICES = 0.2  # a field with more values than this share of the cases slices nothing
+MARKS = {"yes": "✓", "no": "✗", "unknown": "?"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One question of the checklist."""
+
+    item: str
+    answer: Answer
+    reason: str
+
+    @property
+    def mark(self) -> str:
+        return MARKS[self.answer]
+
+    def to_dict(self) -> dict[str, str]:
+        """As JSON prints it."""
+        return asdict(self)
+
+
+def checklist(result: Result, options: Options) -> tuple[Line, ...]:
+    """The questions in order, answered from the result and how it was made."""
+    asked: dict[str, Callable[[Result, Options], tuple[Answer, str]]] = {
+        "the aggregator matches how outputs are used": _use,
+        "diversity is shown": _diversity,
+        "intervals are by case": _intervals,
+        "the judge is calibrated and corrected": _judge,
+        "selector and evaluator are apart": _apart,
+        "segments are shown": _segments,
+        "cost and latency are tracked per n": _spending,
+        "everything is versioned": _versions,
+    }
+    found = [(item, *answer(result, options)) for item, answer in asked.items()]
+    return tuple(Line(item=item, answer=answer, reason=reason) for item, answer, reason in found)
+
+
+def stored_line(told: Mapping[str, Any]) -> Line:
+    """A line as run.json has it."""
+    return Line(item=told["item"], answer=told["answer"], reason=told["reason"])
+
+
+def _use(result: Result, options: Options) -> tuple[Answer, str]:
+    if result.diagnostics["sizes"]["max"] <= 1:
+        return "yes", "one candidate a case: there is nothing to combine"
+    if options.use is None:
+        return (
+            "unknown",
+            "nobody said how outputs are used: --use any, vote, select, list or all; `use:` in a task",
+        )
+    names = list(dict.fromkeys(e.aggregator for e in result.estimates))
+    fitting = [name for name in names if name.startswith(USES[options.use])]
+    if not fitting:
+        return "no", f"outputs are used by `{options.use}`, and no aggregator shown measures that"
+    return "yes", f"outputs are used by `{options.use}`: {', '.join(fitting[:3])}"
+
+
+def _diversity(result: Result, _: Options) -> tuple[Answer, str]:
+    if result.diagnostics["sizes"]["max"] <= 1:
+        return "yes", "one candidate a case: there is nothing to compare"
+    found = result.diagnostics.get("diversity")
+    if found is None:
+        votes = result.diagnostics.get("votes")
+        if votes is None:
+            return "no", "there are no texts and no answers to compare"
+        return "yes", f"{votes['unique_answers'] or 0:.2g} different answers a set"
+    return "yes", f"{found['unique_texts'] or 0:.2f} of a set's texts are different"
+
+
+def _intervals(result: Result, _: Options) -> tuple[Answer, str]:
+    told = {e.method for e in result.estimates if e.segment is None}
+    if not told - {"none", "degenerate"}:
+        return "no", "no estimate has an interval"
+    cluster = result.understood["cluster"]
+    return "yes", f"the resampled unit is the {f'cluster `{cluster}`' if cluster else 'case'}, never the candidate"
+
+
+def _judge(result: Result, _: Options) -> tuple[Answer, str]:
+    if not result.judges:
+        if any(one.metric == "score" for one in result.scored):
+            return "unknown", "scores came with the file, and nobody says what made them"
+        return "yes", "no judge grades here"
+    for name, told in result.judges.items():
+        if not told.get("calibrated"):
+            return "no", f"{name} is a judge's, and no human labels stand beside it: kofn calibrate"
+    names = ", ".join(result.judges)
+    return "yes", f"{names}: raw and corrected rates stand side by side"
+
+
+def _apart(result: Result, _: Options) -> tuple[Answer, str]:
+    picked = [e.aggregator for e in result.estimates if e.aggregator.startswith(("selected", "weighted_vote"))]
+    if not picked:
+        return "yes", "nothing is picked by a selector"
+    if result.double_dipping:
+        return "no", "the same judge or score picks and grades"
+    named = [name for name in result.understood["selectors"] if name not in result.judges]
+    if named and result.judges:
+        return "unknown", f"selector `{named[0]}` came with the file, and nobody says which model made it"
+    return "yes", "what picks and what grades differ"
+
+
+def _segments(result: Result, options: Options) -> tuple[Answer, str]:
+    if options.by:
+        return "yes", f"by {', '.join(options.by)}"
+    table = result.table
+    tags = [] if table is None else [c.name for c in table.tags if 1 < c.n_unique() <= _SLICES * table.n_cases]
+    if tags:
+        return "no", f"cases have {', '.join(f'`{t}`' for t in tags[:3])}: --by shows them"
+    return "unknown", "no field of the cases slices them"
+
+
+def _spending(result: Result, _: Options) -> tuple[Answer, str]:
+    missing = [name for name in ("cost", "seconds") if name not in result.diagnostics]
+    if missing:
+        return "no", f"candidates carry no {' and no '.join(missing)}"
+    return "yes", "kofn curve shows what each further candidate costs and takes"
+
+
+def _versions(result: Result, _: Options) -> tuple[Answer, str]:
+    unknown = [name for name, told in result.judges.items() if not told.get("fingerprint")]
+    if unknown:
+        return "no", f"judge {unknown[0]} has no fingerprint"
+    parts = ["the data's hash", "packages", "seeds"]
+    return "yes", f"run.json holds {', '.join(parts + (['judges with their prompts'] if result.judges else []))}"
