@@ -33,7 +33,7 @@ LAYERS = [
     {"generate", "opened"},  # every call to a model; graded candidates, from a run or a file
     {"tasks", "checkpoint"},  # what is asked, of which data; programs and the cases they are run against
     {"running", "doctor"},  # a whole run
-    {"evaluation", "training"},  # for training loops
+    {"evaluation", "training", "judge"},  # for training loops; models that grade
     {"cli", "__main__"},  # application
 ]
 LAYER = {name: i for i, names in enumerate(LAYERS) for name in names}

@@ -13,6 +13,7 @@ VERBS = {
     "run": "Run a task on a model: generate, score, report.",
     "score": "Score outputs you already have: JSON lines, CSV or Parquet.",
     "verify": "Run programs against the cases of a problem, in a sandbox.",
+    "judge": "Let a model grade the outputs of a run or a file.",
     "new": "Start a problem of your own: a folder that passes.",
     "report": "Show a run again: in the terminal, as HTML, CSV, JSON or markdown.",
     "check": "Decide about a run: exit code 0 or 1 for CI.",
