@@ -93,7 +93,9 @@ def one(rng: np.random.Generator, labels: int, judged: int, size: int, design: s
 def cell(labels: int, judged: int, group: str, design: str, rates: tuple[float, float, float], runs: int,
          methods: tuple[str, ...] = ("auto",), seed: int = 0) -> Cell:  # fmt: skip
     """One setting, simulated. A draw whose labels show no information is refused by every method and not counted."""
-    rng = np.random.default_rng([seed, labels, judged, GROUPS[group], DESIGNS.index(design), *(int(100 * r) for r in rates)])
+    rng = np.random.default_rng(
+        [seed, labels, judged, GROUPS[group], DESIGNS.index(design), *(int(100 * r) for r in rates)]
+    )
     ends: list[dict[str, tuple[float, float]]] = []
     for _ in range(runs):
         try:
@@ -112,7 +114,10 @@ def cells(runs: int, methods: tuple[str, ...] = ("auto",), seed: int = 0) -> Ite
 
 def table(found: list[Cell], methods: tuple[str, ...]) -> str:
     """A line a size, group and design: lowest and highest coverage over the rates, and the mean width."""
-    lines = [f"| labels / judged | things | labels are | {' | '.join(methods)} |", "|---|---|---|" + "---|" * len(methods)]
+    lines = [
+        f"| labels / judged | things | labels are | {' | '.join(methods)} |",
+        "|---|---|---|" + "---|" * len(methods),
+    ]
     for (labels, judged), group, design in product(SIZES, GROUPS, DESIGNS):
         those = [c for c in found if c[:4] == (labels, judged, group, design)]
         columns = []

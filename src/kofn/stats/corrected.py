@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kofn.stats.judge import Prevalence
 
 METHODS = ("auto", "bootstrap", "lang_reiczigel")
+LEAST_EFFECT = 0.9  # of clusters: an estimate that they help is mostly noise
 LEAST_SHARE = 0.2  # of its variance that overlap may take away: below, an estimate of it is mostly noise
 
 
@@ -319,12 +320,10 @@ def _effect(found: float, plain: float, codes: NDArray[np.intp], data: _Data, *,
     """
     sizes = np.unique(codes, return_counts=True)[1]
     if not data.clustered:
-        return found / plain if of_labels and data.weighted and plain > 0 else 1.0
+        return max(found / plain, LEAST_SHARE) if of_labels and data.weighted and plain > 0 else 1.0
     effect = found / plain if plain > 1e-15 else float(sizes @ sizes) / codes.size
-    if not (of_labels and data.weighted):
-        effect = max(effect, 1.0)
-    wider = t_quantile(0.975, max(sizes.size - 1, 1)) / normal_quantile(0.975)
-    return effect * wider**2
+    least = LEAST_SHARE if of_labels and data.weighted else LEAST_EFFECT
+    return max(effect, least) * t_quantile(0.975, max(sizes.size - 1, 1)) / normal_quantile(0.975)
 
 
 def _parts(data: _Data, value: Prevalence, *, inside: bool) -> _Parts:
