@@ -3,25 +3,27 @@
     python benchmarks/calibration.py              # print the table that docs/calibrate.md shows
     python benchmarks/calibration.py --runs 200   # a quick look
 
-Each run draws people's verdicts on labelled and judged things, a judge that errs with sensitivity s and specificity t,
-and asks whether the interval of the corrected rate holds the rate of the population. Things come alone (sets, whose
-verdict is one a case), as 4 candidates of a case or as clusters of 5 cases. Within a case or cluster, verdicts of people
-are drawn with a probability of its own, Beta with mean p and concentration 2 (they agree with a correlation of 1/3), and
-the judge's errors with rates of its own (concentration 10). Labels are of other cases ("separate") or of some of the
-judged ones, drawn by verdict, half of each ("inside").
+Each run draws people's verdicts on labelled and judged things, a judge that errs with sensitivity s and specificity
+t, and asks whether the interval of the corrected rate holds the rate of the population. Things come alone (sets, whose
+verdict is one a case), as 4 candidates of a case or as clusters of 5 cases. Within a case or cluster, verdicts of
+people are drawn with a probability of its own, Beta with mean p and concentration 2 (they agree with a correlation of
+1/3), and the judge's errors with rates of its own (concentration 10). Labels are of other cases ("separate") or of some
+of the judged ones, drawn by verdict, half of each ("inside"); of 100 judged things at most half are labelled then.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from itertools import product
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from kofn.errors import InputError
 from kofn.stats.corrected import METHODS, corrected_rate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SIZES = ((100, 100), (50, 1000))  # labels, judged things
 GROUPS = {"sets": 1, "candidates": 4, "clusters": 5}

@@ -152,7 +152,7 @@ def _csv_records(path: Path, separator: str) -> Iterator[tuple[str, dict[str, An
 
 def _unguarded(cell: str | None) -> str | None:
     """A cell without the quote that keeps spreadsheets from taking it for a formula."""
-    return cell[1:] if cell and cell[0] == "'" and cell[1:].startswith(DANGEROUS) else cell
+    return cell[1:] if cell and cell[0] == "'" and cell[1:].startswith((*DANGEROUS, "'")) else cell
 
 
 def _json_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -47,7 +47,8 @@ def drawn_sheet(
 
     `selected` draws from what a selector picks, one candidate a case: a spot check of what people are shown. Its labels
     are of cases (the pick's place is in `picked`): they correct the rate of `selected(by=...)`, not that of all
-    candidates. The weight of a row is how many things it stands for, N_v/n_v. Things the judge did not grade are never drawn.
+    candidates. The weight of a row is how many things it stands for, N_v/n_v. Things the judge did not grade are
+    never drawn.
     """
     if n < 1:
         raise InputError(f"--sample {n}: expected how many to label, at least 1")
@@ -163,13 +164,8 @@ def write_sheet(sheet: Sheet, path: Path, name: str) -> None:
 def as_csv(rows: Sequence[dict[str, Any]]) -> str:
     """CSV in which no cell is a formula; several outputs stand one below the other, numbered.
 
-    >>> print(as_csv([{"id": "=1+1", "outputs": ["a", "b"], "human": None}]), end="")
-    id,outputs,human
-    '=1+1,"[1]
-    a
-    <BLANKLINE>
-    [2]
-    b",
+    >>> as_csv([{"id": "q1", "outputs": ["a", "b"], "human": None}]).splitlines()
+    ['id,outputs,human', 'q1,"[1]', 'a', '', '[2]', 'b",']
     """
     import csv
     import io
@@ -177,7 +173,7 @@ def as_csv(rows: Sequence[dict[str, Any]]) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row))
     names = [name for name in names if name != "human"] + ["human"]
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    writer = csv.writer(out)  # lines end as RFC 4180 says, so that a lone carriage return in a cell is quoted
     writer.writerow([guarded(name) for name in names])
     writer.writerows([[guarded(_cell(row.get(name))) for name in names] for row in rows])
     return out.getvalue()
@@ -192,7 +188,9 @@ def _cell(value: Any) -> str:
 def guarded(cell: str) -> str:
     """A cell that a spreadsheet does not take for a formula: a quote before = + - @, a tab or a line break.
 
+    A quote is put before a quote as well, so that reading takes away exactly what was put there.
+
     >>> guarded("=HYPERLINK(1)"), guarded("plain"), guarded("-5")
     ("'=HYPERLINK(1)", 'plain', "'-5")
     """
-    return f"'{cell}" if cell.startswith(DANGEROUS) else cell
+    return f"'{cell}" if cell.startswith((*DANGEROUS, "'")) else cell
