@@ -159,9 +159,7 @@ def places(labels: Rows, target: Rows) -> NDArray[np.intp]:
 
 def _one(labels: Rows, target: Rows | None, settings: Settings) -> Calibration:
     """Everything but warnings and segments."""
-    assert labels.human is not None
-    assert labels.judge is not None
-    labelled, graded = np.isfinite(labels.human), np.isfinite(labels.judge)
+    labelled, graded = np.isfinite(labels.people), np.isfinite(labels.said)
     used = labels.take(np.flatnonzero(labelled & graded))
     known = Calibration(
         of="candidate" if (target or labels).of_candidates else "set",
@@ -172,10 +170,8 @@ def _one(labels: Rows, target: Rows | None, settings: Settings) -> Calibration:
     )
     if labels.scores:
         return _of_scores(known, used, target, settings)
-    assert used.human is not None
-    assert used.judge is not None
     common: dict[str, Any] = {"level": settings.level, "seed": settings.seed, "n_resamples": settings.n_resamples}
-    rates = judge_rates(used.human, used.judge, weights=used.weights, clusters=_names(used), **common)
+    rates = judge_rates(used.people, used.said, weights=used.weights, clusters=_names(used), **common)
     found = replace(known, rates=rates)
     return found if target is None else _corrected(found, used, target, settings, common)
 
@@ -192,24 +188,22 @@ def _names(rows: Rows) -> Any:
 
 def _corrected(found: Calibration, used: Rows, target: Rows, settings: Settings, common: dict[str, Any]) -> Calibration:
     """With the judged rate and what the labels make of it."""
-    assert target.judge is not None
-    seen = target.take(np.flatnonzero(np.isfinite(target.judge)))
-    assert seen.judge is not None
+    seen = _graded(target)
     found = replace(found, n_judged=len(seen), n_judged_not_graded=len(target) - len(seen))
     if not len(seen):
         return replace(found, why="no judged case has a verdict")
-    raw = estimate(seen.judge, clusters=_codes(seen), aggregator="raw", **common)
+    raw = estimate(seen.said, clusters=_codes(seen), aggregator="raw", **common)
     found = replace(found, raw=raw)
     if settings.known is not None:
         s, t = settings.known
-        known = corrected_with_known_rates(seen.judge, s, t, judged_clusters=seen.units(), level=settings.level)
+        known = corrected_with_known_rates(seen.said, s, t, judged_clusters=seen.units(), level=settings.level)
         return replace(found, corrected=known)
     at = places(used, seen)
     try:
         corrected = corrected_rate(
-            used.human,  # type: ignore[arg-type]
-            used.judge,  # type: ignore[arg-type]
-            seen.judge,
+            used.people,
+            used.said,
+            seen.said,
             weights=used.weights,
             clusters=used.units(),
             judged_clusters=seen.units(),
@@ -236,9 +230,9 @@ def _sets_of(found: Calibration, used: Rows, seen: Rows, common: dict[str, Any])
         return found
     try:
         bound = any_of_candidates(
-            used.human,  # type: ignore[arg-type]
-            used.judge,  # type: ignore[arg-type]
-            seen.judge,  # type: ignore[arg-type]
+            used.people,
+            used.said,
+            seen.said,
             seen.ids,
             seen.indices,
             weights=used.weights,
@@ -248,16 +242,18 @@ def _sets_of(found: Calibration, used: Rows, seen: Rows, common: dict[str, Any])
     except InputError:  # the judge knows too little for this; the candidates' own rate may still stand
         return found
     by_case: dict[str, float] = {}
-    for case, verdict in zip(seen.ids, seen.judge.tolist(), strict=True):  # type: ignore[union-attr]
+    for case, verdict in zip(seen.ids, seen.said.tolist(), strict=True):
         by_case[case] = max(by_case.get(case, 0.0), verdict)
     return replace(found, sets=bound, raw_sets=estimate(list(by_case.values()), aggregator="any_pass", **common))
 
 
+def _graded(rows: Rows) -> Rows:
+    return rows.take(np.flatnonzero(np.isfinite(rows.said)))
+
+
 def _of_scores(known: Calibration, used: Rows, target: Rows | None, settings: Settings) -> Calibration:
     """Means instead of rates, and ppi++ instead of Rogan and Gladen."""
-    human, judge = used.human, used.judge
-    assert human is not None
-    assert judge is not None
+    human, judge = used.people, used.said
     common: dict[str, Any] = {"level": settings.level, "seed": settings.seed, "rate": False, "clusters": _codes(used)}
     spread = human.size > 1 and bool(np.ptp(human) and np.ptp(judge))
     scores = Scores(
@@ -267,28 +263,30 @@ def _of_scores(known: Calibration, used: Rows, target: Rows | None, settings: Se
         correlation=float(np.corrcoef(human, judge)[0, 1]) if spread else None,
     )
     found = replace(known, scores=scores)
-    if target is None or target.judge is None:
-        return found
+    return found if target is None else _corrected_mean(found, used, target, settings)
+
+
+def _corrected_mean(found: Calibration, used: Rows, target: Rows, settings: Settings) -> Calibration:
+    """With the judged mean and what the labels make of it; judged rows that are labelled are not counted twice."""
     if settings.known is not None:
         raise InputError("known rates are of verdicts: scores are corrected by labels (ppi++)")
-    seen = target.take(np.flatnonzero(np.isfinite(target.judge)))
-    assert seen.judge is not None
-    found = replace(found, n_judged=len(seen), n_judged_not_graded=len(target) - len(seen))
-    raw = estimate(seen.judge, clusters=_codes(seen), aggregator="raw", level=settings.level, rate=False)
+    seen = _graded(target)
+    raw = estimate(seen.said, clusters=_codes(seen), aggregator="raw", level=settings.level, rate=False)
+    found = replace(found, raw=raw, n_judged=len(seen), n_judged_not_graded=len(target) - len(seen))
     labelled = set(places(used, seen).tolist())
     others = seen.take(np.array([i for i in range(len(seen)) if i not in labelled], dtype=np.intp))
     try:
         corrected = ppi_mean(
-            human,
-            judge,
-            others.judge,  # type: ignore[arg-type]
+            used.people,
+            used.said,
+            others.said,
             clusters=_codes(used),
             unlabelled_clusters=_codes(others),
             level=settings.level,
         )
     except InputError as problem:
-        return replace(found, raw=raw, why=str(problem))
-    return replace(found, raw=raw, corrected=corrected)
+        return replace(found, why=str(problem))
+    return replace(found, corrected=corrected)
 
 
 def _segments(labels: Rows, target: Rows | None, settings: Settings, name: str) -> list[Calibration]:
@@ -348,6 +346,10 @@ def _about_the_correction(found: Calibration, settings: Settings) -> list[str]:
     if settings.known is not None:
         out.append(
             "sensitivity and specificity are taken as exact: from labels they are not, and this interval is too narrow"
+        )
+    if settings.method == "lang_reiczigel" and getattr(corrected, "design", "") in ("inside", "overlapping"):
+        out.append(
+            "lang_reiczigel is made for labels of other cases: for labels of the judged cases take --method auto"
         )
     fits = getattr(corrected, "fits", True)
     if not fits:

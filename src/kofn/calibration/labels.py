@@ -55,6 +55,18 @@ class Rows:
         return len(self.ids)
 
     @property
+    def people(self) -> NDArray[np.float64]:
+        """What people said, of rows that they were asked about."""
+        assert self.human is not None
+        return self.human
+
+    @property
+    def said(self) -> NDArray[np.float64]:
+        """What the judge said, of rows that have a judge."""
+        assert self.judge is not None
+        return self.judge
+
+    @property
     def of_candidates(self) -> bool:
         """Whether several rows are of one case: they have a place, or an id is there more than once."""
         return self.indices is not None or len(set(self.ids)) < len(self.ids)
