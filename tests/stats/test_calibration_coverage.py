@@ -11,8 +11,7 @@ NOISE = 3 * np.sqrt(0.95 * 0.05 / RUNS)  # of a simulated share, three standard 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("design", calibration.DESIGNS)
-@pytest.mark.parametrize("group", calibration.GROUPS)
+@pytest.mark.parametrize(("group", "design"), calibration.settings())
 @pytest.mark.parametrize(("labels", "judged"), calibration.SIZES)
 def test_corrected_intervals_cover(labels, judged, group, design):
     for rates in calibration.RATES:
@@ -20,8 +19,7 @@ def test_corrected_intervals_cover(labels, judged, group, design):
         assert 0.93 - NOISE <= cell.covered["auto"] <= 0.97 + NOISE, cell
 
 
-@pytest.mark.parametrize("design", calibration.DESIGNS)
-@pytest.mark.parametrize("group", calibration.GROUPS)
+@pytest.mark.parametrize(("group", "design"), calibration.settings())
 @pytest.mark.parametrize(("labels", "judged"), calibration.SIZES)
 def test_corrected_intervals_cover_in_a_few_runs(labels, judged, group, design):
     """250 runs of one setting: within three standard errors of 93 to 97 %."""
