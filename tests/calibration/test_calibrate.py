@@ -411,6 +411,25 @@ def test_a_sheet_is_drawn_by_verdict_seeded_and_comes_back_as_labels(run, tmp_pa
     assert found["corrected"]["low"] < human.mean() < found["corrected"]["high"]
 
 
+def test_weights_of_a_sheet_may_be_left_out_where_its_labels_are_of_the_judged_run(run, tmp_path):
+    """They follow from how many of each verdict there are: here four times as many failures are labelled as passes."""
+    path, human, judge = run
+    rng = np.random.default_rng(0)
+    passed, failed = (rng.permutation(np.argwhere(judge == v))[:n] for v, n in ((1, 20), (0, 80)))
+    share = {1: judge.sum() / 20, 0: (~judge).sum() / 80}
+    labels = [
+        {"id": f"c{i}", "index": int(k), "human": int(human[i, k]), "weight": float(share[int(judge[i, k])])}
+        for i, k in (*passed, *failed)
+    ]
+    with_weights = told(write(tmp_path / "w.jsonl", labels), "--apply", path)
+    without = told(write(tmp_path / "l.jsonl", [{**r, "weight": None} for r in labels]), "--apply", path)
+    assert without["corrected"]["point"] == pytest.approx(with_weights["corrected"]["point"])
+    assert without["corrected_sets"]["point"] == pytest.approx(with_weights["corrected_sets"]["point"])
+    assert without["corrected"]["sensitivity"] == pytest.approx(with_weights["sensitivity"]["point"])
+    assert abs(without["sensitivity"]["point"] - with_weights["sensitivity"]["point"]) > 0.1  # plain s is off
+    assert "stand for all with that verdict" in calibrate(tmp_path / "l.jsonl", "--apply", path)
+
+
 def test_sheets_of_sets_show_all_outputs_and_those_of_picks_one(run, tmp_path):
     path, _, judge = run
     calibrate(path, "--sample", "10", "-o", tmp_path / "sets.jsonl")
