@@ -32,7 +32,7 @@ LAYERS = [
     {"importers", "report", "models", "api", "yamlfile", "engine"},  # edges
     {"generate", "opened"},  # every call to a model; graded candidates, from a run or a file
     {"tasks", "checkpoint"},  # what is asked, of which data; programs and the cases they are run against
-    {"running", "doctor"},  # a whole run
+    {"running", "doctor", "calibration"},  # a whole run; judges against people
     {"evaluation", "training", "judge"},  # for training loops; models that grade
     {"cli", "__main__"},  # application
 ]

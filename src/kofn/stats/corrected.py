@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kofn.stats.judge import Prevalence
 
 METHODS = ("auto", "bootstrap", "lang_reiczigel")
+LEAST_EFFECT = 0.9  # of clusters: an estimate that they help is mostly noise
 LEAST_SHARE = 0.2  # of its variance that overlap may take away: below, an estimate of it is mostly noise
 
 
@@ -284,11 +285,25 @@ def _influence(data: _Data, value: Prevalence, *, inside: bool) -> tuple[NDArray
     of_passing = -p * w * h * (j - c.sensitivity) / (c.tp + c.fn)
     of_failing = (1 - p) * w * (1 - h) * (1 - j - c.specificity) / (c.fp + c.tn)
     psi = (of_passing + of_failing) / d
-    if data.weighted:  # drawn by verdict: how many of each is no accident
+    if data.weighted:  # drawn by verdict: how many of each is no accident; `_of_pool` has what is left of that
         for verdict in (1.0, 0.0):
             of = j == verdict
             psi[of] -= psi[of].mean() if of.any() else 0.0
     return psi, (v - data.q) / v.size / d
+
+
+def _of_pool(data: _Data, value: Prevalence) -> float:
+    """The variance that is left of how common each verdict is where weighted labels were drawn by verdict.
+
+    The weights add up to the pool they were drawn from, whose verdicts are a sample too: Σ T²/W over the verdicts, with
+    T the sum of the influence of its labels and W that of their weights. Weights that add up to the number of labels
+    say that there was no larger pool, and labels then count as drawn at random.
+    """
+    if not data.weighted or data.design == "inside":
+        return 0.0
+    plain, _ = _influence(replace(data, weighted=False), value, inside=False)
+    parts = [(float(plain[of].sum()), float(data.weights[of].sum())) for of in (data.judge == 1, data.judge == 0)]
+    return sum(total**2 / weight for total, weight in parts if weight > 0)
 
 
 def _plain_variance(data: _Data, value: Prevalence, *, inside: bool) -> tuple[float, float]:
@@ -319,19 +334,17 @@ def _effect(found: float, plain: float, codes: NDArray[np.intp], data: _Data, *,
     """
     sizes = np.unique(codes, return_counts=True)[1]
     if not data.clustered:
-        return found / plain if of_labels and data.weighted and plain > 0 else 1.0
+        return max(found / plain, LEAST_SHARE) if of_labels and data.weighted and plain > 0 else 1.0
     effect = found / plain if plain > 1e-15 else float(sizes @ sizes) / codes.size
-    if not (of_labels and data.weighted):
-        effect = max(effect, 1.0)
-    wider = t_quantile(0.975, max(sizes.size - 1, 1)) / normal_quantile(0.975)
-    return effect * wider**2
+    least = LEAST_SHARE if of_labels and data.weighted else LEAST_EFFECT
+    return max(effect, least) * t_quantile(0.975, max(sizes.size - 1, 1)) / normal_quantile(0.975)
 
 
 def _parts(data: _Data, value: Prevalence, *, inside: bool) -> _Parts:
     """Variances by unit and the design effects; what both sets share makes both effects smaller or larger."""
     psi, psi_judged = _influence(data, value, inside=inside)
     plain, plain_judged = _plain_variance(data, value, inside=inside)
-    labels, judged = _squares(psi, data.unit), _squares(psi_judged, data.judged_unit)
+    labels, judged = _squares(psi, data.unit) + _of_pool(data, value), _squares(psi_judged, data.judged_unit)
     shared = 1.0
     if data.design != "separate" or data.clustered:
         both = _squares(np.append(psi, psi_judged), np.append(data.unit, data.judged_unit))
@@ -418,12 +431,19 @@ def _human_interval(data: _Data, level: float, n_resamples: int, seed: int) -> t
 def _bootstrap(data: _Data, level: float, n_resamples: int, seed: int, *, inside: bool) -> tuple[float, float, str]:
     """Percentiles over resampled units, drawn within strata: labelled only, both, judged only.
 
-    Weighted labels were drawn by verdict, so that is a stratum as well (of units whose labels agree on it).
+    Weighted labels were drawn by verdict, so that is a stratum as well (of units whose labels agree on it); how common
+    each verdict is in the pool they were drawn from is drawn too.
     """
     rng = np.random.default_rng(seed)
     matrix, strata = _unit_rows(data)
     sums = sum(drawn_sums(matrix[strata == stratum], n_resamples, rng) for stratum in np.unique(strata))
     tp, fp, fn, tn, passed, failed = np.asarray(sums).T
+    if data.weighted and not inside:
+        pool = np.array([data.weights[data.judge == v].sum() for v in (1.0, 0.0)])
+        often = rng.multinomial(max(round(pool.sum()), 1), pool / pool.sum(), size=n_resamples).T
+        tp, fp, fn, tn = (
+            column * often[i // 2] / max(pool[i // 2], 1e-300) for i, column in enumerate((tp, fp, fn, tn))
+        )
     with np.errstate(invalid="ignore", divide="ignore"):
         q = passed / (passed + failed)
         if inside:
