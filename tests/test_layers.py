@@ -28,6 +28,10 @@ LAYERS = [
         "selectors",
         "splits",
         "checklist",
+        "differences",
+        "comparing",
+        "graders",
+        "contests",
     },  # composition, no I/O
     {"importers", "report", "models", "api", "yamlfile", "selectorfile", "engine"},  # edges
     {"generate", "opened"},  # every call to a model; graded candidates, from a run or a file
