@@ -452,13 +452,12 @@ def _questions(side: Side) -> Questions:
 
 def _other_sizes(a: Side, b: Side, shared: set[str], top_k: int | None) -> list[str]:
     """any_pass of 5 candidates is not any_pass of 10."""
-    sizes = [np.array([n for case, n in zip(s.cases, _sizes(s, top_k), strict=True) if case in shared]) for s in (a, b)]
     at = [dict(zip(s.cases, _sizes(s, top_k), strict=True)) for s in (a, b)]
     n_differ = sum(at[0][case] != at[1][case] for case in shared)
     if not n_differ:
         return []
-    spans = [_span(s) for s in sizes]
-    least = int(min(s.min() for s in sizes))
+    sizes = [[of[case] for case in shared] for of in at]
+    spans, least = [_span(s) for s in sizes], min(map(min, sizes))
     if spans[0] != spans[1]:
         what = f"sets differ in size: {spans[0]} candidates in {a.name}, {spans[1]} in {b.name}"
     else:

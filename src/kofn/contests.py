@@ -169,7 +169,7 @@ def dipping_of(scored: Scored, selector: Selector, judges: Mapping[str, Mapping[
     told = judges.get(scored.metric)
     if found is not None or told is None:
         return found
-    if told.get("fingerprint") in (selector.fingerprint(), selector.version):
+    if told.get("fingerprint") == selector.fingerprint():
         return f"the same judge: {DIPPING}, the number is too good; grade with another"
     if selector.model is not None and selector.model in told.get("models", ()):
         return f"the same model ({selector.model}): {DIPPING}, its taste counts twice; grade with another"

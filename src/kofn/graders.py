@@ -22,7 +22,7 @@ from kofn.differences import (
     pairs_of,
 )
 from kofn.errors import InputError
-from kofn.evaluate import Options, applied, evaluate
+from kofn.evaluate import applied, evaluate
 from kofn.registry import aggregator, higher_is_better
 from kofn.sets import NOT_GRADED
 from kofn.stats import judge_rates
@@ -30,7 +30,7 @@ from kofn.stats import judge_rates
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kofn.evaluate import Result
+    from kofn.evaluate import Options, Result
     from kofn.scoring import Scored
     from kofn.sets import CandidateSets
     from kofn.table import Table
@@ -41,6 +41,7 @@ def by_extractor(names: Sequence[str], options: Options) -> dict[str, Options]:
 
     One metric for all, so that only the extractor differs.
 
+    >>> from kofn.evaluate import Options
     >>> {name: (o.extract, o.metrics) for name, o in by_extractor(["number", "last_line"], Options()).items()}
     {'number': ('number', ('numeric',)), 'last_line': ('last_line', ('numeric',))}
     """
@@ -82,8 +83,10 @@ def graders(
     by case. `units` are weights and clusters of the cases.
 
     >>> from kofn.api import load
+    >>> from kofn.evaluate import Options
     >>> from kofn.importers.rows import ReadOptions
-    >>> rows = [{"id": str(i), "reference": "4", "outputs": [text]} for i, text in enumerate(["4", "2 + 2 = 4", "4 (a)"])]
+    >>> texts = ["4", "2 + 2 = 4", "4 (a)"]
+    >>> rows = [{"id": str(i), "reference": "4", "outputs": [text]} for i, text in enumerate(texts)]
     >>> found = graders(load(rows, ReadOptions()), by_extractor(["number", "last_line"], Options()))
     >>> found.agreements[0].counts
     {'both_pass': 1, 'only_a': 2, 'only_b': 0, 'both_fail': 0}
@@ -158,7 +161,7 @@ def _agreement(a: CandidateSets, b: CandidateSets, name_a: str, name_b: str, rul
     )  # fmt: skip
     same = None
     if a.answers is not None and b.answers is not None and len(a.answers):
-        same = float(a.answers.eq_missing(b.answers).mean() or 0.0)
+        same = float(a.answers.eq_missing(b.answers).to_numpy().mean())
     return Agreement(name_a=name_a, name_b=name_b, rates=rates, n_ungraded=int((~both).sum()), same_answer=same)
 
 
