@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kofn.aggregators.selection import Selected
 from kofn.comparing import asked_of, shown
 from kofn.diagnose import DIPPING, counted, dipping
 from kofn.differences import Changed, Compared, Difference, Rules, Values, compared, family, level_of, pairs_of
 from kofn.errors import InputError
 from kofn.selectors import picks, selection, with_selector
+from kofn.sets import passes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from kofn.sets import CandidateSets
 
     Bools = NDArray[np.bool_]
+
+PASSES, VALUES = "selected", "value of the pick"
 
 
 def contest(
@@ -54,37 +58,53 @@ def contest(
     scored = _with_metrics(result, evaluator)
     sets, names = scored.sets, [one.name for one in selectors]
     common = dict(units or {})
-    cases = sets.case_ids.to_list()
-    columns = [Values(cases=cases, values=picks(sets, one)[0], **common) for one in selectors]
     pairs = pairs_of(len(selectors), every=all_pairs)
-    found = [
-        Difference(
-            metric=evaluator,
-            aggregator="selected",
-            name_a=names[a],
-            name_b=names[b],
-            comparison=compared(columns[a], columns[b], rules),
-            sides=(a, b),
-        )
-        for a, b in pairs
-    ]
-    differences, n_tests = family(found, [(columns[a], columns[b]) for a, b in pairs], rules.alpha)
+    found, tested, levels = [], [], []
+    for number, way, columns in _columns(sets, selectors, common):
+        levels.append(level_of(evaluator, number, None, columns, way))
+        for a, b in pairs:
+            tested.append((columns[a], columns[b]))
+            found.append(
+                Difference(
+                    metric=evaluator,
+                    aggregator=number,
+                    name_a=names[a],
+                    name_b=names[b],
+                    comparison=compared(columns[a], columns[b], rules),
+                    more_is_better=way,
+                    sides=(a, b),
+                )
+            )
+    differences, n_tests = family(found, tested, rules.alpha)
     drawn = replace(options, level=rules.level, n_resamples=rules.n_resamples, seed=rules.seed)
+    about = f"the same {counted(int(sets.sizes.sum()), 'candidate')} of {counted(len(sets), 'case')}"
     return Compared(
         kind="selectors",
         names=tuple(names),
-        about=f"the same {counted(int(sets.sizes.sum()), 'candidate')} of {counted(len(sets), 'case')}, "
-        f"graded by {evaluator}",
+        about=f"{about}, graded by {evaluator}",
         differences=differences,
-        levels=(level_of(evaluator, "selected", None, columns, more_is_better=True),),
+        levels=tuple(levels),
         rules=rules,
-        verdict="what is picked",
+        verdict=PASSES,
         changed=tuple(_changed(result, sets, selectors, pairs)),
         selections=tuple(selection(sets, one, drawn, metric=evaluator, **common) for one in selectors),
         warnings=tuple(_warnings(result, scored, selectors)),
         n_tests=n_tests,
         facts={"n_cases": len(sets), "evaluator": evaluator},
     )
+
+
+def _columns(
+    sets: CandidateSets, selectors: Sequence[Selector], common: Mapping[str, Any]
+) -> Iterator[tuple[str, bool, list[Values]]]:
+    """Whether the picks pass; and their values, where these say more than that."""
+    cases = sets.case_ids.to_list()
+    passed = [picks(sets, one)[0] for one in selectors]
+    yield PASSES, True, [Values(cases=cases, values=column, **common) for column in passed]
+    if not sets.zero_one:
+        added = [with_selector(sets, one.name, one.scores(sets)) for one in selectors]
+        values = [Selected(one.name)(of) for one, of in zip(selectors, added, strict=True)]
+        yield VALUES, sets.higher_is_better, [Values(cases=cases, values=column, **common) for column in values]
 
 
 def _check(selectors: Sequence[Selector]) -> None:
@@ -100,6 +120,8 @@ def _with_metrics(result: Result, evaluator: str) -> Scored:
     """The sets as the evaluator grades them, with the values of every other metric as a column that may pick."""
     scored = next(one for one in result.scored if one.metric == evaluator)
     sets = scored.sets
+    if scored.beside_labels:  # its passes are those of the labels: here it grades by itself
+        sets = replace(sets, passes=passes_of(sets.values, None, sets.higher_is_better))
     for one in result.scored:
         if one.metric and one.metric not in sets.selectors:
             sets = with_selector(sets, one.metric, one.sets.values)
@@ -109,7 +131,7 @@ def _with_metrics(result: Result, evaluator: str) -> Scored:
 def _changed(
     result: Result, sets: CandidateSets, selectors: Sequence[Selector], pairs: Sequence[tuple[int, int]]
 ) -> Iterator[Changed]:
-    """The cases in which two selectors do not pick the same."""
+    """The cases in which two selectors have no pick in common, or one that passes more often."""
     assert result.table is not None
     chosen = [_chosen(sets, one) for one in selectors]
     passes = [picks(sets, one)[0].tolist() for one in selectors]
@@ -117,7 +139,8 @@ def _changed(
         for i in range(len(sets)):
             low, high = int(sets.offsets[i]), int(sets.offsets[i + 1])
             in_a, in_b = chosen[a][low:high], chosen[b][low:high]
-            if bool((in_a == in_b).all()):
+            alike = passes[a][i] == passes[b][i] or passes[a][i] != passes[a][i] or passes[b][i] != passes[b][i]
+            if alike and bool((in_a & in_b).any() or not (in_a.any() and in_b.any())):
                 continue
             yield Changed(
                 case=str(sets.case_ids[i]),

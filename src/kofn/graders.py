@@ -95,16 +95,18 @@ def graders(
     results = [_graded(table, name, options) for name, options in ways.items()]
     scored = [result.scored[0] for result in results]
     pairs, names = pairs_of(len(ways), every=all_pairs), list(ways)
+    metrics = list(dict.fromkeys(one.metric for one in scored))
+    metric = metrics[0] if len(metrics) == 1 else ""  # nothing where it is what differs
     found, tested, levels = [], [], []
     for rule in map(aggregator, aggregate or ("mean",)):
         way = higher_is_better(rule.name, scored[0].sets.higher_is_better)
         columns = [_column(results[0], applied(rule, one), units) for one in scored]
-        levels.append(level_of("", rule.name, None, columns, way))
+        levels.append(level_of(metric, rule.name, None, columns, way))
         for a, b in pairs:
             tested.append((columns[a], columns[b]))
             found.append(
                 Difference(
-                    metric=_metric_of(scored[a], scored[b]),
+                    metric=metric,
                     aggregator=rule.name,
                     name_a=names[a],
                     name_b=names[b],
@@ -114,7 +116,6 @@ def graders(
                 )
             )
     differences, n_tests = family(found, tested, rules.alpha)
-    metrics = list(dict.fromkeys(one.metric for one in scored))
     return Compared(
         kind="graders",
         names=tuple(names),
@@ -141,10 +142,6 @@ def _graded(table: Table, name: str, options: Options) -> Result:
 def _column(result: Result, values: Any, units: Mapping[str, Any] | None) -> Values:
     assert result.table is not None
     return Values(cases=result.table.cases["case_id"].to_list(), values=values, **(units or {}))
-
-
-def _metric_of(a: Scored, b: Scored) -> str:
-    return a.metric if a.metric == b.metric else f"{b.metric} - {a.metric}"
 
 
 def _about(result: Result, metrics: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ VERBS = {
     "new": "Start a problem of your own: a folder that passes.",
     "report": "Show a run again: in the terminal, as HTML, CSV, JSON or markdown.",
     "check": "Decide about a run: exit code 0 or 1 for CI.",
+    "compare": "Compare runs, files, extractors, metrics or selectors case by case.",
     "trend": "Runs of a task over time: what changed, and what is noise.",
     "list": "List tasks, models, aggregators, extractors and metrics.",
     "describe": "What a task asks, of which data, and how it is graded.",
