@@ -99,9 +99,9 @@ def command(
 
     if sum((as_json, as_markdown, as_latex)) > 1:
         raise click.UsageError("--json, --markdown and --latex are three forms of one output: give one")
-    found = found_of(paths, **asked)
     if html is not None:
         _check_place(html)
+    found = found_of(paths, **asked)
     _show(found, changed, as_json=as_json, as_markdown=as_markdown, as_latex=as_latex)
     if html is not None:
         _write(found, html)

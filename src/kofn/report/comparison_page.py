@@ -38,7 +38,7 @@ def page(found: Compared) -> str:
             kind=found.kind,
             head=_head(found),
             stats=_stats(found),
-            said=[text for text in sentences(found)[1:] if text],
+            said=sentences(found)[1:],
             warnings=list(found.warnings),
             tables=list(_tables(found)),
             level=of_level(found.rules.level),
@@ -93,25 +93,31 @@ def _stats(found: Compared) -> list[dict[str, str]]:
 
 
 def _tables(found: Compared) -> Iterator[dict[str, Any]]:
-    """A table a pair, metric and field, each on a scale of its own."""
+    """A table a pair, metric and field, each on a scale of its own; pairs of one row each share a table."""
+    pairs = {d.sides for d in found.differences}
+    together = len(pairs) > 1 and len(pairs) == len(found.differences)
     groups: dict[tuple[Any, ...], list[Difference]] = {}
     for d in found.differences:
         by = "" if d.segment is None else d.segment.partition("=")[0]
-        groups.setdefault((d.sides, d.metric, by), []).append(d)
+        groups.setdefault((None if together else d.sides, d.metric, by), []).append(d)
     metrics = len({d.metric for d in found.differences}) > 1
-    for (_, metric, by), rows in groups.items():
-        low, high = _domain(rows)
-        words = [f"{rows[0].name_b} against {rows[0].name_a}", metric if metrics else "", f"by {by}" if by else ""]
-        yield {
-            "title": ", ".join(filter(None, words)),
-            "a": rows[0].name_a,
-            "b": rows[0].name_b,
-            "sliced": bool(by),
-            "mcnemar": any(d.comparison.mcnemar_p is not None for d in rows),
-            "ticks": [(f"{_share(t, low, high):.2f}", f"{t:+g}" if t else "0") for t in _ticks(low, high)],
-            "zero": f"{_share(0.0, low, high):.2f}",
-            "rows": [_row(d, low, high) for d in rows],
-        }
+    for (sides, metric, by), rows in groups.items():
+        pair = "" if sides is None else f"{rows[0].name_b} against {rows[0].name_a}"
+        words = ", ".join(filter(None, [pair, metric if metrics else "", f"by {by}" if by else ""]))
+        yield {"title": words, "paired": sides is None, "sliced": bool(by), **_forest(rows, named=sides is not None)}
+
+
+def _forest(rows: Sequence[Difference], *, named: bool) -> dict[str, Any]:
+    """The rows on one scale. `named`: all of one pair, whose names head the columns."""
+    low, high = _domain(rows)
+    return {
+        "a": rows[0].name_a if named else "a",
+        "b": rows[0].name_b if named else "b",
+        "mcnemar": any(d.comparison.mcnemar_p is not None for d in rows),
+        "ticks": [(f"{_share(t, low, high):.2f}", f"{t:+g}" if t else "0") for t in _ticks(low, high)],
+        "zero": f"{_share(0.0, low, high):.2f}",
+        "rows": [_row(d, low, high) for d in rows],
+    }
 
 
 def _domain(rows: Sequence[Difference]) -> tuple[float, float]:
@@ -145,6 +151,7 @@ def _row(d: Difference, low: float, high: float) -> dict[str, Any]:
     lost, won = (c.wins, c.losses) if d.more_is_better is False else (c.losses, c.wins)
     return {
         "number": d.aggregator,
+        "pair": (d.name_b, d.name_a),
         "segment": "" if d.segment is None else d.segment.partition("=")[2],
         "a": "–" if c.a is None else f"{c.a:.3f}",
         "b": "–" if c.b is None else f"{c.b:.3f}",

@@ -146,9 +146,8 @@ def markdown(found: Compared) -> str:
         for segment, i, row in _rows(found)
     ]
     values = table(header, [i >= first for i in range(len(header))], rows)
-    said = [text for text in sentences(found, name) if text]
     beware = [f"- {prose(w)}" for w in found.warnings]
-    parts = [said, values, [" ".join(caption(found, name))], _differences(found)]
+    parts = [sentences(found, name), values, [" ".join(caption(found, name))], _differences(found)]
     parts += [["Beware:", "", *beware]] if beware else []
     return "\n\n".join("\n".join(part) for part in parts)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Style = Callable[[str, str], str]
 
 LEAST = ("McNemar", "missing", "names", "cases", "p", "+/=/-")  # what goes first where a terminal is narrow
+MOST_SAID = 2  # pairs that get a sentence each
 MOST_NAMED = 6  # differences that hold, by name
 CANDIDATES = 3  # of a side of a changed case
 _NAME, _ID, _LABEL = 14, 40, 12
@@ -54,9 +55,10 @@ def main_difference(found: Compared, sides: tuple[int, int]) -> Difference:
 
 
 def sentences(found: Compared, quoted: Callable[[str], str] = str) -> list[str]:
-    """What was found, a sentence a pair, and how much of it holds. `quoted` shows a name."""
+    """What was found, a sentence a pair, and how much of it holds; of many pairs only what does. `quoted` shows a name."""
     mains = [main_difference(found, sides) for sides in dict.fromkeys(d.sides for d in found.differences)]
-    return [*(_sentence(d, quoted) for d in mains), held(found, quoted)]
+    told = mains if len(mains) <= MOST_SAID else [d for d in mains if d.holds][:MOST_SAID]
+    return [*(_sentence(d, quoted) for d in told), *filter(None, [held(found, quoted)])]
 
 
 def _sentence(d: Difference, quoted: Callable[[str], str]) -> str:
@@ -93,7 +95,7 @@ def _place(d: Difference, quoted: Callable[[str], str], *, several: bool) -> str
 
 
 def _said(found: Compared, width: int) -> list[str]:
-    return [line for text in filter(None, sentences(found)) for line in pieces(safe(text), width)]
+    return [line for text in sentences(found) for line in pieces(safe(text), width)]
 
 
 # the table of differences
@@ -235,7 +237,7 @@ def changed_text(found: Compared, a: str, b: str) -> str:
     ways = [c.way for c in found.changed if (c.name_a, c.name_b) == (a, b)]
     up, down, other = (ways.count(way) for way in ("up", "down", "other"))
     if found.kind == "runs":
-        return f"by {found.verdict}: {up:,} pass in {b} and not in {a}, {down:,} the other way round"
+        return f"{found.verdict}: {up:,} pass in {b} and not in {a}, {down:,} the other way round"
     if found.kind == "graders":
         more = f"; {other:,} more have other answers and the same verdict" if other else ""
         return f"{up:,} candidates pass by {b} and not by {a}, {down:,} the other way round{more}"
