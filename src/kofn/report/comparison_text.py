@@ -55,7 +55,7 @@ def main_difference(found: Compared, sides: tuple[int, int]) -> Difference:
 
 
 def sentences(found: Compared, quoted: Callable[[str], str] = str) -> list[str]:
-    """What was found, a sentence a pair, and how much of it holds; of many pairs only what does. `quoted` shows a name."""
+    """What was found, a sentence a pair (of many, those that hold), and how much holds. `quoted` shows a name."""
     mains = [main_difference(found, sides) for sides in dict.fromkeys(d.sides for d in found.differences)]
     told = mains if len(mains) <= MOST_SAID else [d for d in mains if d.holds][:MOST_SAID]
     return [*(_sentence(d, quoted) for d in told), *filter(None, [held(found, quoted)])]
