@@ -18,6 +18,7 @@ VERBS = {
     "report": "Show a run again: in the terminal, as HTML, CSV, JSON or markdown.",
     "check": "Decide about a run: exit code 0 or 1 for CI.",
     "calibrate": "A judge against people: its errors, and rates corrected for them.",
+    "compare": "Compare runs, files, extractors, metrics or selectors case by case.",
     "trend": "Runs of a task over time: what changed, and what is noise.",
     "list": "List tasks, models, aggregators, extractors and metrics.",
     "describe": "What a task asks, of which data, and how it is graded.",
