@@ -29,7 +29,7 @@ LAYERS = [
         "splits",
         "checklist",
     },  # composition, no I/O
-    {"importers", "report", "models", "api", "yamlfile", "engine"},  # edges
+    {"importers", "report", "models", "api", "yamlfile", "selectorfile", "engine"},  # edges
     {"generate", "opened"},  # every call to a model; graded candidates, from a run or a file
     {"tasks", "checkpoint"},  # what is asked, of which data; programs and the cases they are run against
     {"running", "doctor"},  # a whole run
