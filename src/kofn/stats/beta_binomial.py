@@ -97,7 +97,9 @@ def fit(passes: ArrayLike, tries: ArrayLike, weights: ArrayLike | None = None) -
         return None
     w = np.ones(len(c)) if weights is None else np.asarray(weights, dtype=float)[np.asarray(tries) > 0]
     p, spread = fits(Tails(*((w @ part / w.sum())[None, :] for part in _indicators(c, n))))
-    return BetaBinomial(p=float(p[0]), spread=float(spread[0]), kind=_kind(float(p[0]), float(spread[0])), n_cases=len(c))
+    return BetaBinomial(
+        p=float(p[0]), spread=float(spread[0]), kind=_kind(float(p[0]), float(spread[0])), n_cases=len(c)
+    )
 
 
 def _counts(passes: ArrayLike, tries: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
