@@ -260,7 +260,7 @@ def selected(s):
 
 
 def selected_at(k):
-    """Over all k-subsets that hold a candidate with a selector score, the mean of the value of the pick, ties shared."""
+    """Over all k-subsets with a candidate that can be picked, the mean of the value of the pick, ties shared."""
 
     def rule(s):
         scores = next(iter(s.selectors.values()))

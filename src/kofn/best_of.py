@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -245,7 +246,7 @@ def _gains(columns: Sequence[Floats], ks: Sequence[int], cases: CaseMeans) -> li
 
 
 def _row(i: int, k: int, found: dict[str, list[Estimate]], gains: list[float | None], spending: _Spending) -> Row:
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {**spending.at(k)}
     for name, estimates in found.items():
         e = estimates[i]
         values |= {name: e.point, f"{name}_low": e.low, f"{name}_high": e.high}
@@ -260,7 +261,6 @@ def _row(i: int, k: int, found: dict[str, list[Estimate]], gains: list[float | N
         gain=gains[i],
         gain_per_cost=spending.per_cost(gains[i]),
         **values,
-        **spending.at(k),
     )
 
 
@@ -338,7 +338,7 @@ def _known(sets: CandidateSets, column: Floats) -> CandidateSets:
 
 
 def _longest(sets: CandidateSets, k: int) -> Floats:
-    """The expected largest of k values of each set, drawn without replacement: the j-th smallest with C(j-1,k-1)/C(n,k)."""
+    """The expected largest of k values of each set: the j-th smallest of n with chance C(j-1,k-1)/C(n,k)."""
     return sets.map_blocks(lambda values: best_of_draws(values, values, k), sets.values)
 
 
@@ -383,7 +383,7 @@ def _with_extension(
         return replace(table, notes=(*table.notes, "nothing is extrapolated: one candidate a case shows no spread"))
     model, points = found
     rows = []
-    for before, at in zip(points[:-1], points[1:], strict=True):
+    for before, at in pairwise(points):
         gain = (at.point - before.point) / (at.k - before.k) if table.measure == "any" else None
         rows.append(
             Row(
@@ -401,7 +401,8 @@ def _with_extension(
                 **spending.at(at.k),
             )
         )
-    note = f"beyond k = {last} any@k is extrapolated: {model.words()}"
+    off = f"; at {last} it says {points[0].point:.3f}, measured {table.rows[-1].any:.3f}"
+    note = f"beyond k = {last} any@k is extrapolated: {model.words()}{off}"
     return replace(table, rows=(*table.rows, *rows), model=model, notes=(*table.notes, note))
 
 

@@ -55,10 +55,10 @@ class Choice:
 def choose(table: BestOf, wanted: Wanted) -> Choice:
     """The n to choose among what was measured.
 
-    With a gain a dollar: the k of the largest value - gain x cost. Where each candidate adds less than the one before, as
-    any@k always does, that is the largest k whose own gain a dollar is at least the one asked for; where it does not
-    (a vote of 2 is worth no more than one of 1) a step that brings nothing does not hide a later one that does. Bounds on
-    time and money come first. Without a gain it is the best value within them, and of equal ones the smallest k.
+    With a gain a dollar: the k of the largest value - gain x cost. Where each candidate adds less than the one before,
+    as any@k always does, that is the largest k whose own gain a dollar is at least the one asked for; where it does
+    not (a vote of 2 is worth no more than one of 1) a step that brings nothing does not hide a later one that does.
+    Bounds on time and money come first. Without a gain it is the best value within them, of equal ones the smallest k.
     """
     rows = [row for row in table.measured if row.value(table.measure) is not None]
     if wanted.gain is None and wanted.latency is None and wanted.budget is None:
@@ -131,7 +131,7 @@ def _reason(table: BestOf, rows: Sequence[Row], fits: Sequence[Row], chosen: Row
     said = f"with {many} {REACHES[table.measure]} in {value:.3f} of the cases"
     for bound, has, limit in _kept(chosen, wanted):
         said += f", {bound} {has} of the {limit} allowed"
-    return f"{said}; {_why_not_more(table, rows, fits, chosen, wanted)}"
+    return f"{said}; {_why_not_more(rows, fits, chosen, wanted)}"
 
 
 def _kept(chosen: Row, wanted: Wanted) -> list[tuple[str, str, str]]:
@@ -146,7 +146,7 @@ def _kept(chosen: Row, wanted: Wanted) -> list[tuple[str, str, str]]:
     return out
 
 
-def _why_not_more(table: BestOf, rows: Sequence[Row], fits: Sequence[Row], chosen: Row, wanted: Wanted) -> str:
+def _why_not_more(rows: Sequence[Row], fits: Sequence[Row], chosen: Row, wanted: Wanted) -> str:
     """What the next step would bring, or that there is none."""
     more = [row for row in rows if row.k > chosen.k]
     if not more:

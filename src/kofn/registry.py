@@ -1,8 +1,9 @@
 """Names to things: one literal table a kind, name -> "module:attribute", loaded when asked for.
 
 A name is a built-in ("any_pass"), a built-in with parameters ("ndcg(k=3)"), a short form ("pass@5", "pass^3",
-"maj@5", "selected@5", "ndcg@3"), a path to your own ("my_pkg.module:thing", parameters allowed), or what an installed package
-advertises by entry point (groups kofn.aggregators, kofn.extractors, kofn.metrics, kofn.models). A clash is an error.
+"maj@5", "selected@5", "ndcg@3"), a path to your own ("my_pkg.module:thing", parameters allowed), or what an installed
+package advertises by entry point (groups kofn.aggregators, kofn.extractors, kofn.metrics, kofn.models). A clash is an
+error.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ VERBS = {
     "new": "Start a problem of your own: a folder that passes.",
     "report": "Show a run again: in the terminal, as HTML, CSV, JSON or markdown.",
     "check": "Decide about a run: exit code 0 or 1 for CI.",
+    "curve": "Best of n: what each further candidate adds and costs, and the n to choose.",
+    "plan": "How many cases, repeats and labels a question needs, and the cheapest mix.",
     "trend": "Runs of a task over time: what changed, and what is noise.",
     "list": "List tasks, models, aggregators, extractors and metrics.",
     "describe": "What a task asks, of which data, and how it is graded.",

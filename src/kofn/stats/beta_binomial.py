@@ -1,7 +1,7 @@
 """Cases of unequal difficulty: the beta-binomial, fitted to counts, and what it says of more candidates than there are.
 
-Each case passes with a chance of its own, and these chances follow a Beta(a, b). In the form of Skellam (1948), with the
-mean p = a/(a+b) and the spread t = 1/(a+b), the chance that k candidates of a case all fail is
+Each case passes with a chance of its own, and these chances follow a Beta(a, b) (Skellam 1948). With the mean
+p = a/(a+b) and the spread t = 1/(a+b), the chance that k candidates of a case all fail is
 
     prod_{i<k} (1 - p + i t) / (1 + i t) = prod_{i<k} (b+i) / (a+b+i).
 
@@ -192,9 +192,10 @@ def _climbed(tails: Tails, p: Floats) -> tuple[Floats, Floats]:
 
 def _sums(tails: Tails, x: Floats, y: Floats, power: int) -> tuple[Floats, Floats, Floats]:
     i, a, b = np.arange(tails.tries.shape[1]), np.exp(x)[:, None], np.exp(y)[:, None]
-    return tuple(  # type: ignore[return-value]  # three of them
+    passes, fails, tries = (
         (part / (at + i) ** power).sum(axis=1) for part, at in zip(tails, (a, b, a + b), strict=True)
     )
+    return passes, fails, tries
 
 
 def _fixed_point(tails: Tails, x: Floats, y: Floats) -> tuple[Floats, Floats]:
