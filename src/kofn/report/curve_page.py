@@ -32,18 +32,17 @@ LOOKS = {  # colour and words of every curve
 
 def page(found: Found) -> str:
     """The whole page, in one file that needs no network."""
-    charts = {
-        "main": main_chart("curve", found.table, found.level, found.choice.n),
-        "spending": _spending(found),
-        "segments": [_small(f"segment-{i}", one, found) for i, one in enumerate(found.segments[:MOST_SEGMENTS])],
-    }
-    every = [charts["main"], *charts["spending"], *charts["segments"]]
+    main = main_chart("curve", found.table, found.level, found.choice.n)
+    spending = _spending(found)
+    segments = [_small(f"segment-{i}", one, found) for i, one in enumerate(found.segments[:MOST_SEGMENTS])]
     header, rows = cells(found.table, found.level)
     body = (
         environment()
         .get_template("curve.html.j2")
         .render(
-            **charts,
+            main=main,
+            spending=spending,
+            segments=segments,
             name=found.name,
             head=_head(found),
             stats=_stats(found),
@@ -63,7 +62,7 @@ def page(found: Found) -> str:
     return document(
         title=f"{found.name} – best of {found.table.measured[-1].k} · kofn",
         body=Markup(body),  # noqa: S704 - the template escapes
-        charts={chart.id: {**chart.spec, "description": chart.label} for chart in every},
+        charts={chart.id: {**chart.spec, "description": chart.label} for chart in (main, *spending, *segments)},
     )
 
 
@@ -269,46 +268,43 @@ def _whole(value: float | None) -> str:
 
 def _gains(found: Found) -> Chart:
     """A bar a candidate: what it adds; as a line what it would have to add for its cost."""
-    table = found.table
+    table, wanted = found.table, found.wanted.gain
     rows = [row for row in table.measured if row.gain is not None]
-    values = [
-        {"k": str(row.k), "gain": row.gain, "kept": found.choice.n is not None and row.k <= found.choice.n}
-        for row in rows
-    ]
-    x: Spec = {"field": "k", "type": "ordinal", "sort": None, "title": "candidate number"}
-    x["axis"] = {"labelAngle": 0, "grid": False, "labelOverlap": True}
-    y = {"field": "gain", "type": "quantitative", "title": None, "axis": {"tickCount": 4, "format": ".3~f"}}
-    colour = {"condition": {"test": "datum.kept", "value": "var(--accent)"}, "value": "var(--some)"}
-    tooltip = [{"field": "k", "title": "candidate"}, {"field": "gain", "title": "adds", "format": ".4f"}]
-    layers: list[Spec] = [
-        {
-            "data": {"values": values},
-            "mark": {"type": "bar", "cornerRadiusEnd": 2},
-            "encoding": {"x": x, "y": y, "fill": colour, "tooltip": tooltip},
-        }
-    ]
+    bar = None if wanted is None or not table.cost else wanted * table.cost
     keys = [("worth it", "var(--accent)", "swatch"), ("not", "var(--some)", "swatch")] if found.choice.n else []
-    if found.wanted.gain is not None and table.cost:
-        bar = found.wanted.gain * table.cost
-        layers.append(
-            {
-                "data": {"values": [{"gain": bar}]},
-                "mark": {"type": "rule", "stroke": "var(--fail)", "strokeDash": [5, 4], "strokeWidth": 1.5},
-                "encoding": {"y": y},
-            }
-        )
-        keys.append((f"{dear(found.wanted.gain)} a dollar", "var(--fail)", "dashed"))
+    if wanted is not None and bar is not None:
+        keys.append((f"{dear(wanted)} a dollar", "var(--fail)", "dashed"))
     per = {"dollars": "gain a dollar", "tokens": "gain a token", "candidates": "gain a candidate"}[table.unit]
     return Chart(
         id="gains",
         title="What each further candidate adds",
         label="; ".join(f"number {row.k} adds {number(row.gain)}" for row in rows[:12]),
-        spec={"width": "container", "height": 220, "layer": layers},
+        spec={"width": "container", "height": 220, "layer": _gain_layers(rows, found.choice.n or 0, bar)},
         header=("candidate", "adds", per),
         rows=tuple((str(row.k), number(row.gain), dear(row.gain_per_cost or 0.0)) for row in rows),
         keys=tuple(keys),
         numbers_from=0,
     )
+
+
+def _gain_layers(rows: Sequence[Row], chosen: int, bar: float | None) -> list[Spec]:
+    values = [{"k": str(row.k), "gain": row.gain, "kept": row.k <= chosen} for row in rows]
+    x: Spec = {"field": "k", "type": "ordinal", "sort": None, "title": "candidate number"}
+    x["axis"] = {"labelAngle": 0, "grid": False, "labelOverlap": True}
+    y = {"field": "gain", "type": "quantitative", "title": None, "axis": {"tickCount": 4, "format": ".3~f"}}
+    colour = {"condition": {"test": "datum.kept", "value": "var(--accent)"}, "value": "var(--some)"}
+    tooltip = [{"field": "k", "title": "candidate"}, {"field": "gain", "title": "adds", "format": ".4f"}]
+    bars: Spec = {
+        "data": {"values": values},
+        "mark": {"type": "bar", "cornerRadiusEnd": 2},
+        "encoding": {"x": x, "y": y, "fill": colour, "tooltip": tooltip},
+    }
+    line: Spec = {
+        "data": {"values": [{"gain": bar}]},
+        "mark": {"type": "rule", "stroke": "var(--fail)", "strokeDash": [5, 4], "strokeWidth": 1.5},
+        "encoding": {"y": y},
+    }
+    return [bars] if bar is None else [bars, line]
 
 
 def _against(
@@ -320,70 +316,53 @@ def _against(
     shown: Callable[[float | None], str],
 ) -> Chart:
     """The measure against what k candidates take; each dot is a k."""
-    table = found.table
-    rows = [row for row in table.measured if spent(row) is not None and row.value(table.measure) is not None]
-    values = [
-        {
-            "x": spent(row),
-            "point": row.value(table.measure),
-            "k": row.k,
-            "spent": shown(spent(row)),
-            "chosen": row.k == found.choice.n,
-        }
-        for row in rows
+    measure = found.table.measure
+    there = [(row, at, value) for row in found.table.measured
+             if (at := spent(row)) is not None and (value := row.value(measure)) is not None]  # fmt: skip
+    values: list[Spec] = [
+        {"x": at, "point": value, "k": row.k, "spent": shown(at), "chosen": row.k == found.choice.n}
+        for row, at, value in there
     ]
-    x = {"field": "x", "type": "quantitative", "title": axis, "scale": {"zero": True, "nice": True}}
-    x["axis"] = {"tickCount": 4, "grid": False, "format": ",~r" if chart_id != "cost" else "$,~r"}
-    ends = [v["point"] for v in values if isinstance(v["point"], float)]
-    scale = {"domain": list(span(ends)), "nice": False, "zero": False}
+    said = "; ".join(f"{v['k']} candidates {number(v['point'])} for {v['spent']}" for v in values[:12])
+    colour = LOOKS[measure][0]
+    return Chart(
+        id=chart_id,
+        title=title,
+        label=visible(f"{title}: {said}"),
+        spec=_against_spec(values, axis, "$,~r" if chart_id == "cost" else ",~r", colour),
+        header=("k", "value", axis),
+        rows=tuple((str(v["k"]), number(v["point"]), str(v["spent"])) for v in values),
+        keys=((f"{REACHES[measure]}; the number is k", colour, "line"),),
+        numbers_from=0,
+    )
+
+
+def _against_spec(values: list[Spec], axis: str, form: str, colour: str) -> Spec:
+    x: Spec = {"field": "x", "type": "quantitative", "title": axis, "scale": {"zero": True, "nice": True}}
+    x["axis"] = {"tickCount": 4, "grid": False, "format": form}
+    scale = {"domain": list(span([v["point"] for v in values])), "nice": False, "zero": False}
     y: Spec = {"field": "point", "type": "quantitative", "title": None, "scale": scale, "axis": {"tickCount": 4}}
     tooltip = [
         {"field": "k", "title": "k"},
         {"field": "point", "title": "value", "format": ".3f"},
         {"field": "spent", "title": axis},
     ]
-    line, dot = _line_and_dots(LOOKS[table.measure][0])
-    text = {
-        "mark": {"type": "text", "dy": -12, "fill": "var(--muted)"},
-        "encoding": {"x": x, "y": y, "text": {"field": "k"}},
-    }
-    layers = [
-        {"mark": line, "encoding": {"x": x, "y": y}},
-        {
-            "mark": dot,
-            "encoding": {
-                "x": x,
-                "y": y,
-                "tooltip": tooltip,
-                "size": {"condition": {"test": "datum.chosen", "value": 150}, "value": 55},
-            },
-        },
-        *([text] if len(values) <= 16 else []),
-    ]
-    return Chart(
-        id=chart_id,
-        title=title,
-        label=visible(
-            f"{title}: " + "; ".join(f"{v['k']} candidates {number(v['point'])} for {v['spent']}" for v in values[:12])
-        ),
-        spec={
-            "width": "container",
-            "height": 220,
-            "data": {"values": values},
-            "layer": layers,
-            "padding": {"left": 5, "top": 16, "right": 14, "bottom": 5},
-        },
-        header=("k", "value", axis),
-        rows=tuple((str(v["k"]), number(v["point"]), str(v["spent"])) for v in values),
-        keys=((f"{REACHES[table.measure]}; the number is k", LOOKS[table.measure][0], "line"),),
-        numbers_from=0,
-    )
-
-
-def _line_and_dots(colour: str) -> tuple[Spec, Spec]:
-    line = {"type": "line", "stroke": colour, "strokeWidth": 2}
+    size = {"condition": {"test": "datum.chosen", "value": 150}, "value": 55}
     dot = {"type": "point", "filled": True, "fill": colour, "stroke": "var(--paper)", "strokeWidth": 1.5, "opacity": 1}
-    return line, dot
+    text = {"type": "text", "dy": -12, "fill": "var(--muted)"}
+    layers: list[Spec] = [
+        {"mark": {"type": "line", "stroke": colour, "strokeWidth": 2}, "encoding": {"x": x, "y": y}},
+        {"mark": dot, "encoding": {"x": x, "y": y, "tooltip": tooltip, "size": size}},
+    ]
+    if len(values) <= 16:
+        layers.append({"mark": text, "encoding": {"x": x, "y": y, "text": {"field": "k"}}})
+    return {
+        "width": "container",
+        "height": 220,
+        "data": {"values": values},
+        "layer": layers,
+        "padding": {"left": 5, "top": 16, "right": 14, "bottom": 5},
+    }
 
 
 # segments

@@ -227,7 +227,8 @@ def span(ends: Sequence[float]) -> tuple[float, float]:
 
 def _legend(parts: Sequence[str], width: int) -> list[str]:
     """The key, broken between its parts."""
-    lines, line = [], ""
+    lines: list[str] = []
+    line = ""
     for part in parts:
         longer = f"{line}   {part}" if line else part
         if line and len(longer) > width - 6:
