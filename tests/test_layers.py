@@ -35,7 +35,7 @@ LAYERS = [
     {"importers", "report", "models", "api", "yamlfile", "selectorfile", "engine"},  # edges
     {"generate", "opened"},  # every call to a model; graded candidates, from a run or a file
     {"tasks", "checkpoint"},  # what is asked, of which data; programs and the cases they are run against
-    {"running", "doctor"},  # a whole run
+    {"running", "doctor", "calibration"},  # a whole run; judges against people
     {"evaluation", "training"},  # for training loops
     {"cli", "__main__"},  # application
 ]

@@ -124,11 +124,12 @@ class BestOf:
 
 
 class Labels(NamedTuple):
-    """0/1 verdicts of people and of the judge on the same candidates, and the case of each, where that is known."""
+    """0/1 verdicts of people and of the judge on the same candidates; the case and the weight of each, where known."""
 
     human: ArrayLike
     judge: ArrayLike
     cases: Sequence[str] | None = None
+    weights: ArrayLike | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,7 +354,8 @@ def _with_correction(table: BestOf, sets: CandidateSets, labels: Labels, units: 
     """any@k corrected with the judge's rates on labelled candidates, beside the raw one."""
     n, c = sets.counts
     ks = [row.k for row in table.rows]
-    rates, points = corrected_curve(c, n, ks, labels.human, labels.judge, label_clusters=labels.cases, **units)
+    given = {"label_clusters": labels.cases, "label_weights": labels.weights}
+    rates, points = corrected_curve(c, n, ks, labels.human, labels.judge, **given, **units)
     rows = [
         replace(row, corrected=p.point, corrected_low=p.low, corrected_high=p.high)
         for row, p in zip(table.rows, points, strict=True)

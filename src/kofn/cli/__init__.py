@@ -16,6 +16,7 @@ VERBS = {
     "new": "Start a problem of your own: a folder that passes.",
     "report": "Show a run again: in the terminal, as HTML, CSV, JSON or markdown.",
     "check": "Decide about a run: exit code 0 or 1 for CI.",
+    "calibrate": "A judge against people: its errors, and rates corrected for them.",
     "curve": "Best of n: what each further candidate adds and costs, and the n to choose.",
     "plan": "How many cases, repeats and labels a question needs, and the cheapest mix.",
     "trend": "Runs of a task over time: what changed, and what is noise.",

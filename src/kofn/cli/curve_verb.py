@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from kofn.best_of import Labels
+    from kofn.best_of import Asked
     from kofn.evaluate import Options
     from kofn.opened import Opened
     from kofn.report.curve import Found
@@ -117,8 +117,9 @@ def _asked(
     extend: int | None,
     cost: float | None,
     labels: Path | None,
-) -> Any:
+) -> Asked:
     from kofn.best_of import Asked
+    from kofn.cli.labelled import labels_of
     from kofn.errors import InputError
     from kofn.report.curve import default_measure
 
@@ -133,7 +134,7 @@ def _asked(
         selector=selector,
         extend=extend,
         cost=cost,
-        labels=None if labels is None else _labels(labels, scored.metric),
+        labels=None if labels is None else labels_of(labels, scored),
     )
 
 
@@ -142,10 +143,6 @@ def _selector(scored: Scored, text: str | None) -> Selector | None:
     from kofn.selectorfile import selector_of
 
     return only_selector(scored) if text is None else selector_of(text)
-
-
-def _labels(path: Path, metric: str) -> Labels:
-    raise NotImplementedError
 
 
 def _show(found: Found, as_json: bool) -> None:

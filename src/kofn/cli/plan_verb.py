@@ -141,7 +141,21 @@ def _price(pilot: Scored | None, given: float | None) -> float | None:
 
 
 def _with_labels(pilot: Scored, path: Path, question: Question, prices: Prices) -> Plan:
-    raise NotImplementedError
+    """The pilot's values are a judge's verdicts; the labels say how often it is right."""
+    import numpy as np
+
+    from kofn.cli.labelled import labels_of
+    from kofn.planning import of_pilot, plan_with_labels
+    from kofn.selectors import with_values
+    from kofn.sets import NOT_GRADED
+    from kofn.stats.judged_any import rates_of
+
+    labels = labels_of(path, pilot, candidates=False)
+    passes = np.where(pilot.sets.passes == NOT_GRADED, np.nan, pilot.sets.passes).astype(np.float64)
+    verdicts = of_pilot(with_values(pilot.sets, passes))
+    human = np.asarray(labels.human, dtype=float)
+    rates = rates_of(human, labels.judge, labels.weights)
+    return plan_with_labels(question, verdicts, rates, float(human.mean()), len(human), prices)
 
 
 def _show(found: Plan, as_json: bool) -> None:

@@ -88,21 +88,24 @@ def _wrong(draws: Floats, rates: Floats) -> Floats:
     return np.asarray((((s - 1) / j) ** i * (s / j) ** (k - i)) @ draws.T)
 
 
-def rates_of(human: ArrayLike, judge: ArrayLike) -> Rates:
+def rates_of(human: ArrayLike, judge: ArrayLike, weights: ArrayLike | None = None) -> Rates:
     """Sensitivity and specificity from 0/1 verdicts of people and the judge on the same candidates.
 
     >>> rates_of([1, 1, 1, 1, 0, 0], [1, 1, 1, 0, 0, 0])
     Rates(sensitivity=0.75, specificity=1.0)
     """
-    return Rates(*_rates(_columns(human, judge).sum(axis=0)[None, :])[0].tolist())
+    return Rates(*_rates(_columns(human, judge, weights).sum(axis=0)[None, :])[0].tolist())
 
 
-def _columns(human: ArrayLike, judge: ArrayLike) -> Floats:
-    """A row a label: judge and people pass, people pass, both fail, people fail."""
+def _columns(human: ArrayLike, judge: ArrayLike, weights: ArrayLike | None) -> Floats:
+    """A row a label, times its weight: judge and people pass, people pass, both fail, people fail."""
     h, j = np.asarray(human, dtype=float), np.asarray(judge, dtype=float)
     if h.shape != j.shape or h.ndim != 1 or not bool((np.isin(h, (0, 1)) & np.isin(j, (0, 1))).all()):
         raise InputError("labels must be 0 or 1, one of people and one of the judge a candidate")
-    return np.column_stack([h * j, h, (1 - h) * (1 - j), 1 - h])
+    w = np.ones_like(h) if weights is None else np.asarray(weights, dtype=float)
+    if w.shape != h.shape or not bool((np.isfinite(w) & (w > 0)).all()):
+        raise InputError("weights of labels must be one number above 0 a label")
+    return np.column_stack([h * j, h, (1 - h) * (1 - j), 1 - h]) * w[:, None]
 
 
 def _rates(sums: Floats) -> Floats:
@@ -118,6 +121,7 @@ def corrected_curve(
     judge: ArrayLike,
     *,
     label_clusters: ArrayLike | None = None,
+    label_weights: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     clusters: ArrayLike | None = None,
     level: float = 0.95,
@@ -126,11 +130,12 @@ def corrected_curve(
 ) -> tuple[Rates, list[CorrectedPoint]]:
     """The mean over cases of the corrected any@k, with a percentile band that draws cases and labels again.
 
-    `label_clusters` names the case of each label: its labels are drawn together. Sets of fewer than k are left out.
+    `label_clusters` names the case of each label: its labels are drawn together. `label_weights` is how many candidates
+    a label stands for, where they were not drawn evenly. Sets of fewer than k are left out.
     Draws of labels in which the judge carries no information have no corrected value and are left out too.
     """
-    rates = rates_of(human, judge).checked()
-    columns = _columns(human, judge)
+    rates = rates_of(human, judge, label_weights).checked()
+    columns = _columns(human, judge, label_weights)
     if label_clusters is not None:
         codes = cluster_codes(label_clusters)
         columns = np.column_stack([np.bincount(codes, weights=column) for column in columns.T])
