@@ -19,6 +19,8 @@ VERBS = {
     "check": "Decide about a run: exit code 0 or 1 for CI.",
     "calibrate": "A judge against people: its errors, and rates corrected for them.",
     "compare": "Compare runs, files, extractors, metrics or selectors case by case.",
+    "curve": "Best of n: what each further candidate adds and costs, and the n to choose.",
+    "plan": "How many cases, repeats and labels a question needs, and the cheapest mix.",
     "trend": "Runs of a task over time: what changed, and what is noise.",
     "list": "List tasks, models, aggregators, extractors and metrics.",
     "describe": "What a task asks, of which data, and how it is graded.",
