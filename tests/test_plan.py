@@ -296,6 +296,14 @@ def test_against_another_pilot(tmp_path):
     assert found["variances"]["between"] < 0.05
 
 
+def test_clusters_and_weights_of_a_pilot_are_not_passed_over_in_silence(tmp_path):
+    rows = [{"id": f"q{i}", "outputs": ["a", "b"], "passes": [i % 2, i % 3 > 0], "cluster": i // 4, "weight": 1 + i % 2}
+            for i in range(20)]  # fmt: skip
+    notes = " ".join(told(lines(tmp_path / "pilot.jsonl", rows), "--width", "0.1")["notes"])
+    assert "come in clusters" in notes
+    assert "have weights" in notes
+
+
 def test_labels_from_a_file(tmp_path):
     rows = [{"id": f"q{i}", "outputs": ["a", "b"], "passes": [i % 3 > 0, i % 2 > 0]} for i in range(60)]
     pilot = lines(tmp_path / "pilot.jsonl", rows)

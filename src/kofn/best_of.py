@@ -360,7 +360,7 @@ def _with_correction(table: BestOf, sets: CandidateSets, labels: Labels, units: 
         replace(row, corrected=p.point, corrected_low=p.low, corrected_high=p.high)
         for row, p in zip(table.rows, points, strict=True)
     ]
-    notes = [f"the corrected curve {ASSUMES}"]
+    notes = [f"the corrected curve {ASSUMES}; gains and the choice are of its verdicts as they are"]
     beyond = [str(p.k) for p in points if p.clipped]
     if beyond:
         notes.append(f"corrected any@k went beyond 0 or 1 and was cut there at k = {', '.join(beyond[:8])}")
