@@ -31,12 +31,16 @@ LAYERS = [
         "selectors",
         "splits",
         "checklist",
+        "differences",
+        "comparing",
+        "graders",
+        "contests",
     },  # composition, no I/O
     {"importers", "report", "models", "api", "yamlfile", "selectorfile", "engine"},  # edges
     {"generate", "opened"},  # every call to a model; graded candidates, from a run or a file
     {"tasks", "checkpoint"},  # what is asked, of which data; programs and the cases they are run against
     {"running", "doctor", "calibration"},  # a whole run; judges against people
-    {"evaluation", "training"},  # for training loops
+    {"evaluation", "training", "judge"},  # for training loops; models that grade
     {"cli", "__main__"},  # application
 ]
 LAYER = {name: i for i, names in enumerate(LAYERS) for name in names}

@@ -287,6 +287,41 @@ def test_labels_of_sets_correct_the_rate_of_sets(run, tmp_path):
     assert found["corrected_sets"] is None
 
 
+def test_a_file_of_outputs_is_as_good_as_its_run(run, tmp_path):
+    path, human, _ = run
+    labels = write(tmp_path / "l.jsonl", [{"id": f"c{i}", "human": int(human[i].any())} for i in range(60)])
+    of_run, of_file = (told(labels, "--apply", what) for what in (path, tmp_path / "outputs.jsonl"))
+    assert of_file["corrected"] == of_run["corrected"]
+    assert of_file["raw"] == of_run["raw"]
+
+
+def test_what_people_said_in_the_judged_file_does_not_matter(tmp_path):
+    labels = write(tmp_path / "l.jsonl", made(100, 6))
+    lines = [{"id": f"b{i}", "judge": i % 2, "human": "to do"} for i in range(50)]
+    found = told(labels, "--apply", write(tmp_path / "j.jsonl", lines))
+    assert found["raw"]["point"] == 0.5
+
+
+def test_a_sheet_that_nobody_filled_in_has_no_rates_and_corrects_nothing(tmp_path):
+    labels = write(tmp_path / "l.jsonl", [{"id": i, "judge": i % 2, "human": ""} for i in range(9)])
+    found = told(labels)
+    assert (found["n_labels"], found["n_unlabelled"], found["agreement"]["point"]) == (0, 9, None)
+    assert "9 not labelled yet" in calibrate(labels)
+    with pytest.raises(InputError, match="needs labels and judged cases"):
+        calibrate(labels, "--apply", write(tmp_path / "j.jsonl", [{"id": "x", "judge": 1}]))
+
+
+def test_lines_of_a_judge_can_be_sampled_too(tmp_path):
+    lines = write(tmp_path / "j.jsonl", [{"id": f"b{i}", "judge": i % 2, "kind": "k"} for i in range(50)])
+    calibrate("--sample", "10", lines, "-o", tmp_path / "s.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
+    assert {tuple(r) for r in rows} == {("id", "kind", "judge", "weight", "human")}
+    with pytest.raises(InputError, match="no candidates to draw from"):
+        calibrate("--sample", "10", "--candidates", lines, "-o", tmp_path / "s.jsonl")
+    with pytest.raises(InputError, match="at least 1"):
+        calibrate("--sample", "0", lines, "-o", tmp_path / "s.jsonl")
+
+
 def test_wrong_names_of_a_run_are_refused(run, tmp_path):
     path, _, _ = run
     labels = write(tmp_path / "l.jsonl", [{"id": "c0", "human": 1}])
@@ -374,6 +409,25 @@ def test_a_sheet_is_drawn_by_verdict_seeded_and_comes_back_as_labels(run, tmp_pa
     found = told(sheet, "--apply", path)
     assert found["n_labels"] == 40
     assert found["corrected"]["low"] < human.mean() < found["corrected"]["high"]
+
+
+def test_weights_of_a_sheet_may_be_left_out_where_its_labels_are_of_the_judged_run(run, tmp_path):
+    """They follow from how many of each verdict there are: here four times as many failures are labelled as passes."""
+    path, human, judge = run
+    rng = np.random.default_rng(0)
+    passed, failed = (rng.permutation(np.argwhere(judge == v))[:n] for v, n in ((1, 20), (0, 80)))
+    share = {1: judge.sum() / 20, 0: (~judge).sum() / 80}
+    labels = [
+        {"id": f"c{i}", "index": int(k), "human": int(human[i, k]), "weight": float(share[int(judge[i, k])])}
+        for i, k in (*passed, *failed)
+    ]
+    with_weights = told(write(tmp_path / "w.jsonl", labels), "--apply", path)
+    without = told(write(tmp_path / "l.jsonl", [{**r, "weight": None} for r in labels]), "--apply", path)
+    assert without["corrected"]["point"] == pytest.approx(with_weights["corrected"]["point"])
+    assert without["corrected_sets"]["point"] == pytest.approx(with_weights["corrected_sets"]["point"])
+    assert without["corrected"]["sensitivity"] == pytest.approx(with_weights["sensitivity"]["point"])
+    assert abs(without["sensitivity"]["point"] - with_weights["sensitivity"]["point"]) > 0.1  # plain s is off
+    assert "stand for all with that verdict" in calibrate(tmp_path / "l.jsonl", "--apply", path)
 
 
 def test_sheets_of_sets_show_all_outputs_and_those_of_picks_one(run, tmp_path):

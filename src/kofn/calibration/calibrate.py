@@ -10,6 +10,7 @@ import numpy as np
 from kofn.errors import InputError, UnknownName
 from kofn.stats import (
     FEW_LABELS,
+    Corrected,
     any_of_candidates,
     corrected_rate,
     corrected_with_known_rates,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from kofn.calibration.judged import Judged
     from kofn.calibration.labels import Rows
-    from kofn.stats import AnyOfCandidates, Corrected, JudgeRates, MoreLabels, PredictionPowered
+    from kofn.stats import AnyOfCandidates, JudgeRates, MoreLabels, PredictionPowered
     from kofn.types import Estimate
 
 NO_SEGMENT = "(none)"
@@ -226,7 +227,7 @@ def _codes(rows: Rows) -> NDArray[np.intp] | None:
 
 def _sets_of(found: Calibration, used: Rows, seen: Rows, common: dict[str, Any]) -> Calibration:
     """From labels of candidates to the rate of sets: an upper bound, beside the raw rate."""
-    if seen.indices is None:
+    if seen.indices is None or not isinstance(found.corrected, Corrected):
         return found
     try:
         bound = any_of_candidates(
@@ -235,7 +236,7 @@ def _sets_of(found: Calibration, used: Rows, seen: Rows, common: dict[str, Any])
             seen.said,
             seen.ids,
             seen.indices,
-            weights=used.weights,
+            weights=_by_verdict(used, seen) if found.corrected.design == "inside" else used.weights,
             clusters=used.units(),
             **common,
         )
@@ -245,6 +246,16 @@ def _sets_of(found: Calibration, used: Rows, seen: Rows, common: dict[str, Any])
     for case, verdict in zip(seen.ids, seen.said.tolist(), strict=True):
         by_case[case] = max(by_case.get(case, 0.0), verdict)
     return replace(found, sets=bound, raw_sets=estimate(list(by_case.values()), aggregator="any_pass", **common))
+
+
+def _by_verdict(used: Rows, seen: Rows) -> NDArray[np.float64]:
+    """Weights with which the labels of each verdict stand for the judged rows with that verdict."""
+    own = np.ones(len(used)) if used.weights is None else used.weights.copy()
+    for verdict in (0.0, 1.0):
+        of = used.said == verdict
+        if of.any():  # of a judged row each, so there is one with that verdict
+            own[of] *= float((seen.said == verdict).sum()) / float(own[of].sum())
+    return own
 
 
 def _graded(rows: Rows) -> Rows:

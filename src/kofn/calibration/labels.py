@@ -22,7 +22,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "id": CASE_ROLES["id"],
     "index": ("index", "candidate", "candidate_index", "repeat"),
     "human": ("human", "label", "human_label", "person"),
-    "judge": ("judge", "verdict", "judge_verdict", "judge_score"),
+    "judge": ("judge", "verdict", "judge_verdict"),
     "weight": ("weight",),
     "cluster": ("cluster",),
     "segment": ("segment",),
@@ -117,7 +117,11 @@ def read_judged(path: Path, threshold: float | None = None) -> Rows | None:
     first = list(islice(_records(path), 1))
     if not first or "judge" not in _columns([record for _, record in first]):
         return None
-    return replace(_rows(list(_records(path)), str(path), threshold, needed=("id", "judge")), human=None)
+    people = set(ROLES["human"])
+    records = [
+        (place, {k: v for k, v in row.items() if k.strip().lower() not in people}) for place, row in _records(path)
+    ]
+    return _rows(records, str(path), threshold, needed=("id", "judge"))
 
 
 def _columns(records: Sequence[Mapping[str, Any]]) -> dict[str, str]:

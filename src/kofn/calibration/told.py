@@ -126,8 +126,10 @@ def _confusion(found: Calibration) -> Grid:
     assert found.rates is not None
     c = found.rates.confusion
 
+    digits = 0 if all(n == int(n) for n in (c.tp, c.fp, c.fn, c.tn)) else 1
+
     def shown(value: float) -> str:
-        return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
+        return f"{value:,.{digits}f}"
 
     rows = (("judge passes", shown(c.tp), shown(c.fp)), ("judge fails", shown(c.fn), shown(c.tn)))
     return Grid("", ("", "people pass", "people fail"), rows, (False, True, True))
@@ -189,11 +191,16 @@ def _correction(found: Calibration, judged: Mapping[str, str], style: Callable[[
             ("corrected, upper bound (independent)", _value(bound.point), _ends(bound.low, bound.high), bound.method)
         )
     of = f" of {judged['name']}" if "name" in judged else ""
-    title = f"rate{of}, {found.n_judged:,} {_things(found)}"
+    title = f"{'rate' if found.scores is None else 'mean'}{of}, {found.n_judged:,} {_things(found)}"
     level = f"{100 * raw.level:g} % interval"
     lines = grid_lines(
         Grid("", (title, "value", level, "interval by"), tuple(rows), (False, True, False, False)), style
     )
+    if getattr(c, "design", "") == "inside":
+        lines.append(
+            "labels are of judged cases, so each verdict's stand for all with that verdict: "
+            f"sensitivity {c.sensitivity:.3f}, specificity {c.specificity:.3f}"  # type: ignore[union-attr]
+        )
     return lines if found.more is None else [*lines, *_more(found.more)]
 
 

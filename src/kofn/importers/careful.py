@@ -105,6 +105,17 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 yield number, _object(line.removeprefix(b"\xef\xbb\xbf"), f"{path}: line {number}")
 
 
+def repeated_id(path: Path, name: str) -> tuple[str, int] | None:
+    """The first id that two records of a JSON lines file give in field `name`, and the line (or item) of the second."""
+    seen: set[str] = set()
+    for line, record in _records(path):
+        case = str(record.get(name))
+        if case in seen:
+            return case, line
+        seen.add(case)
+    return None
+
+
 def _array(path: Path, data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         items = orjson.loads(data.removeprefix(b"\xef\xbb\xbf"))

@@ -1,0 +1,524 @@
+"""Systems on the same cases: the difference of every number both have, and the cases whose verdict changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from kofn.aggregators.passes import CountAggregator
+from kofn.diagnose import counted, dipping
+from kofn.differences import (
+    Changed,
+    Compared,
+    Difference,
+    Rules,
+    Shown,
+    Unmatched,
+    Values,
+    compared,
+    family,
+    level_of,
+    pairs_of,
+)
+from kofn.errors import InputError, UnknownName
+from kofn.evaluate import applied, case_column, segment_names
+from kofn.policy import Requirement
+from kofn.registry import aggregator, higher_is_better
+from kofn.sets import NOT_GRADED
+from kofn.stats.estimate import SMALL_SEGMENT
+from kofn.trends import TOLD, Questions, other_questions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from kofn.aggregators.base import Aggregator
+    from kofn.evaluate import Result
+    from kofn.scoring import Scored
+    from kofn.sets import CandidateSets, Floats
+    from kofn.table import Table
+
+VERDICTS = ("any_pass", "majority", "majority_pass")  # what decides about a case, where nobody said
+FEW = 5  # names in a message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One system: its graded candidates under a name, with the weights and clusters of its cases."""
+
+    name: str
+    result: Result
+    weights: Floats | None = None
+    clusters: NDArray[Any] | None = None
+
+    @property
+    def table(self) -> Table:
+        assert self.result.table is not None
+        return self.result.table
+
+    @property
+    def cases(self) -> list[str]:
+        found: list[str] = self.table.cases["case_id"].to_list()
+        return found
+
+    @property
+    def metrics(self) -> list[str]:
+        return [one.metric for one in self.result.scored]
+
+    def metric(self, name: str) -> Scored:
+        """The sets under this metric."""
+        return next(one for one in self.result.scored if one.metric == name)
+
+    def of(self, values: Floats) -> Values:
+        """One value a case, with what the cases weigh."""
+        return Values(cases=self.cases, values=values, weights=self.weights, clusters=self.clusters)
+
+    def first(self, k: int) -> Side:
+        """The same of the first k candidates of every set; numbers that need more are gone."""
+        scored = tuple(replace(one, sets=one.sets.truncate(k)) for one in self.result.scored)
+        of = {one.metric: one for one in scored}
+        kept = [key for key in self.result.case_values if _within(key[1], k)]
+        values = {(metric, name): applied(aggregator(name), of[metric]) for metric, name in kept}
+        return replace(self, result=replace(self.result, scored=scored, case_values=values))
+
+
+def _within(name: str, k: int) -> bool:
+    """Whether sets of k candidates have this number; one that is no name of ours cannot be made again."""
+    try:
+        rule = aggregator(name)
+    except InputError:
+        return False
+    return (getattr(rule, "k", None) or 0) <= k
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What is compared: of these metrics these aggregators, within the values of these fields."""
+
+    aggregate: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
+    top_k: int | None = None
+    verdict: str | None = None
+    all_pairs: bool = False
+    rules: Rules = field(default_factory=Rules)
+
+
+class Number(NamedTuple):
+    """One number of all sides."""
+
+    metric: str
+    aggregator: str
+    columns: tuple[Values, ...]
+    more_is_better: bool | None
+
+
+def comparing(sides: Sequence[Side], ask: Ask | None = None) -> Compared:
+    """Compare every system with the first, or every two, number by number on the cases both have.
+
+    Per number the difference with its paired interval, the permutation p, McNemar's where both are 0/1, and p adjusted
+    for the whole family of metrics, aggregators, segments and pairs (Holm).
+
+    >>> import kofn
+    >>> a, b = (kofn.score([{"id": str(i), "passes": [x, y]} for i, (x, y) in enumerate(rows)], aggregate="any_pass")
+    ...         for rows in ([(0, 0), (0, 1), (0, 0)], [(1, 0), (0, 1), (0, 0)]))
+    >>> found = comparing([Side(name="a", result=a), Side(name="b", result=b)])
+    >>> [(d.aggregator, round(d.comparison.difference, 3), d.comparison.wins) for d in found.differences]
+    [('any_pass', 0.333, 1)]
+    >>> [(c.case, c.way) for c in found.changed]
+    [('0', 'up')]
+    """
+    ask = ask or Ask()
+    _check(sides)
+    pairs = pairs_of(len(sides), every=ask.all_pairs)
+    warnings = _warnings(sides, pairs, ask)
+    if ask.top_k is not None:
+        sides = [side.first(ask.top_k) for side in sides]
+    numbers = _numbers(sides, ask)
+    segments = list(_segments(sides, ask.by))
+    found, tested = _differences(sides, pairs, numbers, segments, ask.rules)
+    differences, n_tests = family(found, tested, ask.rules.alpha)
+    rule, metric = _verdict(sides, numbers, ask)
+    changed = () if rule is None else tuple(_changed(sides, pairs, metric, rule))
+    return Compared(
+        kind="runs",
+        names=tuple(side.name for side in sides),
+        about=_about(sides, ask),
+        differences=differences,
+        levels=tuple(_levels(numbers, segments)),
+        rules=ask.rules,
+        verdict=None if rule is None else _told(rule),
+        changed=changed,
+        unmatched=tuple(_unmatched(sides, pairs)),
+        warnings=(*warnings, *_dipping(sides, numbers), *_small(segments, sides)),
+        n_tests=n_tests,
+        facts={"n_cases": [len(side.cases) for side in sides], "top_k": ask.top_k},
+    )
+
+
+# what can be compared
+
+
+def _check(sides: Sequence[Side]) -> None:
+    if len(sides) < 2:
+        raise InputError("a comparison takes at least two runs or files of the same cases")
+    names = [side.name for side in sides]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"two sides are called {name!r}: give each a name of its own")
+    for side in sides:
+        if len(set(side.cases)) < len(side.cases):
+            twice = next(case for case in side.cases if side.cases.count(case) > 1)
+            raise InputError(f"{side.name}: case {twice!r} is there twice: cases are matched by their id")
+
+
+def _unmatched(sides: Sequence[Side], pairs: Sequence[tuple[int, int]]) -> Iterator[Unmatched]:
+    for a, b in pairs:
+        in_a, in_b = set(sides[a].cases), set(sides[b].cases)
+        only_a, only_b = (tuple(c for c in sides[i].cases if c not in other) for i, other in ((a, in_b), (b, in_a)))
+        if only_a or only_b:
+            yield Unmatched(name_a=sides[a].name, name_b=sides[b].name, only_a=only_a, only_b=only_b)
+
+
+def _shared_metrics(sides: Sequence[Side], asked: Sequence[str]) -> list[str]:
+    """The metrics all sides have, or those asked for."""
+    shared = [m for m in sides[0].metrics if all(m in side.metrics for side in sides[1:])]
+    for name in asked:
+        for side in sides:
+            if name not in side.metrics:
+                raise UnknownName("metric", name, [m for m in side.metrics if m], hint=f"{side.name} does not have it")
+    if not shared:
+        each = "; ".join(f"{side.name} has {', '.join(m or 'no labels' for m in side.metrics)}" for side in sides)
+        raise InputError(f"no metric in common: {each}: name one that all can be graded by with --metric")
+    return list(asked) or shared
+
+
+def _numbers(sides: Sequence[Side], ask: Ask) -> list[Number]:
+    """Every metric and aggregator that all sides have, or that was asked for."""
+    asked = [aggregator(name) for name in ask.aggregate]
+    names = [rule.name for rule in asked]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"aggregator {name} is there twice")
+    found = [
+        number
+        for metric in _shared_metrics(sides, ask.metrics)
+        for number in (_asked(sides, metric, asked) if asked else _stored(sides, metric))
+    ]
+    if not found:
+        raise InputError("no number in common: name one with -a, such as -a any_pass")
+    return found
+
+
+def _asked(sides: Sequence[Side], metric: str, rules: Sequence[Aggregator]) -> Iterator[Number]:
+    scored = [side.metric(metric) for side in sides]
+    for rule in rules:
+        if any(one.beside_labels for one in scored) and isinstance(rule, CountAggregator):
+            continue  # the same numbers as under the labels
+        columns = tuple(_applied(side, one, rule) for side, one in zip(sides, scored, strict=True))
+        yield Number(metric, rule.name, columns, _way(rule.name, scored[0].sets))
+
+
+def _applied(side: Side, scored: Scored, rule: Aggregator) -> Values:
+    try:
+        return side.of(applied(rule, scored))
+    except InputError as problem:
+        raise InputError(f"{side.name}: {problem}") from None
+
+
+def _stored(sides: Sequence[Side], metric: str) -> Iterator[Number]:
+    """The numbers that every side shows already."""
+    for of, name in sides[0].result.case_values:
+        if of == metric and all((metric, name) in side.result.case_values for side in sides[1:]):
+            columns = tuple(side.of(side.result.case_values[metric, name]) for side in sides)
+            yield Number(metric, name, columns, _way(name, sides[0].metric(metric).sets))
+
+
+def _way(name: str, sets: CandidateSets) -> bool | None:
+    return higher_is_better(name, sets.higher_is_better)
+
+
+# segments
+
+
+class Segment(NamedTuple):
+    """The cases that one field says the same of."""
+
+    name: str
+    cases: set[str]
+
+
+def _segments(sides: Sequence[Side], by: Sequence[str]) -> Iterator[Segment]:
+    """The slices of the cases by each field, as the first side that has the field tells it."""
+    for name in by:
+        side = _telling(sides, name)
+        slices: dict[str, set[str]] = {}
+        for case, value in zip(side.cases, segment_names(side.table, name), strict=True):
+            slices.setdefault(f"{name}={value}", set()).add(case)
+        yield from (Segment(of, cases) for of, cases in slices.items())
+
+
+def _telling(sides: Sequence[Side], name: str) -> Side:
+    """The first side that has a field."""
+    for side in sides[:-1]:
+        try:
+            case_column(side.table, name)
+        except UnknownName:
+            continue
+        return side
+    return sides[-1]
+
+
+def _differences(
+    sides: Sequence[Side],
+    pairs: Sequence[tuple[int, int]],
+    numbers: Sequence[Number],
+    segments: Sequence[Segment],
+    rules: Rules,
+) -> tuple[list[Difference], list[tuple[Values, Values]]]:
+    """Every difference, and what was tested: pair by pair, first over all cases, then in every segment."""
+    found, tested = [], []
+    for a, b in pairs:
+        for segment in (None, *segments):
+            for number in numbers:
+                left, right = (_in(number.columns[i], segment) for i in (a, b))
+                tested.append((left, right))
+                found.append(
+                    Difference(
+                        metric=number.metric,
+                        aggregator=number.aggregator,
+                        name_a=sides[a].name,
+                        name_b=sides[b].name,
+                        comparison=compared(left, right, rules),
+                        segment=None if segment is None else segment.name,
+                        more_is_better=number.more_is_better,
+                        sides=(a, b),
+                    )
+                )
+    return found, tested
+
+
+def _in(column: Values, segment: Segment | None) -> Values:
+    return column if segment is None else column.within(segment.cases)
+
+
+def _levels(numbers: Sequence[Number], segments: Sequence[Segment]) -> Iterator[Any]:
+    for segment in (None, *segments):
+        for metric, name, columns, way in numbers:
+            within = [_in(column, segment) for column in columns]
+            yield level_of(metric, name, None if segment is None else segment.name, within, way)
+
+
+# the cases that changed
+
+
+def _verdict(sides: Sequence[Side], numbers: Sequence[Number], ask: Ask) -> tuple[Requirement | None, str]:
+    """The rule by which a case passes, and its metric: the one asked for, else the first number that is 0/1."""
+    graded = [n.metric for n in numbers if n.metric and not sides[0].metric(n.metric).beside_labels]
+    graded += [n.metric for n in numbers if n.metric]
+    if not graded:
+        if ask.verdict is not None:
+            raise InputError(f"verdict {ask.verdict}: nothing is graded, so no case passes or fails")
+        return None, ""
+    metric = graded[0]
+    if ask.verdict is not None:
+        return _rule(ask.verdict, sides[0].metric(metric).sets), metric
+    decided = [n.aggregator for n in numbers if n.metric == metric and _zero_one(n)]
+    name = next((v for v in VERDICTS if v in decided), decided[0] if decided else VERDICTS[0])
+    return _rule(name, sides[0].metric(metric).sets), metric
+
+
+def _zero_one(number: Number) -> bool:
+    return all(bool(np.isin(c.values[~np.isnan(c.values)], (0.0, 1.0)).all()) for c in number.columns)
+
+
+def _rule(text: str, sets: CandidateSets) -> Requirement:
+    """A bound that was given, or the natural one: 1 of a share, 0 of values of which less is better."""
+    if any(sign in text for sign in "<>"):
+        rule = Requirement.parse(text)
+        if rule.part != "point":
+            raise InputError(f"verdict {text!r}: a single case has no interval; bound the value itself")
+        return replace(rule, name=aggregator(rule.name).name)
+    name = aggregator(text).name
+    way = _way(name, sets)
+    if way is None:
+        raise InputError(f"verdict {name}: say from where on a case passes, such as --verdict '{name} >= 1'")
+    return Requirement(name=name, operator=">=" if way else "<=", bound=1.0 if way else 0.0)
+
+
+def _told(rule: Requirement) -> str:
+    """A verdict in words: its bound only where it is not the natural one."""
+    return rule.name if (rule.operator, rule.bound) == (">=", 1.0) else str(rule)
+
+
+def verdicts(sets: CandidateSets, rule: Requirement) -> list[bool | None]:
+    """Whether each set passes; None where it has no value."""
+    values = aggregator(rule.name)(sets).tolist()
+    return [None if v != v else rule.met_by(v) for v in values]
+
+
+def _changed(
+    sides: Sequence[Side], pairs: Sequence[tuple[int, int]], metric: str, rule: Requirement
+) -> Iterator[Changed]:
+    """The cases that pass on one side and fail on the other, in the order of the first."""
+    sets = [side.metric(metric).sets for side in sides]
+    passed = [dict(zip(side.cases, verdicts(s, rule), strict=True)) for side, s in zip(sides, sets, strict=True)]
+    places = [{case: i for i, case in enumerate(side.cases)} for side in sides]
+    for a, b in pairs:
+        for case, before in passed[a].items():
+            after = passed[b].get(case)
+            if before is None or after is None or before == after:
+                continue
+            yield Changed(
+                case=case,
+                name_a=sides[a].name,
+                name_b=sides[b].name,
+                passed_a=before,
+                passed_b=after,
+                a=shown(sets[a], places[a][case]),
+                b=shown(sets[b], places[b][case]),
+                **asked_of(sides[b].table, places[b][case]),
+            )
+
+
+def shown(sets: CandidateSets, at: int, only: Sequence[int] | None = None) -> tuple[Shown, ...]:
+    """The candidates of a set, all or some, as a reader sees them."""
+    low, high = int(sets.offsets[at]), int(sets.offsets[at + 1])
+    return tuple(
+        Shown(
+            index=i,
+            text=None if sets.texts is None else sets.texts[low + i],
+            answer=None if sets.answers is None else sets.answers[low + i],
+            passed=None if sets.passes[low + i] == NOT_GRADED else bool(sets.passes[low + i]),
+        )
+        for i in (range(high - low) if only is None else only)
+    )
+
+
+def asked_of(table: Table, at: int) -> dict[str, str | None]:
+    """What a case asks and expects, as texts."""
+    out: dict[str, str | None] = {"input": None, "reference": None}
+    for name in out:
+        if name in table.cases.columns and (value := table.cases[name][at]) is not None:
+            out[name] = value if isinstance(value, str) else " | ".join(map(str, value))
+    return out
+
+
+# what to beware of
+
+
+def _about(sides: Sequence[Side], ask: Ask) -> str:
+    """What is compared, in a line."""
+    shared = set(sides[0].cases)
+    for side in sides[1:]:
+        shared &= set(side.cases)
+    first = f", the first {ask.top_k} candidates of each set" if ask.top_k is not None else ""
+    where = "both" if len(sides) == 2 else f"all {len(sides)}"
+    return f"{counted(len(shared), 'case')} in {where}{first}"
+
+
+def _warnings(sides: Sequence[Side], pairs: Sequence[tuple[int, int]], ask: Ask) -> list[str]:
+    out: list[str] = []
+    for a, b in pairs:
+        left, right = sides[a], sides[b]
+        shared = set(left.cases) & set(right.cases)
+        if not shared:
+            here, there = (", ".join(map(repr, side.cases[:2])) for side in (left, right))
+            raise InputError(
+                f"{left.name} and {right.name} share no case id ({here}, ... against {there}, ...): "
+                "give runs or files of the same cases"
+            )
+        out += [*_other_cases(left, right), *_other_sizes(left, right, shared, ask.top_k)]
+        out += [*_other_extractor(left, right), *_other_weights(left, right, shared)]
+    return out
+
+
+def _other_cases(a: Side, b: Side) -> list[str]:
+    """Cases of one id that are not the same case."""
+    differ, n = other_questions(_questions(a), _questions(b))
+    if not differ:
+        return []
+    what = f"{differ:,} of {counted(n, 'shared case')} ask or expect something else in {b.name} than in {a.name}"
+    return [f"{what}: are these the same cases?"]
+
+
+def _questions(side: Side) -> Questions:
+    frame = side.table.cases
+    return Questions(side.cases, {c: frame[c].hash().to_numpy() for c in TOLD if c in frame.columns})
+
+
+def _other_sizes(a: Side, b: Side, shared: set[str], top_k: int | None) -> list[str]:
+    """any_pass of 5 candidates is not any_pass of 10."""
+    at = [dict(zip(s.cases, _sizes(s, top_k), strict=True)) for s in (a, b)]
+    n_differ = sum(at[0][case] != at[1][case] for case in shared)
+    if not n_differ:
+        return []
+    sizes = [[of[case] for case in shared] for of in at]
+    spans, least = [_span(s) for s in sizes], min(map(min, sizes))
+    if spans[0] != spans[1]:
+        what = f"sets differ in size: {spans[0]} candidates in {a.name}, {spans[1]} in {b.name}"
+    else:
+        what = f"sets differ in size in {counted(n_differ, 'case')} of {a.name} and {b.name}"
+    cure = f"; --top-k {least} cuts both" if least else ""
+    return [f"{what}: numbers such as any_pass rise with more candidates{cure}"]
+
+
+def _sizes(side: Side, top_k: int | None) -> list[int]:
+    sizes = side.result.scored[0].sets.sizes
+    found: list[int] = (sizes if top_k is None else np.minimum(sizes, top_k)).tolist()
+    return found
+
+
+def _span(sizes: Sequence[int]) -> str:
+    low, high = min(sizes), max(sizes)
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def _other_extractor(a: Side, b: Side) -> list[str]:
+    left, right = (side.result.extraction.get("extractor") for side in (a, b))
+    if left == right or left is None or right is None:
+        return []
+    what = f"answers are extracted by {left} in {a.name} and by {right} in {b.name}"
+    return [f"{what}: a difference may be the extractor's; --extract takes one for both"]
+
+
+def _other_weights(a: Side, b: Side, shared: set[str]) -> list[str]:
+    if a.weights is None or b.weights is None:
+        return []
+    at = [dict(zip(s.cases, w.tolist(), strict=True)) for s, w in ((a, a.weights), (b, b.weights))]
+    n = sum(at[0][case] != at[1][case] for case in shared)
+    return (
+        [f"{counted(n, 'case')} weigh something else in {b.name} than in {a.name}: its weights are used"] if n else []
+    )
+
+
+def _dipping(sides: Sequence[Side], numbers: Sequence[Number]) -> list[str]:
+    """Numbers that are picked and graded by the same score or judge."""
+    out = []
+    for metric, name in dict.fromkeys((n.metric, n.aggregator) for n in numbers):
+        try:
+            rule = aggregator(name)
+        except InputError:  # a function of the user's own
+            continue
+        for side in sides if "selectors" in rule.needs else ():
+            scored = side.metric(metric)
+            by = getattr(rule, "by", "") or next(iter(scored.sets.selectors), "")
+            if (fault := dipping(scored, by, side.result.judges)) is not None:
+                out.append(f"{side.name}: {name} picks by `{by}` and is graded by {fault}")
+    return out
+
+
+def _small(segments: Sequence[Segment], sides: Sequence[Side]) -> list[str]:
+    shared = set(sides[0].cases)
+    for side in sides[1:]:
+        shared &= set(side.cases)
+    if len(shared) < SMALL_SEGMENT:
+        return [f"only {counted(len(shared), 'shared case')}: intervals over so few are rough"]
+    small = [s.name for s in segments if len(s.cases & shared) < SMALL_SEGMENT]
+    if not small:
+        return []
+    more = f" and {len(small) - FEW} more" if len(small) > FEW else ""
+    return [f"segments of fewer than {SMALL_SEGMENT} cases: {', '.join(small[:FEW])}{more}"]

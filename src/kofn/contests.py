@@ -1,0 +1,199 @@
+"""Selectors on the same candidates: what each picks, what an evaluator makes of it, and where the picks differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kofn.aggregators.selection import Selected
+from kofn.comparing import asked_of, shown
+from kofn.diagnose import DIPPING, counted, dipping
+from kofn.differences import Changed, Compared, Difference, Rules, Values, compared, family, level_of, pairs_of
+from kofn.errors import InputError
+from kofn.selectors import picks, selection, with_selector
+from kofn.sets import passes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from kofn.evaluate import Options, Result
+    from kofn.scoring import Scored
+    from kofn.selectors import Selector
+    from kofn.sets import CandidateSets
+
+    Bools = NDArray[np.bool_]
+
+PASSES, VALUES = "selected", "value of the pick"
+
+
+def contest(
+    result: Result,
+    selectors: Sequence[Selector],
+    evaluator: str,
+    options: Options,
+    *,
+    units: Mapping[str, Any] | None = None,
+    all_pairs: bool = False,
+    rules: Rules | None = None,
+) -> Compared:
+    """What every selector picks of the same sets, graded by one metric that none of them should be.
+
+    A metric of the result may pick too, by its name. Picks are compared case by case; equal scores share a pick.
+
+    >>> import kofn
+    >>> from kofn.evaluate import Options
+    >>> from kofn.selectors import Selector
+    >>> rows = [{"id": i, "passes": [0, 1], "texts": ["long", "no"]} for i in "xyz"]
+    >>> two = [Selector(name=name, by=name) for name in ("first", "length")]
+    >>> found = contest(kofn.score(rows), two, "pass", Options())
+    >>> found.differences[0].comparison.difference, len(found.changed)
+    (0.0, 0)
+    """
+    rules = rules or Rules()
+    _check(selectors)
+    scored = _with_metrics(result, evaluator)
+    sets, names = scored.sets, [one.name for one in selectors]
+    common = dict(units or {})
+    pairs = pairs_of(len(selectors), every=all_pairs)
+    found, tested, levels = [], [], []
+    for number, way, columns in _columns(sets, selectors, common):
+        levels.append(level_of(evaluator, number, None, columns, way))
+        for a, b in pairs:
+            tested.append((columns[a], columns[b]))
+            found.append(
+                Difference(
+                    metric=evaluator,
+                    aggregator=number,
+                    name_a=names[a],
+                    name_b=names[b],
+                    comparison=compared(columns[a], columns[b], rules),
+                    more_is_better=way,
+                    sides=(a, b),
+                )
+            )
+    differences, n_tests = family(found, tested, rules.alpha)
+    drawn = replace(options, level=rules.level, n_resamples=rules.n_resamples, seed=rules.seed)
+    about = f"the same {counted(int(sets.sizes.sum()), 'candidate')} of {counted(len(sets), 'case')}"
+    return Compared(
+        kind="selectors",
+        names=tuple(names),
+        about=f"{about}, graded by {evaluator}",
+        differences=differences,
+        levels=tuple(levels),
+        rules=rules,
+        verdict=PASSES,
+        changed=tuple(_changed(result, sets, selectors, pairs)),
+        selections=tuple(selection(sets, one, drawn, metric=evaluator, **common) for one in selectors),
+        warnings=tuple(_warnings(result, scored, selectors)),
+        n_tests=n_tests,
+        facts={"n_cases": len(sets), "evaluator": evaluator},
+    )
+
+
+def _columns(
+    sets: CandidateSets, selectors: Sequence[Selector], common: Mapping[str, Any]
+) -> Iterator[tuple[str, bool, list[Values]]]:
+    """Whether the picks pass; and their values, where these say more than that."""
+    cases = sets.case_ids.to_list()
+    passed = [picks(sets, one)[0] for one in selectors]
+    yield PASSES, True, [Values(cases=cases, values=column, **common) for column in passed]
+    if not sets.zero_one:
+        added = [with_selector(sets, one.name, one.scores(sets)) for one in selectors]
+        values = [Selected(one.name)(of) for one, of in zip(selectors, added, strict=True)]
+        yield VALUES, sets.higher_is_better, [Values(cases=cases, values=column, **common) for column in values]
+
+
+def _check(selectors: Sequence[Selector]) -> None:
+    if len(selectors) < 2:
+        raise InputError("give at least two selectors to compare, such as --selectors first vote")
+    names = [one.name for one in selectors]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"two selectors are called {name!r}: give each a name of its own")
+
+
+def _with_metrics(result: Result, evaluator: str) -> Scored:
+    """The sets as the evaluator grades them, with the values of every other metric as a column that may pick."""
+    scored = next(one for one in result.scored if one.metric == evaluator)
+    sets = scored.sets
+    if scored.beside_labels:  # its passes are those of the labels: here it grades by itself
+        sets = replace(sets, passes=passes_of(sets.values, None, sets.higher_is_better))
+    for one in result.scored:
+        if one.metric and one.metric not in sets.selectors:
+            sets = with_selector(sets, one.metric, one.sets.values)
+    return replace(scored, sets=sets)
+
+
+def _changed(
+    result: Result, sets: CandidateSets, selectors: Sequence[Selector], pairs: Sequence[tuple[int, int]]
+) -> Iterator[Changed]:
+    """The cases in which two selectors have no pick in common, or one that passes more often."""
+    assert result.table is not None
+    chosen = [_chosen(sets, one) for one in selectors]
+    passes = [picks(sets, one)[0].tolist() for one in selectors]
+    for a, b in pairs:
+        for i in range(len(sets)):
+            low, high = int(sets.offsets[i]), int(sets.offsets[i + 1])
+            in_a, in_b = chosen[a][low:high], chosen[b][low:high]
+            alike = passes[a][i] == passes[b][i] or passes[a][i] != passes[a][i] or passes[b][i] != passes[b][i]
+            if alike and bool((in_a & in_b).any() or not (in_a.any() and in_b.any())):
+                continue
+            yield Changed(
+                case=str(sets.case_ids[i]),
+                name_a=selectors[a].name,
+                name_b=selectors[b].name,
+                passed_a=_verdict(passes[a][i]),
+                passed_b=_verdict(passes[b][i]),
+                a=shown(sets, i, np.flatnonzero(in_a).tolist()),
+                b=shown(sets, i, np.flatnonzero(in_b).tolist()),
+                **asked_of(result.table, i),
+            )
+
+
+def _chosen(sets: CandidateSets, selector: Selector) -> Bools:
+    """Which candidates share the highest score of their set."""
+    scores = selector.scores(sets)
+    known = np.where(np.isnan(scores), -np.inf, scores)
+    best = sets.map_blocks(lambda block: block.max(axis=0), known)
+    of_row = np.repeat(best, sets.sizes)
+    found: Bools = (known == of_row) & np.isfinite(of_row)
+    return found
+
+
+def _verdict(value: float) -> bool | None:
+    """Of a pick; None where it is not graded, or shared by candidates that pass and others that fail."""
+    return bool(value) if value in (0.0, 1.0) else None
+
+
+def _warnings(result: Result, scored: Scored, selectors: Sequence[Selector]) -> Iterator[str]:
+    lower = {one.metric for one in result.scored if not one.sets.higher_is_better}
+    for one in selectors:
+        if (fault := dipping_of(scored, one, result.judges)) is not None:
+            yield f"{one.name} picks by `{one.by}` and is graded by {fault}"
+        if one.by in lower and one.prefer == "high" and one.by not in result.scored[0].sets.selectors:
+            yield f"{one.name} picks the highest `{one.by}`, of which less is better: a selector file says prefer: low"
+    prints: dict[str, str] = {}
+    for one in selectors:
+        other = prints.setdefault(one.fingerprint(), one.name)
+        if other != one.name:
+            yield f"{other} and {one.name} are the same selector under two names"
+
+
+def dipping_of(scored: Scored, selector: Selector, judges: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """What is wrong with grading this selector's picks under this metric; None where they are apart.
+
+    As `kofn.diagnose.dipping`, and the model or fingerprint that a selector file names against the evaluator's judge.
+    """
+    found = dipping(scored, selector.by, judges)
+    told = judges.get(scored.metric)
+    if found is not None or told is None:
+        return found
+    if told.get("fingerprint") == selector.fingerprint():
+        return f"the same judge: {DIPPING}, the number is too good; grade with another"
+    if selector.model is not None and selector.model in told.get("models", ()):
+        return f"the same model ({selector.model}): {DIPPING}, its taste counts twice; grade with another"
+    return None

@@ -1,0 +1,373 @@
+"""Paired differences told together: what was tested, what holds after Holm, and the cases behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from kofn.errors import InputError
+from kofn.stats import compare, holm
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from kofn.sets import Floats
+    from kofn.stats import Comparison, JudgeRates
+
+Kind = Literal["runs", "graders", "selectors"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How differences are tested: what counts as real, and how intervals and p-values are made."""
+
+    alpha: float = 0.05
+    level: float = 0.95
+    n_resamples: int = 10_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha < 1:
+            raise InputError(f"alpha takes a number between 0 and 1, not {self.alpha}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """One value a case, NaN where there is none, with the weights and clusters of the cases."""
+
+    cases: Sequence[str]
+    values: Floats
+    weights: Floats | None = None
+    clusters: NDArray[Any] | None = None
+
+    def within(self, kept: set[str]) -> Values:
+        """On some of the cases."""
+        at = np.array([case in kept for case in self.cases], dtype=np.bool_)
+        return Values(
+            cases=[case for case in self.cases if case in kept],
+            values=self.values[at],
+            weights=None if self.weights is None else self.weights[at],
+            clusters=None if self.clusters is None else self.clusters[at],
+        )
+
+    def on(self, cases: Sequence[str], column: NDArray[Any] | None) -> list[Any] | None:
+        """A column of these cases on others; 0 and a cluster of its own where a case is not here."""
+        if column is None:
+            return None
+        known = dict(zip(self.cases, column.tolist(), strict=True))
+        return [known.get(case, 0 if column is self.weights else f"alone {case}") for case in cases]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """b - a of one number. `p_holm` is p adjusted for all that was tested with it; None where nothing is shared."""
+
+    metric: str
+    aggregator: str
+    name_a: str
+    name_b: str
+    comparison: Comparison
+    segment: str | None = None
+    more_is_better: bool | None = True
+    p_holm: float | None = None
+    alpha: float = 0.05
+    sides: tuple[int, int] = (0, 1)
+
+    @property
+    def holds(self) -> bool:
+        """Whether chance alone would hardly do it: p_holm < alpha."""
+        return self.p_holm is not None and self.p_holm < self.alpha and bool(self.comparison.difference)
+
+    @property
+    def sign(self) -> int:
+        """1 where b is higher, -1 where it is lower, 0 neither."""
+        d = self.comparison.difference
+        return 0 if d is None else (d > 0) - (d < 0)
+
+    @property
+    def word(self) -> str:
+        """What b is where the difference holds: better, worse, higher, lower; nothing where it may be noise."""
+        if not self.holds:
+            return ""
+        if self.more_is_better is None:
+            return "higher" if self.sign > 0 else "lower"
+        return "better" if (self.sign > 0) == self.more_is_better else "worse"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON prints it; `a` and `b` are the values on the cases both have."""
+        c = self.comparison
+        told = ("a", "b", "difference", "low", "high", "level", "method", "p")
+        counts = ("mcnemar_p", "wins", "ties", "losses", "n", "n_missing")
+        return {
+            "metric": self.metric,
+            "aggregator": self.aggregator,
+            "segment": self.segment,
+            "name_a": self.name_a,
+            "name_b": self.name_b,
+            **{name: getattr(c, name) for name in told},
+            "p_holm": self.p_holm,
+            **{name: getattr(c, name) for name in counts},
+            "holds": self.holds,
+            "more_is_better": self.more_is_better,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """One candidate as a reader sees it. `index` is its place in its set, from 0."""
+
+    index: int
+    text: str | None
+    answer: str | None
+    passed: bool | None
+
+    def to_dict(self, most: int) -> dict[str, Any]:
+        return {"index": self.index, "text": cut(self.text, most), "answer": self.answer, "passed": self.passed}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """A case (of two graders, a candidate) on which two sides differ, with what each had to show.
+
+    `passed_a` and `passed_b` are the verdicts; alike where two picks or two answers differ and the verdict does not.
+    """
+
+    case: str
+    name_a: str
+    name_b: str
+    passed_a: bool | None
+    passed_b: bool | None
+    a: tuple[Shown, ...]
+    b: tuple[Shown, ...]
+    input: str | None = None
+    reference: str | None = None
+
+    @property
+    def way(self) -> Literal["up", "down", "other"]:
+        """From fail to pass, from pass to fail, or neither."""
+        if self.passed_a is False and self.passed_b is True:
+            return "up"
+        return "down" if self.passed_a is True and self.passed_b is False else "other"
+
+    def to_dict(self, most: int = 2000) -> dict[str, Any]:
+        """As JSON prints it, long texts cut in the middle."""
+        return {
+            "case": self.case,
+            "name_a": self.name_a,
+            "name_b": self.name_b,
+            "passed_a": self.passed_a,
+            "passed_b": self.passed_b,
+            "input": cut(self.input, most),
+            "reference": self.reference,
+            "a": [one.to_dict(most) for one in self.a],
+            "b": [one.to_dict(most) for one in self.b],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmatched:
+    """The cases that only one of two sides has."""
+
+    name_a: str
+    name_b: str
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name_a": self.name_a,
+            "name_b": self.name_b,
+            "only_a": list(self.only_a),
+            "only_b": list(self.only_b),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """Two graders on the same candidates: counts of the verdicts, agreement and kappa with intervals by case.
+
+    `same_answer` is the share of the candidates on which both extract the same, none included; None without answers.
+    """
+
+    name_a: str
+    name_b: str
+    rates: JudgeRates
+    n_ungraded: int
+    same_answer: float | None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Candidates by verdict."""
+        c = self.rates.confusion
+        return {"both_pass": int(c.tp), "only_a": int(c.fn), "only_b": int(c.fp), "both_fail": int(c.tn)}
+
+    def to_dict(self) -> dict[str, Any]:
+        from kofn.evaluate import estimate_dict
+
+        names = ("point", "low", "high", "level", "n", "method")
+        ends = {k: estimate_dict(getattr(self.rates, k)) for k in ("agreement", "kappa")}
+        return {
+            "name_a": self.name_a,
+            "name_b": self.name_b,
+            **self.counts,
+            "n_ungraded": self.n_ungraded,
+            "same_answer": self.same_answer,
+            **{k: {n: e[n] for n in names} for k, e in ends.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """The value of every side on the cases that all of them have: a row of numbers for a table."""
+
+    metric: str
+    aggregator: str
+    segment: str | None
+    values: tuple[float | None, ...]
+    n: int
+    more_is_better: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """All that a comparison found. `verdict` says by what the changed cases changed."""
+
+    kind: Kind
+    names: tuple[str, ...]
+    about: str
+    differences: tuple[Difference, ...]
+    levels: tuple[Level, ...]
+    rules: Rules
+    verdict: str | None = None
+    changed: tuple[Changed, ...] = ()
+    unmatched: tuple[Unmatched, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
+    selections: tuple[Any, ...] = ()
+    warnings: tuple[str, ...] = ()
+    n_tests: int = 0
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def double_dipping(self) -> tuple[str, ...]:
+        """The warnings about a number that is picked and graded by the same judge or score."""
+        from kofn.diagnose import DIPPING
+
+        return tuple(w for w in self.warnings if DIPPING in w)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `kofn compare --json` prints it."""
+        told: dict[str, Any] = {
+            "kind": self.kind,
+            "names": list(self.names),
+            "about": self.about,
+            **self.facts,
+            "alpha": self.rules.alpha,
+            "level": self.rules.level,
+            "seed": self.rules.seed,
+            "n_tests": self.n_tests,
+            "n_holding": sum(d.holds for d in self.differences),
+            "comparisons": [d.to_dict() for d in self.differences],
+            "verdict": self.verdict,
+            "changed": [c.to_dict() for c in self.changed],
+            "unmatched": [u.to_dict() for u in self.unmatched],
+            "warnings": list(self.warnings),
+        }
+        if self.kind == "graders":
+            told["graders"] = [a.to_dict() for a in self.agreements]
+        if self.kind == "selectors":
+            told["selectors"] = [s.to_dict() for s in self.selections]
+        return told
+
+
+def cut(text: str | None, most: int) -> str | None:
+    """A long text without its middle, since answers stand at its end.
+
+    >>> cut("abcdefghij", 6)
+    'abc … 4 characters left out … hij'
+    """
+    if text is None or len(text) <= most:
+        return text
+    tail = most // 2
+    left = len(text) - most
+    return f"{text[: most - tail]} … {left:,} character{'' if left == 1 else 's'} left out … {text[-tail:]}"
+
+
+def pairs_of(n: int, *, every: bool) -> list[tuple[int, int]]:
+    """Which sides are compared: all with the first, or every two.
+
+    >>> pairs_of(3, every=False), pairs_of(3, every=True)
+    ([(0, 1), (0, 2)], [(0, 1), (0, 2), (1, 2)])
+    """
+    return list(combinations(range(n), 2)) if every else [(0, i) for i in range(1, n)]
+
+
+def compared(a: Values, b: Values, rules: Rules) -> Comparison:
+    """`kofn.stats.compare` by cluster and by weight: those of b where it has some, else those of a.
+
+    >>> a, b = (Values(cases="xyz", values=np.array(v, float)) for v in ([0, 0, 1], [1, 1, 1]))
+    >>> found = compared(a, b, Rules())
+    >>> found.wins, found.ties, found.losses, found.p
+    (2, 1, 0, 0.5)
+    """
+    weights = a.weights if b.weights is None else b.on(a.cases, b.weights)
+    clusters = a.clusters if a.clusters is not None else b.on(a.cases, b.clusters)
+    return compare(
+        a.cases,
+        a.values,
+        b.cases,
+        b.values,
+        clusters=clusters,
+        weights=weights,
+        level=rules.level,
+        n_resamples=rules.n_resamples,
+        seed=rules.seed,
+    )
+
+
+def family(
+    found: Sequence[Difference], tested: Sequence[tuple[Values, Values]], alpha: float
+) -> tuple[tuple[Difference, ...], int]:
+    """The differences with p adjusted for all of them (Holm 1979), and how many tests these are.
+
+    Two numbers that are the same in every case of both sides, as pass@1 and the mean of 0/1 are, ask one question: they
+    count as one test.
+    """
+    keys = [(d.sides, d.segment, _print(a), _print(b)) for d, (a, b) in zip(found, tested, strict=True)]
+    p_of = {key: d.comparison.p for key, d in zip(keys, found, strict=True) if d.comparison.p is not None}
+    adjusted = dict(zip(p_of, holm(list(p_of.values())), strict=True))
+    told = [replace(d, p_holm=adjusted.get(key), alpha=alpha) for d, key in zip(found, keys, strict=True)]
+    return tuple(told), len(p_of)
+
+
+def _print(column: Values) -> bytes:
+    """Equal where values are, up to rounding."""
+    return (np.round(column.values, 12) + 0.0).tobytes()
+
+
+def level_of(
+    metric: str, aggregator: str, segment: str | None, columns: Sequence[Values], more_is_better: bool | None
+) -> Level:
+    """Every side's mean on the cases that all have a value of, weighted as the last side with weights does."""
+    known = [{c for c, v in zip(x.cases, x.values.tolist(), strict=True) if v == v} for x in columns]
+    shared = [case for case in columns[0].cases if all(case in k for k in known)]
+    weighted = next((x for x in reversed(columns) if x.weights is not None), None)
+    weights = np.ones(len(shared)) if weighted is None else np.array(weighted.on(shared, weighted.weights))
+    weights = weights if weights.any() else np.ones(len(shared))
+    means = []
+    for column in columns:
+        at = dict(zip(column.cases, column.values.tolist(), strict=True))
+        values = np.array([at[case] for case in shared])
+        means.append(float(weights @ values / weights.sum()) if shared else None)
+    return Level(
+        metric=metric,
+        aggregator=aggregator,
+        segment=segment,
+        values=tuple(means),
+        n=len(shared),
+        more_is_better=more_is_better,
+    )

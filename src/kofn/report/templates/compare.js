@@ -1,0 +1,109 @@
+// The list of what changed: filters, and candidates of both sides that are laid out when a case is unfolded.
+const { el, visible, island, ready } = window.kofn;
+
+const SHOWN = 25; // candidates of a side that are laid out at once
+const SIGNS = { 1: ["pass", "pass"], 0: ["fail", "fail"], null: ["none", "not graded"] };
+const count = (n) => n.toLocaleString("en");
+const isolated = (text) => el("bdi", {}, visible(text));
+const whole = (value) => (Array.isArray(value) ? `${value[0]} … ${value[2]}` : value);
+
+/** Where the n-th character stands: Python counts code points, JavaScript UTF-16 units. */
+const unit = (text, n) => [...text].slice(0, n).join("").length;
+
+function block(value, span = null) {
+  const box = el("div", { className: "text block", dir: "auto", tabIndex: 0, role: "group", ariaLabel: "text" });
+  const show = (text) => (text ? box.append(visible(text, { lines: true })) : null);
+  if (Array.isArray(value)) {
+    show(value[0]);
+    box.append(el("span", { className: "gap" }, `${count(value[1])} characters left out here`));
+    show(value[2]);
+  } else if (span) {
+    const [from, to] = span.map((n) => unit(value, n));
+    show(value.slice(0, from));
+    box.append(el("mark", { title: "the extracted answer" }, visible(value.slice(from, to), { lines: true })));
+    show(value.slice(to));
+  } else show(value);
+  if (value === "") box.append(el("span", { className: "quiet" }, "(empty)"));
+  return box;
+}
+
+function candidate(one) {
+  const [kind, words] = SIGNS[one.pass];
+  return el(
+    "article",
+    { className: "candidate" },
+    el(
+      "header",
+      {},
+      el("h4", {}, `Candidate ${one.k}`),
+      el("span", { className: `sign ${kind}` }, words),
+      one.answer !== null
+        ? el("span", { className: "answer", title: "the extracted answer" }, isolated(whole(one.answer)))
+        : el("span", { className: "meta" }, "no answer"),
+    ),
+    one.text === null ? null : block(one.text, one.span),
+  );
+}
+
+function side(name, candidates) {
+  const list = el("div", { className: "side" }, el("h3", {}, isolated(name)));
+  const show = (from) => {
+    list.append(...candidates.slice(from, from + SHOWN).map(candidate));
+    const left = candidates.length - from - SHOWN;
+    if (left <= 0) return;
+    const button = el("button", { type: "button" }, `Show ${count(Math.min(left, SHOWN))} more`);
+    button.addEventListener("click", () => {
+      button.remove();
+      show(from + SHOWN);
+    });
+    list.append(button);
+  };
+  show(0);
+  if (!candidates.length) list.append(el("p", { className: "quiet" }, "no candidates"));
+  return list;
+}
+
+function told(name, value) {
+  if (value === null) return null;
+  return el("div", { className: "told" }, el("p", { className: "side-name" }, name), block(value));
+}
+
+function body(data) {
+  return el(
+    "div",
+    { className: "change-body" },
+    told("Input", data.input),
+    told("Reference", data.reference),
+    el("div", { className: "sides" }, data.sides.map((candidates, i) => side(data.names[i], candidates))),
+  );
+}
+
+function filter(list) {
+  const value = (id) => document.getElementById(id)?.value ?? "";
+  const [query, way, pair] = [value("query").trim().toLowerCase(), value("way"), value("pair")];
+  let shown = 0;
+  for (const one of list) {
+    const fits =
+      (!way || one.dataset.way === way) &&
+      (!pair || one.dataset.pair === pair) &&
+      (!query || one.firstElementChild.textContent.toLowerCase().includes(query));
+    one.hidden = !fits;
+    shown += fits;
+  }
+  document.getElementById("count").textContent = `${count(shown)} of ${count(list.length)} shown`;
+}
+
+ready.then(async () => {
+  const list = [...document.querySelectorAll("details.change")];
+  if (!list.length) return;
+  const data = JSON.parse(await island("changed"));
+  for (const one of list) {
+    one.addEventListener("toggle", () => one.append(body(data[Number(one.dataset.at)])), { once: true });
+    if (one.open) one.append(body(data[Number(one.dataset.at)]));
+  }
+  document.getElementById("tools").hidden = false;
+  for (const id of ["query", "way", "pair"]) {
+    document.getElementById(id)?.addEventListener("input", () => filter(list));
+  }
+  document.documentElement.dataset.ready = performance.now().toFixed();
+});
