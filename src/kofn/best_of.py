@@ -354,13 +354,13 @@ def _with_correction(table: BestOf, sets: CandidateSets, labels: Labels, units: 
     """any@k corrected with the judge's rates on labelled candidates, beside the raw one."""
     n, c = sets.counts
     ks = [row.k for row in table.rows]
-    given = {"label_clusters": labels.cases, "label_weights": labels.weights}
+    given: dict[str, Any] = {"label_clusters": labels.cases, "label_weights": labels.weights}
     rates, points = corrected_curve(c, n, ks, labels.human, labels.judge, **given, **units)
     rows = [
         replace(row, corrected=p.point, corrected_low=p.low, corrected_high=p.high)
         for row, p in zip(table.rows, points, strict=True)
     ]
-    notes = [f"the corrected curve {ASSUMES}"]
+    notes = [f"the corrected curve {ASSUMES}; gains and the choice are of its verdicts as they are"]
     beyond = [str(p.k) for p in points if p.clipped]
     if beyond:
         notes.append(f"corrected any@k went beyond 0 or 1 and was cut there at k = {', '.join(beyond[:8])}")

@@ -266,7 +266,7 @@ def of_two(a: CandidateSets, b: CandidateSets) -> Variances:
     within_a, within_b = (_within(sets) for sets in (a, b))
     repeats = float(np.mean([size_a[at_a].mean(), size_b[at_b].mean()]))
     common: dict[str, Any] = {"mean": float(differences.mean()), "n_cases": len(shared), "repeats": repeats}
-    if not spread:
+    if not spread and not (within_a and within_b):
         raise InputError("the two pilots have the same value in every case: there is no variance to plan with")
     if within_a is None or within_b is None:
         note = "a pilot has one candidate a case: how much repeats vary is not known, so one is planned with"

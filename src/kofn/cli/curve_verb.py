@@ -71,11 +71,14 @@ def command(
     and over cases; beside it stand what independent tries would give, the vote, and the selector's pick.
     """
     from kofn.choices import Wanted
+    from kofn.errors import InputError
     from kofn.opened import opened
     from kofn.report.curve import found_of
 
     if sequential and latency is None:
         raise click.UsageError("--sequential says how --max-latency is counted: give --max-latency too")
+    if html is not None and not html.parent.is_dir():
+        raise InputError(f"{html}: there is no directory {html.parent}: give the name of a file to write")
     wanted = Wanted(gain=gain, latency=latency, budget=budget, sequential=sequential)
     where = opened(source, _options(by, split_text, interval, level, seed))
     scored = where.metric(metric)
@@ -162,12 +165,10 @@ def _show(found: Found, as_json: bool) -> None:
 
 def _write(found: Found, path: Path) -> None:
     """The page, whole or not at all."""
-    from kofn.errors import InputError, WorldError
+    from kofn.errors import WorldError
     from kofn.report.curve_page import page
     from kofn.report.files import atomic
 
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: there is no directory {path.parent}: give the name of a file to write")
     data = page(found).encode()
     try:
         atomic(path, lambda partial: partial.write_bytes(data))

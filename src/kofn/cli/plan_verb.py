@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
@@ -66,7 +67,7 @@ def command(
 
     question = Question(width=width, difference=difference, power=power, level=level)
     _check_given(source, share, between, within, against, labels, difference, correlation)
-    pilot = None if source is None else _pilot(source, metric)
+    pilot, beware = (None, ()) if source is None else _pilot(source, metric)
     variances = _variances(pilot, against, metric, share, between, within, question, correlation)
     prices = Prices(case=case, candidate=_price(pilot, candidate), label=label)
     if labels is not None:
@@ -74,7 +75,7 @@ def command(
         found = _with_labels(pilot, labels, question, prices)
     else:
         found = plan(question, variances, prices, systems=1 if difference is None else 2, most_cases=max_cases)
-    _show(found, as_json)
+    _show(replace(found, notes=(*found.notes, *beware)), as_json)
 
 
 def _check_given(
@@ -102,10 +103,18 @@ def _check_given(
         raise click.UsageError("--correlation goes with --difference and a single pilot or --p")
 
 
-def _pilot(path: Path, metric: str | None) -> Scored:
+def _pilot(path: Path, metric: str | None) -> tuple[Scored, tuple[str, ...]]:
+    """The pilot's graded candidates, and what of it a plan does not use."""
     from kofn.opened import opened
 
-    return opened(path).metric(metric)
+    where = opened(path)
+    units = where.units()
+    beware = []
+    if units["clusters"] is not None:
+        beware.append("the pilot's cases come in clusters, and are planned for as if they were apart: take more")
+    if units["weights"] is not None:
+        beware.append("the pilot's cases have weights, which the plan does not use")
+    return where.metric(metric), tuple(beware)
 
 
 def _variances(
@@ -128,7 +137,7 @@ def _variances(
         both = None if within is None else within * (2 if paired else 1)
         return Variances(between=between, within=both)
     if pilot is not None and against is not None:
-        return of_two(pilot.sets, _pilot(against, metric or pilot.metric).sets)
+        return of_two(pilot.sets, _pilot(against, metric or pilot.metric)[0].sets)
     one = of_share(share) if share is not None else None if pilot is None else of_pilot(pilot.sets)
     assert one is not None
     return of_two_alike(one, correlation) if paired else one

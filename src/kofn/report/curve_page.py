@@ -60,7 +60,7 @@ def page(found: Found) -> str:
         )
     )
     return document(
-        title=f"{found.name} – best of {found.table.measured[-1].k} · kofn",
+        title=f"{visible(found.name)} – best of {found.table.measured[-1].k} · kofn",
         body=Markup(body),  # noqa: S704 - the template escapes
         charts={chart.id: {**chart.spec, "description": chart.label} for chart in (main, *spending, *segments)},
     )

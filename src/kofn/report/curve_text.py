@@ -39,7 +39,7 @@ def as_text(found: Found, style: Style = lambda text, _: text, *, width: int = 1
     """The whole of it, at most `width` columns wide where the table allows."""
     table = found.table
     lines = [style(line, "strong") for line in wrap(safe(headline(found)), width)]
-    lines += ["", *_table(table, found.level, style, width), "", *chart(table, width)]
+    lines += ["", *_table(found, style, width), "", *chart(table, width)]
     lines += ["", *_said(choice_words(found), style, width)]
     lines += _labelled([*cost_rows(table), *selection_rows(found), *note_rows(table)], style, width)
     if found.segments:
@@ -156,12 +156,13 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def _table(table: BestOf, level: float, style: Style, width: int) -> list[str]:
-    header, rows = cells(table, level)
+def _table(found: Found, style: Style, width: int) -> list[str]:
+    table = found.table
+    header, rows = cells(table, found.level)
     shown = set(_shown(table))
     rows = [row for row, of in zip(rows, table.rows, strict=True) if of.k in shown]
     gone: set[str] = set()
-    for name in ("", *LEAST):
+    for name in ("", *_least(found)):
         gone |= {name}
         kept = [i for i, h in enumerate(header) if h not in gone]
         grid = Grid(
@@ -173,6 +174,15 @@ def _table(table: BestOf, level: float, style: Style, width: int) -> list[str]:
         if max(columns(line) for line in grid_lines(grid, lambda text, _: text)) <= width:
             break
     return grid_lines(grid, style)
+
+
+def _least(found: Found) -> list[str]:
+    """Columns that go where a terminal is narrow, those that the choice rests on last."""
+    wanted = found.wanted
+    needed = {"in sequence" if wanted.sequential else "seconds"} if wanted.latency is not None else set()
+    needed |= {"gain a dollar"} if wanted.gain is not None else set()
+    needed |= {"cost"} if wanted.budget is not None else set()
+    return sorted(LEAST, key=lambda name: name in needed)
 
 
 def _shown(table: BestOf) -> list[int]:
@@ -201,7 +211,7 @@ def chart(table: BestOf, width: int = 80) -> list[str]:
     scale = _Scale([row.k for row in rows], low, high, across)
     grid = [[" "] * across for _ in range(_HEIGHT)]
     _draw(grid, rows, series, scale)
-    labels = [_tick(i, low, scale.high) for i in range(_HEIGHT)]
+    labels = _ticks(scale)
     lines = [
         f"{label} {'┤' if label.strip() else '│'}{''.join(line)}".rstrip()
         for label, line in zip(labels, grid, strict=True)
@@ -277,9 +287,14 @@ def _draw(grid: list[list[str]], rows: Sequence[Row], series: dict[str, dict[int
             grid[scale.line(value)][scale.place[k]] = MARKS[name]
 
 
-def _tick(i: int, low: float, high: float) -> str:
-    value = high - (high - low) * i / (_HEIGHT - 1)
-    return f"{value:.2f}" if i % 3 == 0 else "    "
+def _ticks(scale: _Scale) -> list[str]:
+    """Round values beside the lines they fall on."""
+    wide = scale.high - scale.low
+    step = 0.2 if wide > 0.6 else 0.1 if wide > 0.3 else 0.05 if wide > 0.1 else 0.01
+    labels = ["    "] * _HEIGHT
+    for i in range(ceil(scale.low / step - 1e-9), floor(scale.high / step + 1e-9) + 1):
+        labels[scale.line(i * step)] = f"{i * step:.2f}"
+    return labels
 
 
 def _axis(scale: _Scale, across: int) -> str:

@@ -105,7 +105,7 @@ def _columns(human: ArrayLike, judge: ArrayLike, weights: ArrayLike | None) -> F
     w = np.ones_like(h) if weights is None else np.asarray(weights, dtype=float)
     if w.shape != h.shape or not bool((np.isfinite(w) & (w > 0)).all()):
         raise InputError("weights of labels must be one number above 0 a label")
-    return np.column_stack([h * j, h, (1 - h) * (1 - j), 1 - h]) * w[:, None]
+    return np.asarray(np.column_stack([h * j, h, (1 - h) * (1 - j), 1 - h]) * w[:, None])
 
 
 def _rates(sums: Floats) -> Floats:
