@@ -337,6 +337,12 @@ def test_swapping_the_graders_turns_everything_round():
     assert there.differences[0].comparison.difference == pytest.approx(-back.differences[0].comparison.difference)
 
 
+def test_a_grader_that_gives_more_is_higher_and_not_better():
+    rows = [{"id": str(i), "reference": "4", "outputs": ["It is 4."]} for i in range(12)]
+    found = graders(load(rows, ReadOptions()), by_extractor(["last_line", "number"], Options()))
+    assert [d.word for d in found.differences] == ["higher"]
+
+
 def test_three_graders_are_compared_with_the_first_or_every_two():
     names = ["number", "boxed", "last_line"]
     assert [(a.name_a, a.name_b) for a in graded(names).agreements] == [("number", "boxed"), ("number", "last_line")]
@@ -412,7 +418,7 @@ ROWS = [
 ]
 
 
-def test_picks_that_have_a_candidate_in_common_and_the_same_worth_are_alike():
+def test_picks_that_have_a_candidate_in_common_are_alike():
     assert picked(ROWS, "first", "length").changed == ()
     changed = picked(ROWS, "length", Selector(name="short", by="length", prefer="low")).changed
     assert len(changed) == 8
@@ -454,6 +460,13 @@ def test_selectors_that_cannot_be_told_apart_are_remarked_or_refused():
         picked(ROWS, "first")
     with pytest.raises(UnknownName, match="selector 'scor': did you mean score"):
         picked(ROWS, "first", "scor")
+
+
+def test_scores_without_a_threshold_are_remarked():
+    rows = [{"id": str(i), "scores": [0.5, 2.0 + i]} for i in range(4)]
+    assert any("--threshold" in w for w in picked(rows, "first", "random", evaluator="score").warnings)
+    sides = [Side(name=n, result=kofn.score(rows)) for n in "ab"]
+    assert sum("--threshold" in w for w in comparing(sides).warnings) == 1  # the same of both sides
 
 
 def test_values_of_the_picks_are_compared_where_they_are_more_than_pass_and_fail():

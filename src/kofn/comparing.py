@@ -433,7 +433,12 @@ def _warnings(sides: Sequence[Side], pairs: Sequence[tuple[int, int]], ask: Ask)
             )
         out += [*_other_cases(left, right), *_other_sizes(left, right, shared, ask.top_k)]
         out += [*_other_extractor(left, right), *_other_weights(left, right, shared)]
-    return out
+    return [*out, *dict.fromkeys(w for side in sides for w in threshold_warnings(side.result))]
+
+
+def threshold_warnings(result: Result) -> list[str]:
+    """That scores are no pass or fail by themselves, and nobody said from where on they pass."""
+    return [w for w in result.warnings if "--threshold" in w]
 
 
 def _other_cases(a: Side, b: Side) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kofn.aggregators.selection import Selected
-from kofn.comparing import asked_of, shown
+from kofn.comparing import asked_of, shown, threshold_warnings
 from kofn.diagnose import DIPPING, counted, dipping
 from kofn.differences import Changed, Compared, Difference, Rules, Values, compared, family, level_of, pairs_of
 from kofn.errors import InputError
@@ -131,7 +131,7 @@ def _with_metrics(result: Result, evaluator: str) -> Scored:
 def _changed(
     result: Result, sets: CandidateSets, selectors: Sequence[Selector], pairs: Sequence[tuple[int, int]]
 ) -> Iterator[Changed]:
-    """The cases in which two selectors have no pick in common, or one that passes more often."""
+    """The cases in which two selectors have no pick in common; equal scores share a pick."""
     assert result.table is not None
     chosen = [_chosen(sets, one) for one in selectors]
     passes = [picks(sets, one)[0].tolist() for one in selectors]
@@ -139,8 +139,7 @@ def _changed(
         for i in range(len(sets)):
             low, high = int(sets.offsets[i]), int(sets.offsets[i + 1])
             in_a, in_b = chosen[a][low:high], chosen[b][low:high]
-            alike = passes[a][i] == passes[b][i] or passes[a][i] != passes[a][i] or passes[b][i] != passes[b][i]
-            if alike and bool((in_a & in_b).any() or not (in_a.any() and in_b.any())):
+            if bool((in_a & in_b).any()) or not (in_a.any() and in_b.any()):
                 continue
             yield Changed(
                 case=str(sets.case_ids[i]),
@@ -170,6 +169,7 @@ def _verdict(value: float) -> bool | None:
 
 
 def _warnings(result: Result, scored: Scored, selectors: Sequence[Selector]) -> Iterator[str]:
+    yield from threshold_warnings(result) if not scored.sets.zero_one else ()
     lower = {one.metric for one in result.scored if not one.sets.higher_is_better}
     for one in selectors:
         if (fault := dipping_of(scored, one, result.judges)) is not None:

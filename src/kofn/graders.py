@@ -23,7 +23,7 @@ from kofn.differences import (
 )
 from kofn.errors import InputError
 from kofn.evaluate import applied, evaluate
-from kofn.registry import aggregator, higher_is_better
+from kofn.registry import aggregator
 from kofn.sets import NOT_GRADED
 from kofn.stats import judge_rates
 
@@ -99,9 +99,8 @@ def graders(
     metric = metrics[0] if len(metrics) == 1 else ""  # nothing where it is what differs
     found, tested, levels = [], [], []
     for rule in map(aggregator, aggregate or ("mean",)):
-        way = higher_is_better(rule.name, scored[0].sets.higher_is_better)
         columns = [_column(results[0], applied(rule, one), units) for one in scored]
-        levels.append(level_of(metric, rule.name, None, columns, way))
+        levels.append(level_of(metric, rule.name, None, columns, more_is_better=None))
         for a, b in pairs:
             tested.append((columns[a], columns[b]))
             found.append(
@@ -111,7 +110,7 @@ def graders(
                     name_a=names[a],
                     name_b=names[b],
                     comparison=compared(columns[a], columns[b], rules),
-                    more_is_better=way,
+                    more_is_better=None,  # to grade higher is not to grade better
                     sides=(a, b),
                 )
             )

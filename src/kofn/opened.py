@@ -129,7 +129,8 @@ def restored(result: Result) -> Table:
         rows = rows.with_columns(table.cases["reference"].gather(owner))
     if "passed.pass" in table.candidates.columns and "passed" not in rows.columns:
         rows = rows.with_columns(table.candidates["passed.pass"].cast(int).alias("passed"))
-    return replace(table, candidates=rows)
+    named = {name: name for name in rows.columns if name in ("answer", "passed", "score")}  # of files that had none
+    return replace(table, candidates=rows, fields={**named, **table.fields})
 
 
 def answers_of(result: Result) -> Answers:

@@ -73,7 +73,7 @@ def _of_mapping(found: Any) -> str | None:
 
 def _value(text: str, rubric: Rubric) -> float | None:
     """The verdict a piece of text begins with: `4/5`, `Pass`, `A`."""
-    text = _MARKS.sub(" ", text).strip(" \t.:;,!-–—")
+    text = _MARKS.sub(" ", text).strip(" \t.:;,!–—")
     if rubric.kind == "pairwise":
         return _preference(text)
     if rubric.bounds == (0, 1) and rubric.threshold is None:
@@ -103,7 +103,7 @@ def _word(text: str) -> float | None:
     words = _WORD.findall(text.lower())
     if not words:
         return {"1": 1.0, "0": 0.0}.get(text[:2].strip(" .,"))
-    if _NEGATED.search(text):
+    if _NEGATED.search(text) or words[1:2] == ["or"]:  # "pass or fail" repeats what was asked
         return None
     return (_PASS | _FAIL).get(words[0])
 
@@ -111,11 +111,11 @@ def _word(text: str) -> float | None:
 def _preference(text: str) -> float | None:
     """A, B or a tie; "Answer A is better" counts, "A and B" does not."""
     words = [w for w in _WORD.findall(text) if w.lower() not in ("answer", "response", "output", "option", "candidate")]
-    if not words or _NEGATED.search(text):
-        return None
-    said = words[0].lower()
+    said = words[0].lower() if words else ""
     if said in _TIES:
         return 0.0
+    if _NEGATED.search(text):
+        return None
     others = {w for w in words[1:] if w in ("A", "B")}
     if said not in ("a", "b") or (others and said.upper() not in others) or len(others) > 1:
         return None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Style = Callable[[str, str], str]
 
-LEAST = ("McNemar", "missing", "names", "cases", "p", "+/=/-")  # what goes first where a terminal is narrow
+LEAST = ("McNemar", "missing", "names", "cases", "p", "+/=/-", "a", "b")  # what goes first where a terminal is narrow
 MOST_SAID = 2  # pairs that get a sentence each
 MOST_NAMED = 6  # differences that hold, by name
 CANDIDATES = 3  # of a side of a changed case
@@ -94,8 +94,12 @@ def _place(d: Difference, quoted: Callable[[str], str], *, several: bool) -> str
     return f"{quoted(d.aggregator)}{where}{pair} ({d.word})"
 
 
+def _short(name: str) -> str:
+    return name_of(name, _ID)
+
+
 def _said(found: Compared, width: int) -> list[str]:
-    return [line for text in sentences(found) for line in pieces(safe(text), width)]
+    return [line for text in sentences(found, _short) for line in pieces(safe(text), width)]
 
 
 # the table of differences
@@ -111,7 +115,7 @@ def _tables(found: Compared, style: Style, width: int) -> list[list[str]]:
         groups.setdefault((None if together else d.sides, by), []).append(d)
     parts = []
     for (_, by), rows in groups.items():
-        names = f"{rows[0].name_b} against {rows[0].name_a}" if len(pairs) > 1 and not together else ""
+        names = f"{_short(rows[0].name_b)} against {_short(rows[0].name_a)}" if len(pairs) > 1 and not together else ""
         words = ", ".join(filter(None, [names, f"by {by}" if by else ""]))
         head = [style(line, "strong") for line in pieces(safe(words), width)] if words else []
         parts.append(head + _table(rows, style, width, pairs=together))
@@ -133,7 +137,7 @@ def _table(rows: Sequence[Difference], style: Style, width: int, *, pairs: bool)
         lines = grid_lines(Grid("", shown, tuple(tuple(row[i] for i in kept) for row in cells), right), lambda t, _: t)
         if max(columns(line) for line in lines) <= width:
             break
-    told = [] if named or pairs else pieces(safe(f"a is {rows[0].name_a}, b is {rows[0].name_b}"), width)
+    told = [] if named or pairs else pieces(f"a is {_short(rows[0].name_a)}, b is {_short(rows[0].name_b)}", width)
     body = [_coloured(line, d, style) for line, d in zip(lines[1:], rows, strict=True)]
     return [*(style(line, "dim") for line in told), style(lines[0], "head"), *body]
 
@@ -151,8 +155,8 @@ def _cells(rows: Sequence[Difference], *, pairs: bool) -> tuple[tuple[str, ...],
             (
                 f"{name_of(d.name_b, 16)} against {name_of(d.name_a, 16)}" if pairs else "",
                 name_of(d.metric, 24) if several else "",
-                name_of(d.aggregator, 28),
-                "" if d.segment is None else name_of(d.segment.partition("=")[2], 20) + few,
+                name_of(d.aggregator, 24),
+                "" if d.segment is None else name_of(d.segment.partition("=")[2], 16) + few,
                 _value(c.a),
                 _value(c.b),
                 signed(c.difference),
@@ -197,11 +201,11 @@ def _facts(found: Compared) -> list[tuple[str, str]]:
 
 
 def _agreement_rows(one: Agreement, *, several: bool) -> Iterable[tuple[str, str]]:
-    n = one.counts
-    who = f"{one.name_b} against {one.name_a}: " if several else ""
+    n, a, b = one.counts, _short(one.name_a), _short(one.name_b)
+    who = f"{b} against {a}: " if several else ""
     ungraded = f"; {one.n_ungraded:,} not graded by both" if one.n_ungraded else ""
-    counts = f"{n['both_pass']:,} pass by both, {n['only_a']:,} by {one.name_a} alone, "
-    counts += f"{n['only_b']:,} by {one.name_b} alone, {n['both_fail']:,} by neither{ungraded}"
+    counts = f"{n['both_pass']:,} pass by both, {n['only_a']:,} by {a} alone, "
+    counts += f"{n['only_b']:,} by {b} alone, {n['both_fail']:,} by neither{ungraded}"
     yield "verdicts", who + counts
     same = "" if one.same_answer is None else f"; the same answer in {one.same_answer:.1%}"
     yield "agreement", f"{_estimate(one.rates.agreement)}, kappa {_estimate(one.rates.kappa)}, by case{same}"
@@ -220,7 +224,7 @@ def unmatched_text(one: Unmatched, most: int = 5) -> str:
         if cases:
             more = ", …" if len(cases) > most else ""
             shown = ", ".join(name_of(case, _ID) for case in cases[:most])
-            said.append(f"{counted(len(cases), 'case')} only in {name}: {shown}{more}")
+            said.append(f"{counted(len(cases), 'case')} only in {_short(name)}: {shown}{more}")
     return "; ".join(said)
 
 
@@ -236,6 +240,7 @@ def changed_text(found: Compared, a: str, b: str) -> str:
     """How many changed from one side to the other, both ways."""
     ways = [c.way for c in found.changed if (c.name_a, c.name_b) == (a, b)]
     up, down, other = (ways.count(way) for way in ("up", "down", "other"))
+    a, b = _short(a), _short(b)
     if found.kind == "runs":
         return f"{found.verdict}: {up:,} pass in {b} and not in {a}, {down:,} the other way round"
     if found.kind == "graders":

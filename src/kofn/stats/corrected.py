@@ -37,6 +37,7 @@ from kofn.stats.judge import (
     lang_reiczigel,
     rogan_gladen,
 )
+from kofn.stats.ratios import effective_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -264,11 +265,15 @@ def _post_stratified(data: _Data) -> Prevalence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
-    """The variance that comes from labels and from judged cases, and by how much each set is smaller than it looks."""
+    """The variance that comes from labels and from judged cases, and by how much each set is smaller than it looks.
+
+    labels_effect is against labels drawn at random, row_effect against labels drawn as these were but independent.
+    """
 
     labels: float
     judged: float
     labels_effect: float
+    row_effect: float
     judged_effect: float
 
 
@@ -327,16 +332,16 @@ def _squares(psi: NDArray[np.float64], codes: NDArray[np.intp]) -> float:
     return float(sums @ sums) * sums.size / max(sums.size - 1, 1)
 
 
-def _effect(found: float, plain: float, codes: NDArray[np.intp], data: _Data, *, of_labels: bool) -> float:
+def _effect(found: float, plain: float, codes: NDArray[np.intp], data: _Data, *, by_weight: bool = False) -> float:
     """Found variance over plain variance; wider still for few clusters, whose variance is itself uncertain.
 
     Where nothing varies (a judge never wrong) the labels of a cluster count as one.
     """
     sizes = np.unique(codes, return_counts=True)[1]
     if not data.clustered:
-        return max(found / plain, LEAST_SHARE) if of_labels and data.weighted and plain > 0 else 1.0
+        return max(found / plain, LEAST_SHARE) if by_weight and plain > 0 else 1.0
     effect = found / plain if plain > 1e-15 else float(sizes @ sizes) / codes.size
-    least = LEAST_SHARE if of_labels and data.weighted else LEAST_EFFECT
+    least = LEAST_SHARE if by_weight else LEAST_EFFECT
     return max(effect, least) * t_quantile(0.975, max(sizes.size - 1, 1)) / normal_quantile(0.975)
 
 
@@ -350,11 +355,13 @@ def _parts(data: _Data, value: Prevalence, *, inside: bool) -> _Parts:
         both = _squares(np.append(psi, psi_judged), np.append(data.unit, data.judged_unit))
         apart = _squares(psi, data.unit) + _squares(psi_judged, data.judged_unit)
         shared = max(both / apart, LEAST_SHARE) if apart > 0 else 1.0
+    by_rows = _squares(psi, np.arange(psi.size)) + labels - _squares(psi, data.unit) if data.weighted else plain
     return _Parts(
         labels=labels,
         judged=judged,
-        labels_effect=shared * _effect(labels, plain, data.unit, data, of_labels=True),
-        judged_effect=shared * _effect(judged, plain_judged, data.judged_unit, data, of_labels=False),
+        labels_effect=shared * _effect(labels, plain, data.unit, data, by_weight=data.weighted),
+        row_effect=shared * _effect(labels, by_rows, data.unit, data),
+        judged_effect=shared * _effect(judged, plain_judged, data.judged_unit, data),
     )
 
 
@@ -377,21 +384,40 @@ def _jeffreys(
     rng = np.random.default_rng(seed)
     q = _beta(rng, data.q, data.judged.size / parts.judged_effect, n_resamples)
     if inside:
-        (p1, p0), n1 = data.shares(), float((data.judge == 1).sum())
-        of_passed = _beta(rng, p1, n1 / parts.labels_effect, n_resamples)
-        of_failed = _beta(rng, p0, (data.judge.size - n1) / parts.labels_effect, n_resamples)
+        of_passed, of_failed = _drawn_shares(data, parts, rng, n_resamples)
         return *ends_of_draws(q * of_passed + (1 - q) * of_failed, level), "jeffreys, post-stratified"
     s, t = _drawn_rates(data, parts, rng, n_resamples)
     return *ends_of_draws(_drawn_prevalence(q, s, t), level), "jeffreys"
 
 
+def _drawn_shares(
+    data: _Data, parts: _Parts, rng: np.random.Generator, draws: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Draws of p₁ and p₀, what people pass of what the judge passes and of what it fails."""
+    sizes = [effective_number(data.weights[of]) if of.any() else 0.0 for of in (data.judge == 1, data.judge == 0)]
+    p1, p0 = data.shares()
+    return (
+        _beta(rng, p1, sizes[0] / parts.row_effect, draws),
+        _beta(rng, p0, sizes[1] / parts.row_effect, draws),
+    )
+
+
 def _drawn_rates(
     data: _Data, parts: _Parts, rng: np.random.Generator, draws: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    c, n1 = data.confusion, float(data.human.sum())
-    n0 = data.human.size - n1
-    s = _beta(rng, c.sensitivity, n1 / parts.labels_effect, draws)
-    return s, _beta(rng, c.specificity, n0 / parts.labels_effect, draws)
+    """Draws of s and t. Labels drawn by verdict tell p₁ and p₀; s and t follow with how common each verdict is.
+
+    A single label with a large weight can make t: its own law, drawn from so many labels, would be far too narrow.
+    """
+    if not data.weighted:
+        c, n1 = data.confusion, float(data.human.sum())
+        s = _beta(rng, c.sensitivity, n1 / parts.labels_effect, draws)
+        return s, _beta(rng, c.specificity, (data.human.size - n1) / parts.labels_effect, draws)
+    p1, p0 = _drawn_shares(data, parts, rng, draws)
+    pool = float(data.weights.sum())
+    common = _beta(rng, float(data.weights[data.judge == 1].sum()) / pool, pool / parts.row_effect, draws)
+    tp, fp, fn, tn = common * p1, common * (1 - p1), (1 - common) * p0, (1 - common) * (1 - p0)
+    return tp / (tp + fn), tn / (tn + fp)
 
 
 def _closed_form(data: _Data, level: float) -> tuple[float, float, str]:
