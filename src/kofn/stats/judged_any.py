@@ -132,8 +132,9 @@ def corrected_curve(
 
     `label_clusters` names the case of each label: its labels are drawn together. `label_weights` is how many candidates
     a label stands for, where they were not drawn evenly. Sets of fewer than k are left out.
-    Cases and labels are drawn apart: where the labels are of the same cases the band is a little wide (it held the truth
-    in 97 % of 500 simulations). Draws of labels in which the judge carries no information have no corrected value and are left out too.
+    Cases and labels are drawn apart: where the labels are of the same cases the band is a little wide (it held the
+    truth in 97 % of 500 simulations). Draws of labels in which the judge carries no information have no corrected value
+    and are left out too.
     """
     rates = rates_of(human, judge, label_weights).checked()
     columns = _columns(human, judge, label_weights)
