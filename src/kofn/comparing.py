@@ -26,7 +26,7 @@ from kofn.errors import InputError, UnknownName
 from kofn.evaluate import applied, case_column, segment_names
 from kofn.policy import Requirement
 from kofn.registry import aggregator, higher_is_better
-from kofn.sets import NOT_GRADED
+from kofn.sets import NOT_GRADED, passes_of
 from kofn.stats.estimate import SMALL_SEGMENT
 from kofn.trends import TOLD, Questions, other_questions
 
@@ -78,11 +78,29 @@ class Side:
 
     def first(self, k: int) -> Side:
         """The same of the first k candidates of every set; numbers that need more are gone."""
-        scored = tuple(replace(one, sets=one.sets.truncate(k)) for one in self.result.scored)
-        of = {one.metric: one for one in scored}
-        kept = [key for key in self.result.case_values if _within(key[1], k)]
-        values = {(metric, name): applied(aggregator(name), of[metric]) for metric, name in kept}
-        return replace(self, result=replace(self.result, scored=scored, case_values=values))
+        scored = [replace(one, sets=one.sets.truncate(k)) for one in self.result.scored]
+        return replace(self, result=_again(self.result, scored, k))
+
+    def passing_from(self, threshold: float) -> Side:
+        """The same where values pass from here on; labels stay what they are."""
+        scored = [_passing_from(one, threshold) for one in self.result.scored]
+        largest = max((int(one.sets.sizes.max(initial=0)) for one in scored), default=0)
+        return replace(self, result=_again(self.result, scored, largest))
+
+
+def _again(result: Result, scored: Sequence[Scored], k: int) -> Result:
+    """The numbers a result has, made again of sets of at most k candidates."""
+    of = {one.metric: one for one in scored}
+    kept = [key for key in result.case_values if _within(key[1], k)]
+    values = {(metric, name): applied(aggregator(name), of[metric]) for metric, name in kept}
+    return replace(result, scored=tuple(scored), case_values=values)
+
+
+def _passing_from(scored: Scored, threshold: float) -> Scored:
+    if scored.metric in ("", "pass"):
+        return scored
+    passes = passes_of(scored.sets.values, threshold, scored.sets.higher_is_better)
+    return replace(scored, sets=replace(scored.sets, passes=passes), beside_labels=False)
 
 
 def _within(name: str, k: int) -> bool:
