@@ -259,6 +259,27 @@ def selected(s):
     return None if None in picked else sum(picked) / len(picked)
 
 
+def selected_at(k):
+    """Over all k-subsets with a candidate that can be picked, the mean of the value of the pick, ties shared."""
+
+    def rule(s):
+        scores = next(iter(s.selectors.values()))
+        if not len(s) or k > len(s):
+            return None
+        worth = []
+        for subset in combinations(range(len(s)), k):
+            known = [i for i in subset if scores[i] is not None]
+            if not known:
+                continue
+            picked = [s.values[i] for i in known if scores[i] == max(scores[j] for j in known)]
+            if None in picked:
+                return None
+            worth.append(sum(picked) / len(picked))
+        return sum(worth) / len(worth) if worth else None
+
+    return rule
+
+
 def coverage(s):
     return len({"answer 0", "answer 1", "cat"} & set(s.answers)) / 3 if len(s) else None
 
@@ -312,5 +333,8 @@ REFERENCE = {
     "unique_texts": unique_texts,
     "redundancy": redundancy,
     "selected": selected,
+    "selected@1": selected_at(1),
+    "selected@3": selected_at(3),
+    "selected_at(k=2, by='judge')": selected_at(2),
     "coverage": coverage,
 }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.reference import REFERENCE, vote
+from tests.reference import REFERENCE, maj_at, pass_at, selected_at, vote
 
 from kofn.aggregators.scores import First
 from kofn.registry import AGGREGATORS, aggregator
@@ -28,6 +29,7 @@ BOUNDED = [name for name in ALL if name.partition("(")[0] not in ("dcg", "unique
 MONOTONE_IN_PASSES = [
     "first", "mean", "median", "max", "min", "any_pass", "all_pass", "majority_pass", "at_least(m=2)", "pass@1",
     "pass@3", "pass^2", "g_pass_at(k=3, tau=0.5)", "mrr", "precision(k=2)", "dcg(k=3)", "selected",
+    "selected@2",
 ]  # fmt: skip
 seeds = st.integers(0, 2**32 - 1)
 
@@ -50,7 +52,7 @@ def test_equals_the_plain_version_on_unequal_sets(name, seed, binary, missing):
     assert_same(aggregator(name)(sets), [np.nan if w is None else w for w in wanted], name)
 
 
-ANY_SIZE = [n for n in REFERENCE if "@" not in n and "^" not in n and "pass_at" not in n and "maj_at" not in n]
+ANY_SIZE = [n for n in REFERENCE if "@" not in n and "^" not in n and "_at(" not in n]
 
 
 @pytest.mark.parametrize("name", ANY_SIZE)
@@ -95,7 +97,8 @@ def test_one_more_pass_never_lowers_the_value(name, seed):
 SINGLETON = {
     "first": 1.0, "mean": 1.0, "median": 1.0, "max": 1.0, "min": 1.0, "std": 0.0, "best_score": 1.0, "any_pass": 1.0,
     "all_pass": 1.0, "majority_pass": 1.0, "majority": 1.0, "pass@1": 1.0, "pass^1": 1.0, "maj@1": 1.0, "ndcg": 1.0,
-    "mrr": 1.0, "precision": 1.0, "selected": 1.0, "weighted_vote": 1.0, "pass@2": None, "pass^2": None, "maj@2": None,
+    "mrr": 1.0, "precision": 1.0, "selected": 1.0, "weighted_vote": 1.0, "pass@2": None, "selected@1": 1.0,
+    "selected@2": None, "pass^2": None, "maj@2": None,
     "self_bleu": None, "redundancy": None, "semantic_diversity(embedder='words')": None, "distinct(n=1)": 1.0,
     "distinct(n=2)": None, "agreement": 1.0,
 }  # fmt: skip
@@ -129,6 +132,52 @@ def test_maj_at_n_is_the_majority_with_ties_shared_and_maj_at_1_the_mean_of_answ
     for n in range(1, 7):
         of_size = sets.take(np.flatnonzero(sets.sizes == n))
         assert_same(aggregator(f"maj@{n}")(of_size), aggregator("majority(ties='shared')")(of_size), "maj@n")
+
+
+some = st.one_of(st.none(), st.integers(0, 3).map(float))  # few levels, so that scores tie
+
+
+@st.composite
+def small_sets(draw):
+    n = draw(st.integers(1, 7))
+    many = {"min_size": n, "max_size": n}
+    values = draw(st.lists(st.one_of(st.none(), st.sampled_from([0.0, 0.25, 1.0])), **many))
+    answers = draw(st.lists(st.sampled_from([None, "a", "b", "c"]), **many))
+    return CandidateSets.from_lists([values], answers=[answers], selectors={"judge": [draw(st.lists(some, **many))]})
+
+
+@given(sets=small_sets(), k=st.integers(1, 8))
+@settings(max_examples=300)
+def test_values_at_k_are_the_mean_over_all_subsets_whatever_is_tied_unscored_or_ungraded(sets, k):
+    for name, plain in ((f"selected@{k}", selected_at(k)), (f"any@{k}", pass_at(k)), (f"maj@{k}", maj_at(k, "shared"))):
+        wanted = plain(sets[0])
+        assert_same(aggregator(name)(sets), [np.nan if wanted is None else wanted], name)
+
+
+@given(sets=small_sets())
+def test_selected_at_n_is_selected_and_at_1_the_mean_of_what_can_be_picked(sets):
+    assert_same(aggregator(f"selected@{len(sets.values)}")(sets), aggregator("selected")(sets), "selected@n")
+    pickable = sets.values[~np.isnan(sets.selectors["judge"])]
+    assert_same(aggregator("selected@1")(sets), [pickable.mean() if len(pickable) else np.nan], "selected@1")
+
+
+@given(seed=seeds, k=st.integers(1, 6))
+def test_no_selector_beats_any_at_k_and_a_constant_one_gives_the_mean(seed, k):
+    sets = random_sets(np.random.default_rng(seed))
+    enough = sets.sizes >= k
+    assert (aggregator(f"selected@{k}")(sets) <= aggregator(f"any@{k}")(sets) + 1e-12)[enough].all()
+    blind = replace(sets, selectors={"judge": np.zeros(len(sets.values))})
+    assert_same(aggregator(f"selected@{k}")(blind)[enough], aggregator("mean")(sets)[enough], "constant")
+
+
+def test_selected_at_k_of_thousands_neither_overflows_nor_loses_digits():
+    n, k = 5000, 2500
+    scores = np.arange(n, 0, -1.0)
+    sets = CandidateSets.from_lists([[1.0, *[0.0] * (n - 1)]], selectors={"judge": [scores.tolist()]})
+    assert aggregator(f"selected@{k}")(sets)[0] == pytest.approx(k / n, abs=1e-12)  # the best is in a draw of k
+    third = CandidateSets.from_lists([[0, 0, 1, *[0] * (n - 3)]], selectors={"judge": [scores.tolist()]})
+    wanted = (n - k) * (n - k - 1) * k / (n * (n - 1) * (n - 2))
+    assert aggregator(f"selected@{k}")(third)[0] == pytest.approx(wanted, abs=1e-12)
 
 
 def test_pass_at_k_is_undefined_when_k_exceeds_n():

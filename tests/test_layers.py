@@ -23,6 +23,9 @@ LAYERS = [
         "present",
         "testing",
         "curves",
+        "best_of",
+        "choices",
+        "planning",
         "checks",
         "trends",
         "selectors",
@@ -36,8 +39,8 @@ LAYERS = [
     {"importers", "report", "models", "api", "yamlfile", "selectorfile", "engine"},  # edges
     {"generate", "opened"},  # every call to a model; graded candidates, from a run or a file
     {"tasks", "checkpoint"},  # what is asked, of which data; programs and the cases they are run against
-    {"running", "doctor"},  # a whole run
-    {"evaluation", "training"},  # for training loops
+    {"running", "doctor", "calibration"},  # a whole run; judges against people
+    {"evaluation", "training", "judge"},  # for training loops; models that grade
     {"cli", "__main__"},  # application
 ]
 LAYER = {name: i for i, names in enumerate(LAYERS) for name in names}

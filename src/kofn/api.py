@@ -38,20 +38,25 @@ def score(
     fields: Mapping[str, str] | None = None,
     everything: bool = False,
     engine: Any = None,
+    use: str | None = None,
+    split: str | None = None,
 ) -> Result:
     """Score outputs: a path or paths, rows as mappings (long, wide or groups), or a polars frame of the long form.
 
     `aggregate`, `metric` and `extract` take names, specs such as "pass@5", or your own callables. `fields` names
     roles the file calls otherwise, such as {"text": "reply"}. `everything` also keeps fields no number needs. `engine`
-    (of `kofn.engine.engine`) calls metrics of your own on several processes or machines.
+    (of `kofn.engine.engine`) calls metrics of your own on several processes or machines. `use` says how outputs are
+    used (any, vote, select, list, all), for the checklist; `split` takes design or test cases, such as "test:0.3".
 
     >>> rows = [{"id": "q", "reference": "42", "outputs": ["It is 42.", "Maybe 43.", "42!"]}]
     >>> result = score(rows, aggregate=["any_pass", "majority"])
     >>> [(e.aggregator, e.point) for e in result.estimates]
     [('any_pass', 1.0), ('majority', 1.0)]
     """
+    from kofn.checklist import check_use
     from kofn.evaluate import Options, evaluate
     from kofn.importers.rows import ReadOptions
+    from kofn.splits import Split
 
     slices = _several(by)
     keep = tuple(name for name in (*slices, cluster, weight) if name is not None)
@@ -70,6 +75,8 @@ def score(
         cluster=cluster,
         weight=weight,
         engine=engine,
+        use=check_use(use),
+        split=None if split is None else Split.parse(split),
     )
     return evaluate(table, options)
 

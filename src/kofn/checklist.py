@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
+
+from kofn.errors import UnknownName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,6 +23,7 @@ USES: dict[str, tuple[str, ...]] = {
     "all": ("all_pass", "all_correct", "pass^", "pass_hat", "coverage", "facet_coverage", "mean"),
 }
 _SLICES = 0.2  # a field with more values than this share of the cases slices nothing
+VERSIONED = "everything is versioned"
 MARKS = {"yes": "✓", "no": "✗", "unknown": "?"}
 
 
@@ -51,10 +54,22 @@ def checklist(result: Result, options: Options) -> tuple[Line, ...]:
         "selector and evaluator are apart": _apart,
         "segments are shown": _segments,
         "cost and latency are tracked per n": _spending,
-        "everything is versioned": _versions,
+        VERSIONED: _versions,
     }
     found = [(item, *answer(result, options)) for item, answer in asked.items()]
     return tuple(Line(item=item, answer=answer, reason=reason) for item, answer, reason in found)
+
+
+def check_use(use: str | None) -> str | None:
+    """How outputs are used, as somebody wrote it.
+
+    >>> check_use("some")
+    Traceback (most recent call last):
+    kofn.errors.UnknownName: unknown use 'some': expected any, vote, select, list or all
+    """
+    if use is not None and use not in USES:
+        raise UnknownName("use", use, list(USES), hint="expected any, vote, select, list or all")
+    return use
 
 
 def stored_line(told: Mapping[str, Any]) -> Line:
@@ -138,9 +153,15 @@ def _spending(result: Result, _: Options) -> tuple[Answer, str]:
     return "yes", "kofn curve shows what each further candidate costs and takes"
 
 
-def _versions(result: Result, _: Options) -> tuple[Answer, str]:
-    unknown = [name for name, told in result.judges.items() if not told.get("fingerprint")]
-    if unknown:
-        return "no", f"judge {unknown[0]} has no fingerprint"
-    parts = ["the data's hash", "packages", "seeds"]
-    return "yes", f"run.json holds {', '.join(parts + (['judges with their prompts'] if result.judges else []))}"
+def _versions(_: Result, __: Options) -> tuple[Answer, str]:
+    return "no", "nothing is kept of this: --out DIR writes hashes, versions and seeds to run.json"
+
+
+def kept(result: Result) -> tuple[Line, ...]:
+    """The checklist of a result that is written to a run directory, and so versioned."""
+    judges = ["judges with their prompts"] if result.judges else []
+    parts = ", ".join(["the data's hash", "packages", "seeds", *judges])
+    return tuple(
+        replace(line, answer="yes", reason=f"run.json holds {parts}") if line.item == VERSIONED else line
+        for line in result.checklist
+    )

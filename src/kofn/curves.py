@@ -74,11 +74,11 @@ def best_of_n(
     ks = ladder(largest_k(sets))
     if not ks:
         return Curve()
-    cases = _Cases(options, weights, clusters)
+    cases = CaseMeans(options, weights, clusters)
     passes = [cases.estimate(PassAt(k)(sets)) for k in ks]
     pooled = passes[0].point  # any@1 is c/n
     points = tuple(_point(k, e, independent(pooled, k)) for k, e in zip(ks, passes, strict=True))
-    votes, note = _votes(sets, ks)
+    votes, note = vote_columns(sets, ks)
     majority = tuple(_point(k, cases.estimate(column)) for k, column in zip(ks, votes, strict=False))
     notes = (note, cases.note() if cases.replaced else None)
     return Curve(points=points, majority=majority, notes=tuple(n for n in notes if n is not None))
@@ -117,7 +117,7 @@ def ladder(largest: int) -> tuple[int, ...]:
     return (*range(1, _EVERY), *sorted(set(rungs)))
 
 
-class _Cases:
+class CaseMeans:
     """How the mean over cases is estimated, the same for every k."""
 
     def __init__(self, options: Options, weights: ArrayLike | None, clusters: ArrayLike | None) -> None:
@@ -138,17 +138,33 @@ class _Cases:
             interval, self.replaced = "auto", True
         return estimate(values, interval=interval, rate=True, **self.common)
 
+    def mean(self, values: Floats) -> float | None:
+        """The mean of the values that are there, by weight, without an interval."""
+        return weighted_mean(values, self.common["weights"])
+
     def note(self) -> str:
         return (
             f"intervals of the curve are 'auto' where its values are not all 0 or 1: {self.interval} takes only those"
         )
 
 
+def weighted_mean(values: Floats, weights: Floats | None) -> float | None:
+    """The mean of the values that are there (not NaN), by weight; None where there are none.
+
+    >>> weighted_mean(np.array([1.0, np.nan, 0.0]), np.array([3.0, 1.0, 1.0]))
+    0.75
+    """
+    kept = ~np.isnan(values) if weights is None else ~np.isnan(values) & (weights > 0)
+    if not kept.any():
+        return None
+    return float(np.average(values[kept], weights=None if weights is None else weights[kept]))
+
+
 def _point(k: int, e: Estimate, expected: float | None = None) -> CurvePoint:
     return CurvePoint(k=k, point=e.point, low=e.low, high=e.high, n=e.n, n_missing=e.n_missing, independent=expected)
 
 
-def _votes(sets: CandidateSets, ks: Sequence[int]) -> tuple[list[Floats], str | None]:
+def vote_columns(sets: CandidateSets, ks: Sequence[int]) -> tuple[list[Floats], str | None]:
     """maj@k of every set for each k, or none and why.
 
     Sets whose votes fall alike (the same counts, the same values) have the same maj@k: it is computed once for each

@@ -13,6 +13,7 @@ from kofn.stats.estimate import SMALL_SEGMENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from kofn.checklist import Line
     from kofn.evaluate import Result
     from kofn.types import Estimate
 
@@ -39,6 +40,7 @@ class Document:
     grids: tuple[Grid, ...]
     notes: tuple[tuple[str, str], ...]
     warnings: tuple[str, ...]
+    checklist: tuple[Line, ...] = ()
 
 
 def document(result: Result) -> Document:
@@ -53,6 +55,7 @@ def document(result: Result) -> Document:
         grids=tuple(_estimates_grid(es, title) for title, es in groups.items()),
         notes=_notes(result),
         warnings=result.warnings,
+        checklist=result.checklist,
     )
 
 
@@ -70,7 +73,22 @@ def as_text(result: Result, style: Callable[[str, str], str] = lambda text, _: t
         ]
     if doc.warnings:
         lines += ["", *(f"{style('!', 'warn')} {_wrapped(w, 2)}" for w in doc.warnings)]
+    if doc.checklist:
+        lines += ["", *checklist_lines(doc.checklist, style)]
     return "\n".join(lines)
+
+
+def checklist_lines(checklist: Sequence[Line], style: Callable[[str, str], str], width: int = _WIDTH) -> list[str]:
+    """The checklist: a mark, the question, and the reason of its answer."""
+    room = max(columns(line.item) for line in checklist)
+    shown = [style("checklist", "dim")]
+    for line in checklist:
+        role = {"yes": "good", "no": "bad", "unknown": "warn"}[line.answer]
+        margin = room + 4
+        first, *rest = wrap(safe(line.reason), width - margin, break_long_words=False, break_on_hyphens=False) or [""]
+        shown.append(f"{style(line.mark, role)} {line.item.ljust(room)}  {first}")
+        shown += [" " * margin + more for more in rest]
+    return shown
 
 
 def _wrapped(text: str, indent: int) -> str:
@@ -90,7 +108,8 @@ def as_html(result: Result) -> str:
         parts.append(f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
     notes = "".join(f"<li>{escape(label)}: {escape(text)}</li>" for label, text in doc.notes)
     warnings = "".join(f"<li><b>!</b> {escape(w)}</li>" for w in doc.warnings)
-    return "".join(parts) + f"<ul>{notes}{warnings}</ul>"
+    checked = "".join(f"<li>{line.mark} {escape(line.item)}: {escape(line.reason)}</li>" for line in doc.checklist)
+    return "".join(parts) + f"<ul>{notes}{warnings}</ul>" + (f"<ul>{checked}</ul>" if checked else "")
 
 
 def safe(text: str) -> str:

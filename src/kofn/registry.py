@@ -1,8 +1,9 @@
 """Names to things: one literal table a kind, name -> "module:attribute", loaded when asked for.
 
 A name is a built-in ("any_pass"), a built-in with parameters ("ndcg(k=3)"), a short form ("pass@5", "pass^3",
-"maj@5", "ndcg@3"), a path to your own ("my_pkg.module:thing", parameters allowed), or what an installed package
-advertises by entry point (groups kofn.aggregators, kofn.extractors, kofn.metrics, kofn.models). A clash is an error.
+"maj@5", "selected@5", "ndcg@3"), a path to your own ("my_pkg.module:thing", parameters allowed), or what an installed
+package advertises by entry point (groups kofn.aggregators, kofn.extractors, kofn.metrics, kofn.models). A clash is an
+error.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ AGGREGATORS = {
     "redundancy_penalty": "kofn.aggregators.diversity:RedundancyPenalty",
     "semantic_diversity": "kofn.aggregators.diversity:SemanticDiversity",
     "selected": "kofn.aggregators.selection:Selected",
+    "selected_at": "kofn.aggregators.selection:SelectedAt",
 }
 
 EXTRACTORS = {
@@ -111,7 +113,7 @@ MODELS = {
 
 TABLES = {"aggregator": AGGREGATORS, "extractor": EXTRACTORS, "metric": METRICS, "model": MODELS}
 
-SHORT = {"pass": "pass_at", "any": "pass_at", "maj": "maj_at", "p": "precision"}
+SHORT = {"pass": "pass_at", "any": "pass_at", "maj": "maj_at", "p": "precision", "selected": "selected_at"}
 
 _SPEC = re.compile(r"(?P<name>[\w.:/-]+)\s*(?:\((?P<args>.*)\))?\s*", re.DOTALL)
 _AT = re.compile(r"(?P<name>[a-z_]+)(?P<sign>[@^])(?P<k>\d+)")

@@ -196,7 +196,8 @@ def test_a_run_of_candidates_shows_groups_estimates_cost_and_warnings(texts):
     stored = load_run(texts).result.get("any_pass")
     assert re.search(rf"^any_pass +{stored.point:.3f}  \[{stored.low:.3f}, {stored.high:.3f}\]", shown, re.MULTILINE)
     assert "! 9 tied votes" in shown
-    assert "by kind" not in shown
+    assert "kind=one step" not in shown
+    assert "segment" not in shown.partition("checklist")[0]
 
 
 def test_the_detailed_form_of_candidates_adds_segments_failures_edges_and_slowest(texts):
@@ -415,7 +416,17 @@ def test_json_is_the_evaluation_and_what_explains_it(texts):
     del stored["reports_sha256"]  # of the file beside it
     assert list(body)[: len(stored)] == list(stored)
     assert {k: body[k] for k in stored} == stored
-    keys = ["status", "reason", "incomplete", "estimates", "extraction", "diagnostics", "warnings"]
+    keys = [
+        "status",
+        "reason",
+        "incomplete",
+        "estimates",
+        "extraction",
+        "diagnostics",
+        "warnings",
+        "judges",
+        "checklist",
+    ]
     assert list(body)[len(stored) :] == keys
     assert body["status"] == "not passed"
     manifest = json.loads((texts / "run.json").read_text())["result"]

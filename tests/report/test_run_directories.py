@@ -90,7 +90,7 @@ def there_and_back(data, directory, plan=None, **options):
     result = kofn.score(data, everything=True, **options)
     run = written(result, directory, plan)
     found = load_run(directory)
-    assert_same_result(found.result, result)
+    assert_same_result(found.result, run.result)
     assert found.evaluation == run.evaluation
     assert found.reports.equals(run.reports)
     assert found.name == directory.name

@@ -225,11 +225,14 @@ def test_weighted_labels_correct_with_weighted_rates(method):
     assert found.low < found.point < found.high
 
 
-def test_equal_weights_change_nothing_but_that_labels_count_as_drawn_by_verdict():
-    plain = corrected_rate(HUMAN, JUDGE, JUDGED)
-    weighted = corrected_rate(HUMAN, JUDGE, JUDGED, weights=np.full(90, 2.0))
-    assert weighted.point == pytest.approx(plain.point)
-    assert weighted.high - weighted.low < plain.high - plain.low
+@pytest.mark.parametrize("method", METHODS)
+def test_weights_of_1_change_nothing_and_a_larger_pool_makes_labels_drawn_by_verdict_tell_more(method):
+    plain = corrected_rate(HUMAN, JUDGE, JUDGED, method=method)
+    ones = corrected_rate(HUMAN, JUDGE, JUDGED, weights=np.ones(90), method=method)
+    many = corrected_rate(HUMAN, JUDGE, JUDGED, weights=np.full(90, 50.0), method=method)
+    assert ones.point == many.point == pytest.approx(plain.point)
+    assert ones.high - ones.low == pytest.approx(plain.high - plain.low, rel=0.05)
+    assert many.high - many.low < ones.high - ones.low
 
 
 def test_a_rate_outside_its_bounds_is_clipped_and_marked():

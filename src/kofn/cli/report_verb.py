@@ -27,9 +27,10 @@ _WIDEST, _NARROWEST = 100, 80
 @click.option("--csv", is_flag=True, help="A row a case and attribute.")
 @click.option("--json", is_flag=True, help="One JSON object: the evaluation, estimates, diagnostics and warnings.")
 @click.option("--markdown", is_flag=True, help="Tables to paste into a pull request or a paper.")
+@click.option("--strict", is_flag=True, help="Exit code 1 where the same judge or score picks and grades.")
 @click.option("-o", "output", type=click.Path(path_type=Path), metavar="FILE",
               help="Where the one form chosen goes; - is standard output.")  # fmt: skip
-def command(run: Path, detailed: bool, limit: int | None, output: Path | None, **flags: bool) -> None:
+def command(run: Path, detailed: bool, limit: int | None, output: Path | None, strict: bool, **flags: bool) -> None:
     """Show a run again: whether it passed and why, its groups and its estimates.
 
     RUN is a directory that `kofn score --out` or `CorrectnessResults.save` wrote. Without a form the summary is
@@ -45,6 +46,10 @@ def command(run: Path, detailed: bool, limit: int | None, output: Path | None, *
     for form in forms:
         data = _made(loaded, form, detailed=detailed, limit=limit)
         _deliver(data, loaded, output if output is not None else run / _page() if form == "html" else None)
+    if strict:
+        from kofn.cli.strict import leave_if_dipping
+
+        leave_if_dipping(loaded.result, strict)
 
 
 def _check(forms: Sequence[str], output: Path | None, limit: int | None, *, detailed: bool) -> None:
@@ -107,6 +112,8 @@ def json_body(run: Run, *, detailed: bool = False) -> dict[str, Any]:
         "extraction": {} if result is None else dict(result.extraction),
         "diagnostics": {} if result is None else dict(result.diagnostics),
         "warnings": [] if result is None else list(result.warnings),
+        "judges": {} if result is None else dict(result.judges),
+        "checklist": [] if result is None else [line.to_dict() for line in result.checklist],
         **({"reports": _case_bodies(run)} if detailed else {}),
     }
 

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 @click.option("--seed", default=0, show_default=True, type=int, help="Seed of whatever is drawn.")
 @click.option("--cluster", metavar="FIELD", help="Resample groups of cases that belong together.")
 @click.option("--weight", metavar="FIELD", help="Weight of each case.")
+@click.option("--split", metavar="PART", help="Only design or test cases: design, test:0.3 (the share of design), "
+              "test:0.3:SEED.")  # fmt: skip
+@click.option("--use", metavar="USE", help="How outputs are used: any, vote, select, list or all; for the checklist.")
+@click.option("--strict", is_flag=True, help="Exit code 1 where the same judge or score picks and grades.")
 @click.option("--field", "field_options", multiple=True, metavar="ROLE=NAME", help="A field's name in this file.")
 @click.option("--workers", type=click.IntRange(min=1), metavar="N",
               help="Call metrics of your own, and those that take long, on so many processes.")  # fmt: skip
@@ -72,6 +76,7 @@ def command(
     workers: int | None,
     engine_name: str | None,
     ray_address: str | None,
+    strict: bool,
     **options: Any,
 ) -> None:
     """Score outputs you already have.
@@ -107,14 +112,19 @@ def command(
         from kofn.report.files import write_run
 
         stored = {**options, "metrics": metrics, "aggregate": aggregate, "fields": field_options}
-        write_run(
+        run = write_run(
             result, out, sources=files, options=stored, plan=plan, batch_index=batch_index, append_to=append_results
         )
+        result = run.result or result
     _show(result, as_json)
     if out is not None:
         from kofn.present import safe
 
         click.echo(f"run written to {safe(str(out))}; open {safe(str(out / 'report.html'))}", err=True)
+    if strict:
+        from kofn.cli.strict import leave_if_dipping
+
+        leave_if_dipping(result, strict)
 
 
 def _engine(workers: int | None, name: str | None, ray_address: str | None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -43,28 +44,29 @@ def write_run(
     append_to: Path | None = None,
     generation: Mapping[str, Any] | None = None,
     model_extraction: ModelExtraction | None = None,
+    tables: Mapping[str, pl.DataFrame] | None = None,
 ) -> Run:
     """Write the whole run directory. A run with run.json is whole, but for the page, which can be made again.
 
     `append_to` names a results.jsonl of several runs that gets this run's line too. `generation` is what is to be said
-    of how the outputs were made, where kofn made them. A directory that holds a finished run becomes an unfinished one
-    until all of it is written again.
+    of how the outputs were made, where kofn made them; `tables` are further files of the run. A directory that holds a
+    finished run becomes an unfinished one until all of it is written again.
     """
+    from kofn.checklist import kept
     from kofn.report.convert import report_of
     from kofn.report.evaluation import save_frame
     from kofn.report.html import page
     from kofn.report.lines import append_line, results_line
     from kofn.report.run import Run
 
+    result = replace(result, checklist=kept(result))
     evaluation, reports = report_of(result, plan)
     manifest = manifest_of(result, sources, options, generation)
     run = Run(name=directory.resolve().name, evaluation=evaluation, reports=reports, manifest=manifest, result=result)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         (directory / MANIFEST).unlink(missing_ok=True)
-        atomic(directory / CANDIDATES, candidates_frame(result).write_parquet)
-        atomic(directory / CASES, cases_frame(result).write_parquet)
-        manifest["files"] = {name: digest(directory / name) for name in (CANDIDATES, CASES)}
+        manifest["files"] = _write_tables(result, directory, tables or {})
         save_frame(evaluation, reports, directory)
         line = results_line(run, plan, batch_index=batch_index, model_extraction=model_extraction)
         (directory / RESULTS).unlink(missing_ok=True)
@@ -76,6 +78,45 @@ def write_run(
     except OSError as problem:
         raise WorldError(f"{directory}: cannot write the run: {problem.strerror}") from None
     return run
+
+
+def _write_tables(result: Result, directory: Path, more: Mapping[str, pl.DataFrame]) -> dict[str, str]:
+    """Write a run's Parquet files; the digest of each."""
+    frames = {CANDIDATES: candidates_frame(result), CASES: cases_frame(result), **more}
+    for name, frame in frames.items():
+        atomic(directory / name, frame.write_parquet)
+    return {name: digest(directory / name) for name in frames}
+
+
+def update_run(
+    run: Run,
+    result: Result,
+    *,
+    tables: Mapping[str, pl.DataFrame] | None = None,
+    manifest: Mapping[str, Any] | None = None,
+) -> Run:
+    """Write a finished run again with a result that has more to say of the same cases and candidates.
+
+    The case reports, and so whether the run passed, stay as they are: they follow from the metrics the run was made
+    with. `manifest` is what is to be said beside what the run says already.
+    """
+    from kofn.checklist import kept
+    from kofn.report.html import page
+
+    directory = run.path
+    assert directory is not None
+    result = replace(result, checklist=kept(result))
+    told = {**run.manifest, **(manifest or {}), "layout": layout_of(result), "result": result.to_dict()}
+    told["updated"] = datetime.now(UTC).isoformat(timespec="seconds")
+    try:
+        (directory / MANIFEST).unlink(missing_ok=True)
+        told["files"] = {**run.manifest["files"], **_write_tables(result, directory, tables or {})}
+        atomic(directory / MANIFEST, lambda path: path.write_bytes(to_json(told)))
+        again = replace(run, manifest=told, result=result)
+        atomic(directory / PAGE, lambda path: path.write_text(page(again), encoding="utf-8"))
+    except OSError as problem:
+        raise WorldError(f"{directory}: cannot write the run: {problem.strerror}") from None
+    return again
 
 
 def write_evaluation(

@@ -134,6 +134,34 @@ class _Estimate(_Strict):
     method: str
 
 
+class _Rate(_Strict):
+    point: float | None
+    low: float | None = None
+    high: float | None = None
+    clipped: bool = False
+
+
+class _Calibration(_Strict):
+    n_labels: int
+    raw: _Rate
+    corrected: _Rate
+    sensitivity: _Rate
+    specificity: _Rate
+    note: str = ""
+
+
+class _Judge(_Strict):
+    rubric: str
+    version: int
+    models: list[str]
+    scale: str
+    fingerprint: str
+    prompt_sha256: str
+    n_not_graded: int
+    calibrated: bool
+    calibration: _Calibration | None = None
+
+
 class _Line(_Strict):
     item: str
     answer: Literal["yes", "no", "unknown"]
@@ -149,7 +177,7 @@ class _Result(_Strict):
     extraction: _Extraction
     diagnostics: _Diagnostics
     warnings: list[str]
-    judges: dict[str, dict[str, Any]] = {}
+    judges: dict[str, _Judge] = {}
     checklist: list[_Line] = []
 
 
@@ -184,7 +212,7 @@ class _Options(_Strict):
     weight: str | None = None
     by: list[str] | str | None = None
     use: str | None = None
-    split: dict[str, Any] | None = None
+    split: dict[str, Any] | str | None = None
     aggregate: list[str] | None = None
 
 

@@ -26,6 +26,7 @@ from kofn.report.findings import (
     status_of,
 )
 from kofn.report.frames import case_scores
+from kofn.report.judges import judges_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,7 +52,9 @@ def as_markdown(run: Run, *, detailed: bool = False, limit: int = LIMIT) -> str:
         _groups(run, scores),
         *_failing(run, scores, limit),
         *([_tally(scores), _slowest(scores)] if detailed else []),
+        _judges(run),
         _warnings(run),
+        _checklist(run),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
@@ -115,6 +118,21 @@ def _cell(text: str) -> str:
 
 def _longest_run(text: str) -> int:
     return max((len(run) for run in re.findall("`+", text)), default=0)
+
+
+def _judges(run: Run) -> list[str]:
+    """Every judge: what it says, and what people would."""
+    judges = judges_of(run)
+    names = ("name", "models", "rubric", "missing", "raw", "corrected", "rates")
+    header = ("judge", "model", "rubric", "not graded", "raw", "corrected", "sensitivity, specificity")
+    rows = [tuple(prose(judge[key]) for key in names) for judge in judges]
+    return table(header, [False] * 3 + [True] + [False] * 3, rows) if judges else []
+
+
+def _checklist(run: Run) -> list[str]:
+    lines = () if run.result is None else run.result.checklist
+    rows = [(line.answer, line.item, prose(line.reason)) for line in lines]
+    return table(("answer", "checklist", "reason"), [False] * 3, rows) if rows else []
 
 
 def _warnings(run: Run) -> list[str]:

@@ -14,6 +14,7 @@ from kofn.report.charts import number
 from kofn.report.findings import cut_text, duration
 from kofn.report.frames import case_scores
 from kofn.report.generation import generation_facts
+from kofn.report.judges import judges_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,6 +66,8 @@ def page_data(run: Run) -> dict[str, Any]:
         "made": _made(run),
         "stats": _stats(run),
         "warnings": _warnings(run),
+        "judges": judges_of(run),
+        "checklist": _checklist(run),
         "estimates": [] if result is None else pagecharts.forests(result),
         "sets": [] if result is None else pagecharts.set_charts(run, result),
         "segments": [] if result is None else pagecharts.segment_charts(run, result),
@@ -158,6 +161,21 @@ def _headlines(result: Result, first: str) -> list[Estimate]:
     wanted = list(dict.fromkeys([first, "first", "mean", "any_pass", "majority", *(e.aggregator for e in of_metric)]))
     found = {e.aggregator: e for e in of_metric}
     return [found[name] for name in wanted if name in found][:4]
+
+
+def _checklist(run: Run) -> list[dict[str, str]]:
+    """The checklist's lines, with the look of each answer."""
+    kinds = {"yes": "pass", "no": "fail", "unknown": "none"}
+    lines = () if run.result is None else run.result.checklist
+    return [
+        {
+            "answer": line.answer,
+            "kind": kinds[line.answer],
+            "item": line.item,
+            "reason": cut_text(line.reason, _SENTENCE),
+        }
+        for line in lines
+    ]
 
 
 def _warnings(run: Run) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from kofn.present import Grid, columns, document, grid_lines, safe
+from kofn.present import Grid, checklist_lines, columns, document, grid_lines, safe
 from kofn.report.findings import (
     LIMIT,
     MOST_ATTRIBUTES,
@@ -67,7 +67,9 @@ def as_text(
     ]
     if detailed:
         parts += _detailed_parts(run, scores, style, limit, width)
-    parts += [_warning_lines(run, style, width), _file_lines(run, style, width, detailed=detailed)]
+    checked = () if run.result is None else run.result.checklist
+    parts += [_warning_lines(run, style, width), checklist_lines(checked, style, width) if checked else []]
+    parts += [_file_lines(run, style, width, detailed=detailed)]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 

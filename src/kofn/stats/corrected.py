@@ -37,6 +37,7 @@ from kofn.stats.judge import (
     lang_reiczigel,
     rogan_gladen,
 )
+from kofn.stats.ratios import effective_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from kofn.stats.judge import Prevalence
 
 METHODS = ("auto", "bootstrap", "lang_reiczigel")
+LEAST_EFFECT = 0.9  # of clusters: an estimate that they help is mostly noise
 LEAST_SHARE = 0.2  # of its variance that overlap may take away: below, an estimate of it is mostly noise
 
 
@@ -263,11 +265,15 @@ def _post_stratified(data: _Data) -> Prevalence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
-    """The variance that comes from labels and from judged cases, and by how much each set is smaller than it looks."""
+    """The variance that comes from labels and from judged cases, and by how much each set is smaller than it looks.
+
+    labels_effect is against labels drawn at random, row_effect against labels drawn as these were but independent.
+    """
 
     labels: float
     judged: float
     labels_effect: float
+    row_effect: float
     judged_effect: float
 
 
@@ -284,11 +290,25 @@ def _influence(data: _Data, value: Prevalence, *, inside: bool) -> tuple[NDArray
     of_passing = -p * w * h * (j - c.sensitivity) / (c.tp + c.fn)
     of_failing = (1 - p) * w * (1 - h) * (1 - j - c.specificity) / (c.fp + c.tn)
     psi = (of_passing + of_failing) / d
-    if data.weighted:  # drawn by verdict: how many of each is no accident
+    if data.weighted:  # drawn by verdict: how many of each is no accident; `_of_pool` has what is left of that
         for verdict in (1.0, 0.0):
             of = j == verdict
             psi[of] -= psi[of].mean() if of.any() else 0.0
     return psi, (v - data.q) / v.size / d
+
+
+def _of_pool(data: _Data, value: Prevalence) -> float:
+    """The variance that is left of how common each verdict is where weighted labels were drawn by verdict.
+
+    The weights add up to the pool they were drawn from, whose verdicts are a sample too: Σ T²/W over the verdicts, with
+    T the sum of the influence of its labels and W that of their weights. Weights that add up to the number of labels
+    say that there was no larger pool, and labels then count as drawn at random.
+    """
+    if not data.weighted or data.design == "inside":
+        return 0.0
+    plain, _ = _influence(replace(data, weighted=False), value, inside=False)
+    parts = [(float(plain[of].sum()), float(data.weights[of].sum())) for of in (data.judge == 1, data.judge == 0)]
+    return sum(total**2 / weight for total, weight in parts if weight > 0)
 
 
 def _plain_variance(data: _Data, value: Prevalence, *, inside: bool) -> tuple[float, float]:
@@ -312,36 +332,36 @@ def _squares(psi: NDArray[np.float64], codes: NDArray[np.intp]) -> float:
     return float(sums @ sums) * sums.size / max(sums.size - 1, 1)
 
 
-def _effect(found: float, plain: float, codes: NDArray[np.intp], data: _Data, *, of_labels: bool) -> float:
+def _effect(found: float, plain: float, codes: NDArray[np.intp], data: _Data, *, by_weight: bool = False) -> float:
     """Found variance over plain variance; wider still for few clusters, whose variance is itself uncertain.
 
     Where nothing varies (a judge never wrong) the labels of a cluster count as one.
     """
     sizes = np.unique(codes, return_counts=True)[1]
     if not data.clustered:
-        return found / plain if of_labels and data.weighted and plain > 0 else 1.0
+        return max(found / plain, LEAST_SHARE) if by_weight and plain > 0 else 1.0
     effect = found / plain if plain > 1e-15 else float(sizes @ sizes) / codes.size
-    if not (of_labels and data.weighted):
-        effect = max(effect, 1.0)
-    wider = t_quantile(0.975, max(sizes.size - 1, 1)) / normal_quantile(0.975)
-    return effect * wider**2
+    least = LEAST_SHARE if by_weight else LEAST_EFFECT
+    return max(effect, least) * t_quantile(0.975, max(sizes.size - 1, 1)) / normal_quantile(0.975)
 
 
 def _parts(data: _Data, value: Prevalence, *, inside: bool) -> _Parts:
     """Variances by unit and the design effects; what both sets share makes both effects smaller or larger."""
     psi, psi_judged = _influence(data, value, inside=inside)
     plain, plain_judged = _plain_variance(data, value, inside=inside)
-    labels, judged = _squares(psi, data.unit), _squares(psi_judged, data.judged_unit)
+    labels, judged = _squares(psi, data.unit) + _of_pool(data, value), _squares(psi_judged, data.judged_unit)
     shared = 1.0
     if data.design != "separate" or data.clustered:
         both = _squares(np.append(psi, psi_judged), np.append(data.unit, data.judged_unit))
         apart = _squares(psi, data.unit) + _squares(psi_judged, data.judged_unit)
         shared = max(both / apart, LEAST_SHARE) if apart > 0 else 1.0
+    by_rows = _squares(psi, np.arange(psi.size)) + labels - _squares(psi, data.unit) if data.weighted else plain
     return _Parts(
         labels=labels,
         judged=judged,
-        labels_effect=shared * _effect(labels, plain, data.unit, data, of_labels=True),
-        judged_effect=shared * _effect(judged, plain_judged, data.judged_unit, data, of_labels=False),
+        labels_effect=shared * _effect(labels, plain, data.unit, data, by_weight=data.weighted),
+        row_effect=shared * _effect(labels, by_rows, data.unit, data),
+        judged_effect=shared * _effect(judged, plain_judged, data.judged_unit, data),
     )
 
 
@@ -364,21 +384,40 @@ def _jeffreys(
     rng = np.random.default_rng(seed)
     q = _beta(rng, data.q, data.judged.size / parts.judged_effect, n_resamples)
     if inside:
-        (p1, p0), n1 = data.shares(), float((data.judge == 1).sum())
-        of_passed = _beta(rng, p1, n1 / parts.labels_effect, n_resamples)
-        of_failed = _beta(rng, p0, (data.judge.size - n1) / parts.labels_effect, n_resamples)
+        of_passed, of_failed = _drawn_shares(data, parts, rng, n_resamples)
         return *ends_of_draws(q * of_passed + (1 - q) * of_failed, level), "jeffreys, post-stratified"
     s, t = _drawn_rates(data, parts, rng, n_resamples)
     return *ends_of_draws(_drawn_prevalence(q, s, t), level), "jeffreys"
 
 
+def _drawn_shares(
+    data: _Data, parts: _Parts, rng: np.random.Generator, draws: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Draws of p₁ and p₀, what people pass of what the judge passes and of what it fails."""
+    sizes = [effective_number(data.weights[of]) if of.any() else 0.0 for of in (data.judge == 1, data.judge == 0)]
+    p1, p0 = data.shares()
+    return (
+        _beta(rng, p1, sizes[0] / parts.row_effect, draws),
+        _beta(rng, p0, sizes[1] / parts.row_effect, draws),
+    )
+
+
 def _drawn_rates(
     data: _Data, parts: _Parts, rng: np.random.Generator, draws: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    c, n1 = data.confusion, float(data.human.sum())
-    n0 = data.human.size - n1
-    s = _beta(rng, c.sensitivity, n1 / parts.labels_effect, draws)
-    return s, _beta(rng, c.specificity, n0 / parts.labels_effect, draws)
+    """Draws of s and t. Labels drawn by verdict tell p₁ and p₀; s and t follow with how common each verdict is.
+
+    A single label with a large weight can make t: its own law, drawn from so many labels, would be far too narrow.
+    """
+    if not data.weighted:
+        c, n1 = data.confusion, float(data.human.sum())
+        s = _beta(rng, c.sensitivity, n1 / parts.labels_effect, draws)
+        return s, _beta(rng, c.specificity, (data.human.size - n1) / parts.labels_effect, draws)
+    p1, p0 = _drawn_shares(data, parts, rng, draws)
+    pool = float(data.weights.sum())
+    common = _beta(rng, float(data.weights[data.judge == 1].sum()) / pool, pool / parts.row_effect, draws)
+    tp, fp, fn, tn = common * p1, common * (1 - p1), (1 - common) * p0, (1 - common) * (1 - p0)
+    return tp / (tp + fn), tn / (tn + fp)
 
 
 def _closed_form(data: _Data, level: float) -> tuple[float, float, str]:
@@ -418,12 +457,19 @@ def _human_interval(data: _Data, level: float, n_resamples: int, seed: int) -> t
 def _bootstrap(data: _Data, level: float, n_resamples: int, seed: int, *, inside: bool) -> tuple[float, float, str]:
     """Percentiles over resampled units, drawn within strata: labelled only, both, judged only.
 
-    Weighted labels were drawn by verdict, so that is a stratum as well (of units whose labels agree on it).
+    Weighted labels were drawn by verdict, so that is a stratum as well (of units whose labels agree on it); how common
+    each verdict is in the pool they were drawn from is drawn too.
     """
     rng = np.random.default_rng(seed)
     matrix, strata = _unit_rows(data)
     sums = sum(drawn_sums(matrix[strata == stratum], n_resamples, rng) for stratum in np.unique(strata))
     tp, fp, fn, tn, passed, failed = np.asarray(sums).T
+    if data.weighted and not inside:
+        pool = np.array([data.weights[data.judge == v].sum() for v in (1.0, 0.0)])
+        often = rng.multinomial(max(round(pool.sum()), 1), pool / pool.sum(), size=n_resamples).T
+        tp, fp, fn, tn = (
+            column * often[i // 2] / max(pool[i // 2], 1e-300) for i, column in enumerate((tp, fp, fn, tn))
+        )
     with np.errstate(invalid="ignore", divide="ignore"):
         q = passed / (passed + failed)
         if inside:

@@ -1,0 +1,1 @@
+"""Judges against people: labels read, rates corrected, sheets to label."""

@@ -1,0 +1,150 @@
+"""What a judge said of the cases whose rate is corrected: from a run, a file of outputs, or plain lines {id, judge}."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kofn.calibration.labels import Rows, read_judged
+from kofn.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from kofn.opened import Opened
+    from kofn.scoring import Scored
+    from kofn.sets import CandidateSets
+
+DEFAULT_AGGREGATE = "any_pass"
+DEFAULT_OF_SCORES = "mean"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A judge's verdicts on candidates and, where there are sets, on sets; `weighted`: the cases have weights."""
+
+    name: str
+    metric: str
+    candidates: Rows | None
+    sets: Rows | None
+    aggregate: str | None = None
+    weighted: bool = False
+    opened: Opened | None = None
+    scored: Scored | None = None
+
+
+def open_judged(
+    path: Path,
+    *,
+    metric: str | None = None,
+    aggregate: str | None = None,
+    threshold: float | None = None,
+    scores: bool = False,
+) -> Judged:
+    """Verdicts (or scores) from a run directory or a file.
+
+    Of a run the metric named, else the one called judge, else the first; of its sets what the aggregator says,
+    any_pass unless named (the mean, of scores).
+    """
+    if not path.is_dir() and metric is None and (rows := read_judged(path, threshold)) is not None:
+        if aggregate is not None:
+            raise InputError(f"{path}: --aggregate is for sets of candidates: this file has one verdict a line")
+        of_candidates = rows.of_candidates
+        return Judged(
+            name=path.name,
+            metric="judge",
+            candidates=rows if of_candidates else None,
+            sets=None if of_candidates else rows,
+        )
+    from kofn.opened import opened
+
+    run = opened(path)
+    scored = _metric(run, metric)
+    fields = _case_fields(run)
+    name = aggregate or (DEFAULT_OF_SCORES if scores else DEFAULT_AGGREGATE)
+    return Judged(
+        name=run.name,
+        metric=scored.metric,
+        candidates=_candidates(run, _graded(scored.sets, threshold), fields, scores=scores),
+        sets=_sets(run, _graded(scored.sets, threshold), fields, name, scores=scores),
+        aggregate=name,
+        weighted=run.units()["weights"] is not None,
+        opened=run,
+        scored=scored,
+    )
+
+
+def _metric(run: Opened, name: str | None) -> Scored:
+    if name is None:
+        named = [one.metric for one in run.result.scored if "judge" in one.metric.lower()]
+        name = named[0] if named else None
+    return run.metric(name)
+
+
+def _case_fields(run: Opened) -> dict[str, tuple[str | None, ...]]:
+    """Every tag of the cases as text."""
+    tags = run.table.tags
+    return {name: tuple(tags[name].cast(str).to_list()) for name in tags.columns}
+
+
+def _clusters(run: Opened) -> tuple[str | None, ...] | None:
+    codes = run.units()["clusters"]
+    return None if codes is None else tuple(str(code) for code in codes)
+
+
+def _graded(sets: CandidateSets, threshold: float | None) -> CandidateSets:
+    """The sets, with what passes decided by the threshold where there is one."""
+    if threshold is None:
+        return sets
+    from kofn.sets import passes_of
+
+    return replace(sets, passes=passes_of(sets.values, threshold, sets.higher_is_better))
+
+
+def _candidates(
+    run: Opened, sets: CandidateSets, fields: Mapping[str, tuple[str | None, ...]], *, scores: bool
+) -> Rows:
+    """A row a candidate: 1, 0, or NaN where it is not graded; or its score."""
+    from kofn.sets import NOT_GRADED
+
+    owner = np.repeat(np.arange(len(sets)), sets.sizes)
+    ids = sets.case_ids.to_list()
+    clusters = _clusters(run)
+    return Rows(
+        source=str(run.path),
+        ids=tuple(ids[i] for i in owner),
+        indices=tuple((np.arange(owner.size) - sets.offsets[owner]).tolist()),
+        human=None,
+        judge=sets.values if scores else np.where(sets.passes == NOT_GRADED, np.nan, sets.passes.astype(float)),
+        weights=None,
+        clusters=None if clusters is None else tuple(clusters[i] for i in owner),
+        fields={name: tuple(column[i] for i in owner) for name, column in fields.items()},
+        scores=scores,
+    )
+
+
+def _sets(
+    run: Opened, sets: CandidateSets, fields: Mapping[str, tuple[str | None, ...]], aggregate: str, *, scores: bool
+) -> Rows:
+    """A row a case: what the aggregator says of its set."""
+    from kofn.registry import aggregator
+
+    values = np.asarray(aggregator(aggregate)(sets), dtype=float)
+    if not scores and not np.isin(values[~np.isnan(values)], (0.0, 1.0)).all():
+        raise InputError(
+            f"--aggregate {aggregate} gives other numbers than 0 and 1: take one that says pass or fail, as any_pass"
+        )
+    return Rows(
+        source=str(run.path),
+        ids=tuple(sets.case_ids.to_list()),
+        indices=None,
+        human=None,
+        judge=values,
+        weights=None,
+        clusters=_clusters(run),
+        fields=fields,
+        scores=scores,
+    )

@@ -1,0 +1,244 @@
+"""A calibration as JSON and as text for a terminal."""
+
+from __future__ import annotations
+
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+from kofn.present import Grid, grid_lines, safe
+from kofn.stats import FEW_LABELS, PredictionPowered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kofn.calibration.calibrate import Calibration
+    from kofn.stats import AnyOfCandidates, Corrected, MoreLabels
+    from kofn.types import Estimate
+
+RATES = ("sensitivity", "specificity", "agreement", "kappa")
+MEANS = {
+    "sensitivity": "of what people pass, the judge passes",
+    "specificity": "of what people fail, the judge fails",
+    "agreement": "both say the same",
+    "kappa": "agreement beyond chance",
+}
+_WIDTH = 110
+
+
+def to_dict(found: Calibration) -> dict[str, Any]:
+    """As `kofn calibrate --json` prints it."""
+    rates = found.rates
+    confusion = None if rates is None else {k: getattr(rates.confusion, k) for k in ("tp", "fp", "fn", "tn")}
+    told: dict[str, Any] = {
+        "of": found.of,
+        "n_rows": found.n_rows,
+        "n_labels": found.n_labels,
+        "n_unlabelled": found.n_unlabelled,
+        "n_not_graded": found.n_not_graded,
+        "n_passing": None if rates is None else rates.n_passing,
+        "n_failing": None if rates is None else rates.n_failing,
+        "confusion": None if confusion is None else {k: _count(v) for k, v in confusion.items()},
+        **{name: None if rates is None else _estimate(getattr(rates, name)) for name in RATES},
+        "scores": _scores(found),
+        "n_judged": found.n_judged,
+        "n_judged_not_graded": found.n_judged_not_graded,
+        "raw": None if found.raw is None else _estimate(found.raw),
+        "corrected": _corrected(found.corrected),
+        "not_corrected_because": found.why,
+        "raw_sets": None if found.raw_sets is None else _estimate(found.raw_sets),
+        "corrected_sets": _bound(found.sets),
+        "labels_to_halve": None
+        if found.more is None
+        else {"more": found.more.more, "reason": found.more.reason or None},
+    }
+    if found.segment is not None:
+        return {"segment": found.segment, **told}
+    return {**told, "warnings": list(found.warnings), "segments": [to_dict(s) for s in found.segments]}
+
+
+def _count(value: float) -> float | int:
+    return int(value) if value == int(value) else value
+
+
+def _estimate(e: Estimate) -> dict[str, Any]:
+    return {"point": e.point, "low": e.low, "high": e.high, "level": e.level, "n": e.n, "method": e.method}
+
+
+def _scores(found: Calibration) -> dict[str, Any] | None:
+    s = found.scores
+    if s is None:
+        return None
+    told: dict[str, Any] = {name: _estimate(getattr(s, name)) for name in ("human", "judge", "difference")}
+    return {**told, "correlation": s.correlation}
+
+
+def _corrected(c: Corrected | PredictionPowered | None) -> dict[str, Any] | None:
+    if c is None:
+        return None
+    told: dict[str, Any] = {"point": c.point, "low": c.low, "high": c.high, "level": c.level, "method": c.method}
+    if isinstance(c, PredictionPowered):
+        return {**told, "clipped": False, "lambda": c.lam}
+    names = ("clipped", "unclipped", "fits", "design", "sensitivity", "specificity")
+    return {**told, **{name: getattr(c, name) for name in names}}
+
+
+def _bound(bound: AnyOfCandidates | None) -> dict[str, Any] | None:
+    if bound is None:
+        return None
+    names = ("point", "low", "high", "level", "method", "positions", "assumption")
+    return {name: getattr(bound, name) for name in names}
+
+
+def as_text(found: Calibration, style: Callable[[str, str], str], *, judged: Mapping[str, str] | None = None) -> str:
+    """A few lines: how many labels, the confusion, the rates, the corrected rate, segments, what to beware of."""
+    parts = [[style(_headline(found), "strong")]] if found.n_rows else []
+    if found.rates is not None and found.n_labels:
+        parts += [grid_lines(_confusion(found), style), grid_lines(_rates_grid([found]), style)]
+    if found.scores is not None:
+        parts.append(grid_lines(_scores_grid(found), style))
+    if found.raw is not None:
+        parts.append(_correction(found, judged or {}, style))
+    if found.segments:
+        parts += _by_segment(found.segments, style)
+    if found.warnings:
+        parts.append([f"{style('!', 'warn')} {_wrapped(w)}" for w in found.warnings])
+    return "\n\n".join("\n".join(part) for part in parts)
+
+
+def _wrapped(text: str) -> str:
+    return "\n  ".join(wrap(safe(text), _WIDTH - 2, break_long_words=False, break_on_hyphens=False))
+
+
+def _things(found: Calibration) -> str:
+    return "candidates" if found.of == "candidate" else "cases"
+
+
+def _headline(found: Calibration) -> str:
+    parts = [f"{found.n_labels:,} labels of {_things(found)}"]
+    if found.n_unlabelled:
+        parts.append(f"{found.n_unlabelled:,} not labelled yet")
+    if found.n_not_graded:
+        parts.append(f"{found.n_not_graded:,} the judge did not grade")
+    return ", ".join(parts)
+
+
+def _confusion(found: Calibration) -> Grid:
+    assert found.rates is not None
+    c = found.rates.confusion
+
+    digits = 0 if all(n == int(n) for n in (c.tp, c.fp, c.fn, c.tn)) else 1
+
+    def shown(value: float) -> str:
+        return f"{value:,.{digits}f}"
+
+    rows = (("judge passes", shown(c.tp), shown(c.fp)), ("judge fails", shown(c.fn), shown(c.tn)))
+    return Grid("", ("", "people pass", "people fail"), rows, (False, True, True))
+
+
+def _ends(low: float | None, high: float | None) -> str:
+    return "-" if low is None or high is None else f"[{low:.3f}, {high:.3f}]"
+
+
+def _value(point: float | None) -> str:
+    return "undefined" if point is None else f"{point:.3f}"
+
+
+def _rates_grid(found: Sequence[Calibration]) -> Grid:
+    rates = found[0].rates
+    assert rates is not None
+    estimates = [(name, getattr(rates, name)) for name in RATES]
+    rows = tuple(
+        (name, _value(e.point), _ends(e.low, e.high), str(e.n), e.method, MEANS[name]) for name, e in estimates
+    )
+    level = f"{100 * rates.sensitivity.level:g} % interval"
+    return Grid(
+        "",
+        ("rate", "value", level, "labels", "interval by", "which is"),
+        rows,
+        (False, True, False, True, False, False),
+    )
+
+
+def _scores_grid(found: Calibration) -> Grid:
+    s = found.scores
+    assert s is not None
+    rows = [(e.aggregator, _value(e.point), _ends(e.low, e.high), e.method) for e in (s.human, s.judge, s.difference)]
+    rows.append(("correlation", _value(s.correlation), "", ""))
+    level = f"{100 * s.human.level:g} % interval"
+    return Grid("", ("score", "mean", level, "interval by"), tuple(rows), (False, True, False, False))
+
+
+def _correction(found: Calibration, judged: Mapping[str, str], style: Callable[[str, str], str]) -> list[str]:
+    """The raw rate beside the corrected one, and how many labels would halve the interval."""
+    raw, c = found.raw, found.corrected
+    assert raw is not None
+    rows = [
+        (
+            f"raw: {judged.get('metric', 'the judge')}, uncorrected",
+            _value(raw.point),
+            _ends(raw.low, raw.high),
+            raw.method,
+        )
+    ]
+    if c is not None:
+        mark = " (clipped)" if getattr(c, "clipped", False) else ""
+        how = "with known rates" if getattr(c, "design", "") == "known rates" else "by labels"
+        rows.append((f"corrected {how}{mark}", _value(c.point), _ends(c.low, c.high), c.method))
+    if found.sets is not None and found.raw_sets is not None:
+        s, bound = found.raw_sets, found.sets
+        rows.append(("raw: any candidate passes, uncorrected", _value(s.point), _ends(s.low, s.high), s.method))
+        rows.append(
+            ("corrected, upper bound (independent)", _value(bound.point), _ends(bound.low, bound.high), bound.method)
+        )
+    of = f" of {judged['name']}" if "name" in judged else ""
+    title = f"{'rate' if found.scores is None else 'mean'}{of}, {found.n_judged:,} {_things(found)}"
+    level = f"{100 * raw.level:g} % interval"
+    lines = grid_lines(
+        Grid("", (title, "value", level, "interval by"), tuple(rows), (False, True, False, False)), style
+    )
+    if getattr(c, "design", "") == "inside":
+        lines.append(
+            "labels are of judged cases, so each verdict's stand for all with that verdict: "
+            f"sensitivity {c.sensitivity:.3f}, specificity {c.specificity:.3f}"  # type: ignore[union-attr]
+        )
+    return lines if found.more is None else [*lines, *_more(found.more)]
+
+
+def _more(more: MoreLabels) -> list[str]:
+    if more.more is None:
+        return [f"half the interval: {more.reason}"]
+    return [f"half the interval: about {more.more:,} more labels"]
+
+
+def _by_segment(segments: Sequence[Calibration], style: Callable[[str, str], str]) -> list[list[str]]:
+    """A table a field: rates and corrected rates of its segments."""
+    fields: dict[str, list[Calibration]] = {}
+    for one in segments:
+        fields.setdefault((one.segment or "").partition("=")[0], []).append(one)
+    return [grid_lines(_segment_grid(name, some), style) for name, some in fields.items()]
+
+
+def _segment_grid(name: str, segments: Sequence[Calibration]) -> Grid:
+    corrected = any(one.raw is not None for one in segments)
+    rows = []
+    for one in segments:
+        rates = one.rates
+        few = rates is not None and min(rates.n_passing, rates.n_failing) < FEW_LABELS
+        cells = [(one.segment or "").partition("=")[2] + ("*" if few else ""), f"{one.n_labels:,}"]
+        if rates is not None:
+            cells += [_with_ends(rates.sensitivity), _with_ends(rates.specificity), _with_ends(rates.kappa)]
+        if corrected:
+            c = one.corrected
+            raw = "-" if one.raw is None else _value(one.raw.point)
+            mark = " (clipped)" if getattr(c, "clipped", False) else ""
+            cells += [raw, f"{c.point:.3f} {_ends(c.low, c.high)}{mark}" if c is not None else "not corrected"]
+        rows.append(tuple(cells))
+    rated = ("sensitivity", "specificity", "kappa") if segments[0].rates is not None else ()
+    header = (name, "labels", *rated, *(("raw", "corrected") if corrected else ()))
+    some = any(row[0].endswith("*") for row in rows)
+    title = f"by {name}" + (f" (*: fewer than {FEW_LABELS} labels of a class)" if some else "")
+    return Grid(title, header, tuple(rows), tuple(h in ("labels", "raw") for h in header))
+
+
+def _with_ends(e: Estimate) -> str:
+    return _value(e.point) if e.low is None or e.high is None else f"{e.point:.3f} {_ends(e.low, e.high)}"

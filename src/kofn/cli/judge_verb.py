@@ -1,0 +1,188 @@
+"""`kofn judge RUN|FILE`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from kofn.evaluate import Options
+    from kofn.judge import JudgeSettings
+    from kofn.judge.pairs import Preference
+    from kofn.report.run import Run
+
+_PATH = click.Path(path_type=Path)
+_COUNT = click.IntRange(min=1)
+_ABOVE = click.FloatRange(min=0, min_open=True)
+
+
+@click.command("judge")
+@click.argument("source", metavar="RUN|FILE", type=_PATH)
+@click.option("--rubric", required=True, metavar="R", help="correctness, helpfulness, faithfulness, preference, or a "
+              "YAML file of your own.")  # fmt: skip
+@click.option("--model", "-m", "models", multiple=True, required=True, metavar="M",
+              help="The judge, as in kofn run; several are a panel.")  # fmt: skip
+@click.option("--repeats", "-n", type=_COUNT, default=1, show_default=True, help="Verdicts a candidate.")
+@click.option("--panel", type=click.Choice(["mean", "vote"]), default="mean", show_default=True,
+              help="How several judges become one score.")  # fmt: skip
+@click.option("--against", type=_PATH, metavar="RUN|FILE", help="With a pairwise rubric: the other system.")
+@click.option("--name", metavar="NAME", help="The metric's name (default: the rubric's).")
+@click.option("--temperature", "-t", type=click.FloatRange(0, 5), help="Of the judge (default: the rubric's).")
+@click.option("--max-tokens", type=_COUNT, help="Longest verdict (default: the rubric's).")
+@click.option("--out", type=_PATH, metavar="DIR", help="For a FILE: the run directory (default: runs/FILE-RUBRIC).")
+@click.option("--aggregate", "-a", multiple=True, metavar="A", help="Aggregator; repeatable.")
+@click.option("--by", multiple=True, metavar="FIELD", help="Also within each value of this field; repeatable.")
+@click.option("--top-k", type=_COUNT, metavar="K", help="For a FILE: the first K candidates of each case.")
+@click.option("--split", metavar="PART", help="For a FILE: design or test cases, as design, test:0.3 or test:0.3:SEED.")
+@click.option("--use", metavar="USE", help="How outputs are used: any, vote, select, list or all.")
+@click.option("--field", "field_options", multiple=True, metavar="ROLE=NAME", help="A field's name in this file.")
+@click.option("--seed", default=0, show_default=True, type=int, help="Seed of whatever is drawn.")
+@click.option("--concurrency", type=_COUNT, help="Calls at the same time, to each model.")
+@click.option("--requests-per-second", type=_ABOVE, help="At most, to each model.")
+@click.option("--tokens-per-minute", type=_ABOVE, help="At most, to each model.")
+@click.option("--timeout", type=_ABOVE, default=600.0, show_default=True, help="Seconds a call may take.")
+@click.option("--retries", type=click.IntRange(min=0), default=6, show_default=True, help="Of a call that failed.")
+@click.option("--retry-errors", is_flag=True, help="Ask again what failed in an earlier start.")
+@click.option("--max-cost", type=_ABOVE, help="Stop when so many dollars are spent.")
+@click.option("--max-tokens-total", type=_COUNT, help="Stop when so many tokens are used.")
+@click.option("--max-time", type=_ABOVE, help="Stop after so many seconds.")
+@click.option("--cache", is_flag=True, help="Share replies of deterministic requests across runs.")
+@click.option("--prices", type=_PATH, help="A YAML file of prices.")
+@click.option("--dry-run", is_flag=True, help="Print the first prompts exactly as sent, and stop.")
+@click.option("--strict", is_flag=True, help="Exit code 1 where the same judge picks and grades.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    source: Path,
+    rubric: str,
+    against: Path | None,
+    out: Path | None,
+    dry_run: bool,
+    strict: bool,
+    as_json: bool,
+    field_options: tuple[str, ...],
+    **given: Any,
+) -> None:
+    """Let a model grade outputs that are there: one metric more, and nothing is generated again.
+
+    A RUN is judged in place; a FILE (as in kofn score) becomes a new run directory. A reply that holds no verdict is
+    not graded after one repair, never 0. The same command again asks only for what is new. With --against two systems
+    are compared pair by pair, in both orders.
+    """
+    from kofn.fields import parse_field_options
+    from kofn.judge import judge, prefer
+
+    settings, options, fields = _settings(given), _options(given), parse_field_options(field_options)
+    if dry_run:
+        _show_prompts(source, rubric, options, fields)
+        return
+    if against is not None:
+        found = prefer(source, against, rubric, settings, out=out, options=options, fields=fields)
+        _show_preference(found, as_json)
+        return
+    run = judge(source, rubric, settings, out=out, options=options, fields=fields)
+    _show(run, settings.name or _name(rubric), as_json)
+    _leave(run, settings.name or _name(rubric), strict)
+
+
+def _name(rubric: str) -> str:
+    from kofn.judge import load_rubric
+
+    return load_rubric(rubric).name
+
+
+def _settings(given: dict[str, Any]) -> JudgeSettings:
+    from kofn.generate.limits import Limits
+    from kofn.judge import JudgeSettings
+
+    limits = ("concurrency", "requests_per_second", "tokens_per_minute", "timeout", "retries", "max_cost",
+              "max_tokens_total", "max_time")  # fmt: skip
+    own = ("models", "repeats", "panel", "name", "temperature", "max_tokens", "seed", "prices", "cache", "retry_errors")
+    return JudgeSettings(
+        **{name: given[name] for name in own},
+        limits=Limits(**{name: given[name] for name in limits}),
+        progress=True,
+    )
+
+
+def _options(given: dict[str, Any]) -> Options:
+    from kofn.checklist import check_use
+    from kofn.evaluate import Options
+    from kofn.splits import Split
+
+    return Options(
+        aggregate=given["aggregate"],
+        by=given["by"],
+        top_k=given["top_k"],
+        use=check_use(given["use"]),
+        split=None if given["split"] is None else Split.parse(given["split"]),
+        seed=given["seed"],
+    )
+
+
+def _show_prompts(source: Path, rubric: str, options: Options, fields: dict[str, str]) -> None:
+    """What a judge would be sent for the first candidates."""
+    from kofn.judge.asking import judge_prompt
+    from kofn.judge.pairs import first_questions
+    from kofn.judge.rubric import load_rubric
+    from kofn.opened import opened
+    from kofn.present import safe
+
+    wanted = load_rubric(rubric)
+    for question in first_questions(opened(source, options, fields=fields), wanted)[:2]:
+        click.echo(click.style(safe(f"--- case {question.case_id}"), bold=True))
+        for message in judge_prompt(question, wanted):
+            click.echo("\n".join(safe(line) for line in f"[{message.role}]\n{message.content}".split("\n")))
+
+
+def _show(run: Run, name: str, as_json: bool) -> None:
+    result = run.result
+    assert result is not None
+    if as_json:
+        import orjson
+
+        click.echo(orjson.dumps({**result.to_dict(), "judge": result.judges[name]}, option=orjson.OPT_INDENT_2))
+        return
+    from kofn.cli.looks import style
+    from kofn.judge.told import judge_facts
+    from kofn.present import as_text, safe
+
+    click.echo(as_text(result, style))
+    click.echo()
+    facts = judge_facts(name, result.judges)
+    width = max(len(label) for label, _ in facts)
+    for label, value in facts:
+        lines = wrap(safe(value), 108 - width, break_long_words=False) or [""]
+        click.echo(f"{safe(label).ljust(width)}  " + f"\n{' ' * (width + 2)}".join(lines))
+
+
+def _leave(run: Run, name: str, strict: bool) -> None:
+    """Say where it is, and end as the outcome asks for."""
+    from kofn.cli.strict import leave_if_dipping
+    from kofn.errors import WorldError
+    from kofn.present import safe
+
+    result = run.result
+    assert result is not None
+    where = run.path or Path(run.name)
+    click.echo(f"run written to {safe(str(where))}; open {safe(str(where / 'report.html'))}", err=True)
+    told = result.judges[name]
+    if told["stopped"]:
+        raise WorldError(f"{where}: stopped: {told['stopped']}; run the same command again to go on")
+    if told["n_verdicts"] and told["n_failed"] == told["n_verdicts"]:
+        raise WorldError(f"{where}: every call to the judge failed; --retry-errors asks again")
+    leave_if_dipping(result, strict)
+
+
+def _show_preference(found: Preference, as_json: bool) -> None:
+    if as_json:
+        import orjson
+
+        click.echo(orjson.dumps(found.to_dict(), option=orjson.OPT_INDENT_2))
+        return
+    from kofn.cli.looks import style
+    from kofn.judge.told import preference_lines
+
+    click.echo("\n".join(preference_lines(found, style)))

@@ -1,0 +1,61 @@
+"""Labels of candidates, as the verbs that correct a judge's verdicts take them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kofn.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kofn.best_of import Labels
+    from kofn.calibration.labels import Rows
+    from kofn.scoring import Scored
+    from kofn.sets import Floats
+
+
+def labels_of(path: Path, scored: Scored, *, candidates: bool = True) -> Labels:
+    """Verdicts of people and of the judge from a file; where it names no judge, the judge's are those of the metric.
+
+    Rows that are not labelled or not graded are left out. With `candidates` labels of whole cases are refused: they say
+    nothing of how often the judge is right about one candidate.
+    """
+    from kofn.best_of import Labels
+    from kofn.calibration.labels import read_labels
+
+    rows = read_labels(path)
+    if rows.scores:
+        raise InputError(f"{path}: scores, not verdicts: expected 0 and 1, or pass and fail")
+    if candidates and not rows.of_candidates:
+        raise InputError(f"{path}: one label a case: expected labels of candidates, with their place in `index`")
+    assert rows.human is not None
+    judge = rows.judge if rows.judge is not None else _verdicts(rows, scored, path)
+    kept = ~np.isnan(rows.human) & ~np.isnan(judge)
+    if not kept.any():
+        raise InputError(f"{path}: no row has a verdict of a person and one of the judge")
+    return Labels(
+        human=rows.human[kept],
+        judge=judge[kept],
+        cases=[name for name, there in zip(rows.ids, kept, strict=True) if there],
+        weights=None if rows.weights is None else rows.weights[kept],
+    )
+
+
+def _verdicts(rows: Rows, scored: Scored, path: Path) -> Floats:
+    """What the metric says of each labelled candidate, by case and place; NaN where it says nothing."""
+    from kofn.sets import NOT_GRADED
+
+    if rows.indices is None:
+        raise InputError(f"{path}: no column `judge`, and no `index` to look its verdicts up with")
+    sets = scored.sets
+    place = {name: i for i, name in enumerate(sets.case_ids.to_list())}
+    out = np.full(len(rows), np.nan)
+    for row, (name, index) in enumerate(zip(rows.ids, rows.indices, strict=True)):
+        i = place.get(name)
+        if i is not None and 0 <= index < int(sets.sizes[i]):
+            verdict = int(sets.passes[int(sets.offsets[i]) + index])
+            out[row] = np.nan if verdict == NOT_GRADED else verdict
+    return out
