@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,21 +12,21 @@ from kofn.diagnose import counted, dipping
 from kofn.differences import (
     Changed,
     Compared,
-    Difference,
+    Number,
     Rules,
+    Segment,
     Shown,
     Unmatched,
     Values,
-    compared,
-    family,
-    level_of,
+    differences_of,
+    levels_of,
     pairs_of,
 )
 from kofn.errors import InputError, UnknownName
 from kofn.evaluate import applied, case_column, segment_names
 from kofn.policy import Requirement
 from kofn.registry import aggregator, higher_is_better
-from kofn.sets import NOT_GRADED
+from kofn.sets import NOT_GRADED, passes_of
 from kofn.stats.estimate import SMALL_SEGMENT
 from kofn.trends import TOLD, Questions, other_questions
 
@@ -78,11 +78,29 @@ class Side:
 
     def first(self, k: int) -> Side:
         """The same of the first k candidates of every set; numbers that need more are gone."""
-        scored = tuple(replace(one, sets=one.sets.truncate(k)) for one in self.result.scored)
-        of = {one.metric: one for one in scored}
-        kept = [key for key in self.result.case_values if _within(key[1], k)]
-        values = {(metric, name): applied(aggregator(name), of[metric]) for metric, name in kept}
-        return replace(self, result=replace(self.result, scored=scored, case_values=values))
+        scored = [replace(one, sets=one.sets.truncate(k)) for one in self.result.scored]
+        return replace(self, result=_again(self.result, scored, k))
+
+    def passing_from(self, threshold: float) -> Side:
+        """The same where values pass from here on; labels stay what they are."""
+        scored = [_passing_from(one, threshold) for one in self.result.scored]
+        largest = max((int(one.sets.sizes.max(initial=0)) for one in scored), default=0)
+        return replace(self, result=_again(self.result, scored, largest))
+
+
+def _again(result: Result, scored: Sequence[Scored], k: int) -> Result:
+    """The numbers a result has, made again of sets of at most k candidates."""
+    of = {one.metric: one for one in scored}
+    kept = [key for key in result.case_values if _within(key[1], k)]
+    values = {(metric, name): applied(aggregator(name), of[metric]) for metric, name in kept}
+    return replace(result, scored=tuple(scored), case_values=values)
+
+
+def _passing_from(scored: Scored, threshold: float) -> Scored:
+    if scored.metric in ("", "pass"):
+        return scored
+    passes = passes_of(scored.sets.values, threshold, scored.sets.higher_is_better)
+    return replace(scored, sets=replace(scored.sets, passes=passes), beside_labels=False)
 
 
 def _within(name: str, k: int) -> bool:
@@ -105,15 +123,6 @@ class Ask:
     verdict: str | None = None
     all_pairs: bool = False
     rules: Rules = field(default_factory=Rules)
-
-
-class Number(NamedTuple):
-    """One number of all sides."""
-
-    metric: str
-    aggregator: str
-    columns: tuple[Values, ...]
-    more_is_better: bool | None
 
 
 def comparing(sides: Sequence[Side], ask: Ask | None = None) -> Compared:
@@ -139,16 +148,16 @@ def comparing(sides: Sequence[Side], ask: Ask | None = None) -> Compared:
         sides = [side.first(ask.top_k) for side in sides]
     numbers = _numbers(sides, ask)
     segments = list(_segments(sides, ask.by))
-    found, tested = _differences(sides, pairs, numbers, segments, ask.rules)
-    differences, n_tests = family(found, tested, ask.rules.alpha)
+    names = [side.name for side in sides]
+    differences, n_tests = differences_of(numbers, names, pairs, ask.rules, segments)
     rule, metric = _verdict(sides, numbers, ask)
     changed = () if rule is None else tuple(_changed(sides, pairs, metric, rule))
     return Compared(
         kind="runs",
-        names=tuple(side.name for side in sides),
+        names=tuple(names),
         about=_about(sides, ask),
         differences=differences,
-        levels=tuple(_levels(numbers, segments)),
+        levels=levels_of(numbers, segments),
         rules=ask.rules,
         verdict=None if rule is None else _told(rule),
         changed=changed,
@@ -244,13 +253,6 @@ def _way(name: str, sets: CandidateSets) -> bool | None:
 # segments
 
 
-class Segment(NamedTuple):
-    """The cases that one field says the same of."""
-
-    name: str
-    cases: set[str]
-
-
 def _segments(sides: Sequence[Side], by: Sequence[str]) -> Iterator[Segment]:
     """The slices of the cases by each field, as the first side that has the field tells it."""
     for name in by:
@@ -270,46 +272,6 @@ def _telling(sides: Sequence[Side], name: str) -> Side:
             continue
         return side
     return sides[-1]
-
-
-def _differences(
-    sides: Sequence[Side],
-    pairs: Sequence[tuple[int, int]],
-    numbers: Sequence[Number],
-    segments: Sequence[Segment],
-    rules: Rules,
-) -> tuple[list[Difference], list[tuple[Values, Values]]]:
-    """Every difference, and what was tested: pair by pair, first over all cases, then in every segment."""
-    found, tested = [], []
-    for a, b in pairs:
-        for segment in (None, *segments):
-            for number in numbers:
-                left, right = (_in(number.columns[i], segment) for i in (a, b))
-                tested.append((left, right))
-                found.append(
-                    Difference(
-                        metric=number.metric,
-                        aggregator=number.aggregator,
-                        name_a=sides[a].name,
-                        name_b=sides[b].name,
-                        comparison=compared(left, right, rules),
-                        segment=None if segment is None else segment.name,
-                        more_is_better=number.more_is_better,
-                        sides=(a, b),
-                    )
-                )
-    return found, tested
-
-
-def _in(column: Values, segment: Segment | None) -> Values:
-    return column if segment is None else column.within(segment.cases)
-
-
-def _levels(numbers: Sequence[Number], segments: Sequence[Segment]) -> Iterator[Any]:
-    for segment in (None, *segments):
-        for metric, name, columns, way in numbers:
-            within = [_in(column, segment) for column in columns]
-            yield level_of(metric, name, None if segment is None else segment.name, within, way)
 
 
 # the cases that changed

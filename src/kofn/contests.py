@@ -10,7 +10,7 @@ import numpy as np
 from kofn.aggregators.selection import Selected
 from kofn.comparing import asked_of, shown, threshold_warnings
 from kofn.diagnose import DIPPING, counted, dipping
-from kofn.differences import Changed, Compared, Difference, Rules, Values, compared, family, level_of, pairs_of
+from kofn.differences import Changed, Compared, Number, Rules, Values, differences_of, levels_of, pairs_of
 from kofn.errors import InputError
 from kofn.selectors import picks, selection, with_selector
 from kofn.sets import passes_of
@@ -59,23 +59,8 @@ def contest(
     sets, names = scored.sets, [one.name for one in selectors]
     common = dict(units or {})
     pairs = pairs_of(len(selectors), every=all_pairs)
-    found, tested, levels = [], [], []
-    for number, way, columns in _columns(sets, selectors, common):
-        levels.append(level_of(evaluator, number, None, columns, way))
-        for a, b in pairs:
-            tested.append((columns[a], columns[b]))
-            found.append(
-                Difference(
-                    metric=evaluator,
-                    aggregator=number,
-                    name_a=names[a],
-                    name_b=names[b],
-                    comparison=compared(columns[a], columns[b], rules),
-                    more_is_better=way,
-                    sides=(a, b),
-                )
-            )
-    differences, n_tests = family(found, tested, rules.alpha)
+    numbers = list(_numbers(sets, selectors, evaluator, common))
+    differences, n_tests = differences_of(numbers, names, pairs, rules)
     drawn = replace(options, level=rules.level, n_resamples=rules.n_resamples, seed=rules.seed)
     about = f"the same {counted(int(sets.sizes.sum()), 'candidate')} of {counted(len(sets), 'case')}"
     return Compared(
@@ -83,7 +68,7 @@ def contest(
         names=tuple(names),
         about=f"{about}, graded by {evaluator}",
         differences=differences,
-        levels=tuple(levels),
+        levels=levels_of(numbers),
         rules=rules,
         verdict=PASSES,
         changed=tuple(_changed(result, sets, selectors, pairs)),
@@ -94,17 +79,18 @@ def contest(
     )
 
 
-def _columns(
-    sets: CandidateSets, selectors: Sequence[Selector], common: Mapping[str, Any]
-) -> Iterator[tuple[str, bool, list[Values]]]:
+def _numbers(
+    sets: CandidateSets, selectors: Sequence[Selector], evaluator: str, common: Mapping[str, Any]
+) -> Iterator[Number]:
     """Whether the picks pass; and their values, where these say more than that."""
     cases = sets.case_ids.to_list()
-    passed = [picks(sets, one)[0] for one in selectors]
-    yield PASSES, True, [Values(cases=cases, values=column, **common) for column in passed]
+    passed = tuple(Values(cases=cases, values=picks(sets, one)[0], **common) for one in selectors)
+    yield Number(evaluator, PASSES, passed, more_is_better=True)
     if not sets.zero_one:
         added = [with_selector(sets, one.name, one.scores(sets)) for one in selectors]
-        values = [Selected(one.name)(of) for one, of in zip(selectors, added, strict=True)]
-        yield VALUES, sets.higher_is_better, [Values(cases=cases, values=column, **common) for column in values]
+        worth = [Selected(one.name)(of) for one, of in zip(selectors, added, strict=True)]
+        columns = tuple(Values(cases=cases, values=column, **common) for column in worth)
+        yield Number(evaluator, VALUES, columns, sets.higher_is_better)
 
 
 def _check(selectors: Sequence[Selector]) -> None:

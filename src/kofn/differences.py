@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -61,6 +61,22 @@ class Values:
             return None
         known = dict(zip(self.cases, column.tolist(), strict=True))
         return [known.get(case, 0 if column is self.weights else f"alone {case}") for case in cases]
+
+
+class Number(NamedTuple):
+    """One number of all sides: a value a case of each."""
+
+    metric: str
+    aggregator: str
+    columns: tuple[Values, ...]
+    more_is_better: bool | None
+
+
+class Segment(NamedTuple):
+    """The cases that one field says the same of."""
+
+    name: str
+    cases: set[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,19 +345,43 @@ def compared(a: Values, b: Values, rules: Rules) -> Comparison:
     )
 
 
-def family(
-    found: Sequence[Difference], tested: Sequence[tuple[Values, Values]], alpha: float
+def differences_of(
+    numbers: Sequence[Number],
+    names: Sequence[str],
+    pairs: Sequence[tuple[int, int]],
+    rules: Rules,
+    segments: Sequence[Segment] = (),
 ) -> tuple[tuple[Difference, ...], int]:
-    """The differences with p adjusted for all of them (Holm 1979), and how many tests these are.
+    """Every difference with p adjusted for all of them, and how many tests these are.
 
-    Two numbers that are the same in every case of both sides, as pass@1 and the mean of 0/1 are, ask one question: they
-    count as one test.
+    Pair by pair, first over all cases, then in every segment. Two numbers that are the same in every case of both
+    sides, as pass@1 and the mean of 0/1 are, ask one question: they count as one test.
     """
-    keys = [(d.sides, d.segment, _print(a), _print(b)) for d, (a, b) in zip(found, tested, strict=True)]
-    p_of = {key: d.comparison.p for key, d in zip(keys, found, strict=True) if d.comparison.p is not None}
+    found: list[tuple[Difference, Any]] = []
+    for a, b in pairs:
+        for segment in (None, *segments):
+            for number in numbers:
+                left, right = (column_in(number.columns[i], segment) for i in (a, b))
+                difference = Difference(
+                    metric=number.metric,
+                    aggregator=number.aggregator,
+                    name_a=names[a],
+                    name_b=names[b],
+                    comparison=compared(left, right, rules),
+                    segment=None if segment is None else segment.name,
+                    more_is_better=number.more_is_better,
+                    alpha=rules.alpha,
+                    sides=(a, b),
+                )
+                found.append((difference, (a, b, difference.segment, _print(left), _print(right))))
+    return _adjusted(found)
+
+
+def _adjusted(found: Sequence[tuple[Difference, Any]]) -> tuple[tuple[Difference, ...], int]:
+    """The differences with p adjusted for all different tests (Holm 1979); equal keys are one test."""
+    p_of = {key: d.comparison.p for d, key in found if d.comparison.p is not None}
     adjusted = dict(zip(p_of, holm(list(p_of.values())), strict=True))
-    told = [replace(d, p_holm=adjusted.get(key), alpha=alpha) for d, key in zip(found, keys, strict=True)]
-    return tuple(told), len(p_of)
+    return tuple(replace(d, p_holm=adjusted.get(key)) for d, key in found), len(p_of)
 
 
 def _print(column: Values) -> bytes:
@@ -349,10 +389,18 @@ def _print(column: Values) -> bytes:
     return (np.round(column.values, 12) + 0.0).tobytes()
 
 
-def level_of(
-    metric: str, aggregator: str, segment: str | None, columns: Sequence[Values], more_is_better: bool | None
-) -> Level:
-    """Every side's mean on the cases that all have a value of, weighted as the last side with weights does."""
+def column_in(column: Values, segment: Segment | None) -> Values:
+    """A column on the cases of a segment; of none, as it is."""
+    return column if segment is None else column.within(segment.cases)
+
+
+def levels_of(numbers: Sequence[Number], segments: Sequence[Segment] = ()) -> tuple[Level, ...]:
+    """Every side's mean of every number on the cases that all have a value of, over all cases and in every segment."""
+    return tuple(_level(number, segment) for segment in (None, *segments) for number in numbers)
+
+
+def _level(number: Number, segment: Segment | None) -> Level:
+    columns = [column_in(column, segment) for column in number.columns]
     known = [{c for c, v in zip(x.cases, x.values.tolist(), strict=True) if v == v} for x in columns]
     shared = [case for case in columns[0].cases if all(case in k for k in known)]
     weighted = next((x for x in reversed(columns) if x.weights is not None), None)
@@ -361,13 +409,12 @@ def level_of(
     means = []
     for column in columns:
         at = dict(zip(column.cases, column.values.tolist(), strict=True))
-        values = np.array([at[case] for case in shared])
-        means.append(float(weights @ values / weights.sum()) if shared else None)
+        means.append(float(weights @ np.array([at[c] for c in shared]) / weights.sum()) if shared else None)
     return Level(
-        metric=metric,
-        aggregator=aggregator,
-        segment=segment,
+        metric=number.metric,
+        aggregator=number.aggregator,
+        segment=None if segment is None else segment.name,
         values=tuple(means),
         n=len(shared),
-        more_is_better=more_is_better,
+        more_is_better=number.more_is_better,
     )

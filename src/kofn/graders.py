@@ -9,18 +9,7 @@ import numpy as np
 
 from kofn.comparing import asked_of, shown
 from kofn.diagnose import counted
-from kofn.differences import (
-    Agreement,
-    Changed,
-    Compared,
-    Difference,
-    Rules,
-    Values,
-    compared,
-    family,
-    level_of,
-    pairs_of,
-)
+from kofn.differences import Agreement, Changed, Compared, Number, Rules, Values, differences_of, levels_of, pairs_of
 from kofn.errors import InputError
 from kofn.evaluate import applied, evaluate
 from kofn.registry import aggregator
@@ -97,30 +86,17 @@ def graders(
     pairs, names = pairs_of(len(ways), every=all_pairs), list(ways)
     metrics = list(dict.fromkeys(one.metric for one in scored))
     metric = metrics[0] if len(metrics) == 1 else ""  # nothing where it is what differs
-    found, tested, levels = [], [], []
-    for rule in map(aggregator, aggregate or ("mean",)):
-        columns = [_column(results[0], applied(rule, one), units) for one in scored]
-        levels.append(level_of(metric, rule.name, None, columns, more_is_better=None))
-        for a, b in pairs:
-            tested.append((columns[a], columns[b]))
-            found.append(
-                Difference(
-                    metric=metric,
-                    aggregator=rule.name,
-                    name_a=names[a],
-                    name_b=names[b],
-                    comparison=compared(columns[a], columns[b], rules),
-                    more_is_better=None,  # to grade higher is not to grade better
-                    sides=(a, b),
-                )
-            )
-    differences, n_tests = family(found, tested, rules.alpha)
+    numbers = [
+        Number(metric, rule.name, tuple(_column(results[0], applied(rule, one), units) for one in scored), None)
+        for rule in map(aggregator, aggregate or ("mean",))
+    ]  # to grade higher is not to grade better
+    differences, n_tests = differences_of(numbers, names, pairs, rules)
     return Compared(
         kind="graders",
         names=tuple(names),
         about=_about(results[0], metrics),
         differences=differences,
-        levels=tuple(levels),
+        levels=levels_of(numbers),
         rules=rules,
         verdict="a candidate's verdict",
         changed=tuple(one for a, b in pairs for one in _changed(results[0], scored, names, a, b)),

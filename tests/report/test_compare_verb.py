@@ -82,6 +82,24 @@ def test_a_run_and_its_file_give_the_same_numbers(tmp_path):
     }
 
 
+def test_a_run_keeps_its_metric_with_another_extractor_or_threshold(tmp_path):
+    rows = [{"id": str(i), "reference": "a b c d", "outputs": ["a b", f"a {'b' * i} c", "x"]} for i in range(8)]
+    path = write(tmp_path / "f.jsonl", rows)
+    for name in "ab":
+        CliRunner().invoke(score_command, [path, "--metric", "token_f1", "--out", str(tmp_path / name)])
+    runs = (tmp_path / "a", tmp_path / "b")
+    plain = asked(*runs, "-a", "any_pass")["comparisons"]
+    lower = asked(*runs, "-a", "any_pass", "--threshold", "0.5")["comparisons"]
+    assert [c["metric"] for c in (*plain, *lower)] == ["token_f1", "token_f1"]
+    assert (plain[0]["a"], lower[0]["a"]) == (
+        0.0,
+        kofn.score(path, metric="token_f1", threshold=0.5).get("any_pass").point,
+    )
+    again = asked(*runs, "-a", "mean", "--extract", "last_line")["comparisons"]
+    assert [c["metric"] for c in again] == ["token_f1"]
+    assert "a run has its own names" in run(*runs, "--field", "text=x").output
+
+
 def test_by_split_and_top_k_choose_cases_and_candidates():
     whole = asked(A, B, "-a", "mean")
     parts = [asked(A, B, "-a", "mean", "--split", part) for part in ("design:0.3:1", "test:0.3:1")]
@@ -186,6 +204,18 @@ def test_a_candidate_a_line_may_repeat_its_id(tmp_path):
     rows = [{"id": f"q{i}", "output": "x", "pass": (i + k) % 2} for i in range(4) for k in range(2)]
     paths = [write(tmp_path / f"{n}.jsonl", rows) for n in "ab"]
     assert asked(*paths)["comparisons"][0]["n"] == 4
+
+
+def test_a_field_to_slice_by_is_one_value_a_case_and_one_side_may_lack_it(tmp_path):
+    long = [{"id": f"q{i // 2}", "output": "x", "pass": i % 2, "kind": "xy"[i // 2 % 2]} for i in range(8)]
+    a = write(tmp_path / "a.jsonl", long)
+    b = write(tmp_path / "b.jsonl", [{k: v for k, v in row.items() if k != "kind"} for row in long])
+    for sides in ((a, b), (b, a)):
+        found = asked(*sides, "--by", "kind", "-a", "mean")
+        assert [c["segment"] for c in found["comparisons"]] == [None, "kind=x", "kind=y"]
+    torn = write(tmp_path / "torn.jsonl", [{**row, "kind": str(i)} for i, row in enumerate(long)])
+    assert "a case has one kind" in str(run(torn, b, "--by", "kind").exception)
+    assert "unknown field" in str(run(b, write(tmp_path / "c.jsonl", long), "--by", "kin").exception)
 
 
 def test_files_of_other_cases_are_refused_and_other_questions_remarked(tmp_path):

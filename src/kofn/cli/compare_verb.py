@@ -96,6 +96,7 @@ def command(
     several ways. Names that follow these three options go on to the next option, so give the file first.
     """
     from kofn.cli.compared import found_of
+    from kofn.cli.strict import leave_if_dipping
 
     if sum((as_json, as_markdown, as_latex)) > 1:
         raise click.UsageError("--json, --markdown and --latex are three forms of one output: give one")
@@ -105,8 +106,7 @@ def command(
     _show(found, changed, as_json=as_json, as_markdown=as_markdown, as_latex=as_latex)
     if html is not None:
         _write(found, html)
-    if strict and found.double_dipping:
-        click.get_current_context().exit(1)
+    leave_if_dipping(found, strict)
 
 
 def _show(found: Compared, changed: int, *, as_json: bool, as_markdown: bool, as_latex: bool) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kofn.errors import InputError
+from kofn.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from kofn.comparing import Side
     from kofn.differences import Compared, Rules
-    from kofn.evaluate import Options
+    from kofn.evaluate import Options, Result
     from kofn.opened import Opened
+    from kofn.table import Table
 
 _ONE = {"extractors": "--extractors", "metrics": "--metrics", "selectors": "--selectors"}
 
@@ -79,6 +80,8 @@ def found_of(paths: tuple[Path, ...], **asked: Any) -> Compared:
     """Compare what was asked for: systems, ways to grade one file, or selectors of one."""
     request = _Request(**asked)
     ways = [name for name in _ONE if getattr(request, name)]
+    if request.field_options and paths and all(path.is_dir() for path in paths):
+        raise click.UsageError("--field names fields of files: a run has its own names already")
     if len(ways) > 1:
         raise click.UsageError(f"{' and '.join(_ONE[w] for w in ways)} compare different things: give one of them")
     if not ways:
@@ -131,14 +134,8 @@ def _systems(paths: tuple[Path, ...], request: _Request) -> Compared:
         all_pairs=request.all_pairs,
         rules=request.rules,
     )
-    return comparing(_named([_side(path, request) for path in paths], paths), ask)
-
-
-def _side(path: Path, request: _Request) -> Side:
-    from kofn.comparing import Side
-
-    found = _open(path, request, request.metric)
-    return Side(name=found.name, result=found.result, **found.units())
+    sides = [_side_of(_open(path, request, request.metric)) for path in paths]
+    return comparing(_named(sides, paths), ask)
 
 
 def _open(path: Path, request: _Request, metrics: tuple[str, ...]) -> Opened:
@@ -147,17 +144,62 @@ def _open(path: Path, request: _Request, metrics: tuple[str, ...]) -> Opened:
 
     options = request.options
     if not path.is_dir():
-        found = opened(path, replace(options, metrics=metrics), fields=request.fields)
-        _refuse_twice(path, found)
-        return found
-    found = opened(path, options, fresh=request.threshold is not None)
+        return _of_file(path, request, replace(options, metrics=metrics))
+    found = opened(path, replace(options, extract=None, threshold=None))
+    if request.extract is not None:
+        found = opened(path, replace(options, metrics=metrics or _computed(found.result)))
     known = [one.metric for one in found.result.scored]
-    lacking = tuple(name for name in metrics if _stored_name(name) not in known)
-    if not lacking:
-        return found
-    more = opened(path, replace(options, metrics=lacking)).result
-    values = {**found.result.case_values, **more.case_values}
-    return replace(found, result=replace(found.result, scored=(*found.result.scored, *more.scored), case_values=values))
+    if lacking := tuple(name for name in metrics if _stored_name(name) not in known):
+        found = replace(found, result=_beside(found.result, opened(path, replace(options, metrics=lacking)).result))
+    if request.threshold is not None:
+        found = replace(found, result=_side_of(found).passing_from(request.threshold).result)
+    return found
+
+
+def _computed(result: Result) -> tuple[str, ...]:
+    """The metrics of a run that can be computed again: no labels, no scores of its file, no judges."""
+    names = [one.metric for one in result.scored if one.metric]
+    return tuple(name for name in names if name not in ("pass", "score") and name not in result.judges)
+
+
+def _beside(result: Result, more: Result) -> Result:
+    """A result with the metrics of another."""
+    values = {**result.case_values, **more.case_values}
+    return replace(result, scored=(*result.scored, *more.scored), case_values=values)
+
+
+def _side_of(found: Opened) -> Side:
+    from kofn.comparing import Side
+
+    return Side(name=found.name, result=found.result, **found.units())
+
+
+def _of_file(path: Path, request: _Request, options: Options) -> Opened:
+    """A file, graded. A field to slice by must be one value a case where the file has it; another side may."""
+    from kofn.api import load
+    from kofn.evaluate import evaluate
+    from kofn.importers.rows import ReadOptions
+    from kofn.opened import Opened
+
+    needed = tuple(name for name in (request.cluster, request.weight) if name is not None)
+    reading = ReadOptions(fields=request.fields, keep=needed, everything=True)
+    table = load(path, reading)
+    there = tuple(name for name in request.by if _has(table, name))
+    if there and path.is_file():  # read again, so that two values in one case are refused with their line
+        table = load(path, replace(reading, keep=(*there, *needed)))
+    _refuse_twice(path, table)
+    name = "standard input" if str(path) == "-" else path.name.partition(".")[0]
+    return Opened(name=name, path=path, options=options, result=evaluate(table, options))
+
+
+def _has(table: Table, name: str) -> bool:
+    from kofn.evaluate import case_column
+
+    try:
+        case_column(table, name)
+    except UnknownName:
+        return False
+    return True
 
 
 def _stored_name(name: str) -> str:
@@ -170,13 +212,13 @@ def _stored_name(name: str) -> str:
     return metric_name(metric(name))
 
 
-def _refuse_twice(path: Path, found: Opened) -> None:
+def _refuse_twice(path: Path, table: Table) -> None:
     """A case a line, and one id on two lines: two cases under one id, which would be one larger set."""
     from kofn.importers.careful import repeated_id
 
-    if found.table.form not in ("wide", "groups") or not path.is_file():
+    if table.form not in ("wide", "groups") or not path.is_file():
         return
-    if (twice := repeated_id(path, found.table.fields.get("id", "id"))) is not None:
+    if (twice := repeated_id(path, table.fields.get("id", "id"))) is not None:
         case, line = twice
         raise InputError(f"{path}: line {line}: case {case!r} is there twice: cases are matched by their id")
 
@@ -211,7 +253,6 @@ def _graders(path: Path, request: _Request, way: str) -> Compared:
 
 
 def _selectors(path: Path, request: _Request) -> Compared:
-    from kofn.comparing import Side
     from kofn.contests import contest
     from kofn.selectorfile import selector_of
 
@@ -219,11 +260,9 @@ def _selectors(path: Path, request: _Request) -> Compared:
     asked = () if request.evaluator is None else (request.evaluator,)
     found = _open(path, request, asked)
     evaluator = found.metric(None if request.evaluator is None else _stored_name(request.evaluator)).metric
-    result = found.result
-    if request.top_k is not None:
-        result = Side(name=found.name, result=result).first(request.top_k).result
+    side = _side_of(found)
     return contest(
-        result,
+        (side if request.top_k is None else side.first(request.top_k)).result,
         chosen,
         evaluator,
         found.options,

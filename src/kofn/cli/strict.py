@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from kofn.differences import Compared
     from kofn.evaluate import Result
 
 
-def leave_if_dipping(result: Result | None, strict: bool) -> None:
+def leave_if_dipping(result: Result | Compared | None, strict: bool) -> None:
     """Exit code 1, with the reason, where --strict was given and the same judge picks and grades."""
     found = () if result is None else result.double_dipping
     if strict and found:

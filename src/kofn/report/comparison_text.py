@@ -354,7 +354,7 @@ def excerpt(text: str, answer: str | None, width: int, *, end: bool = True) -> s
 
     place = locate(flat, answer) if answer is not None else None
     if place is None:
-        low = max(0, len(flat) - width + 1) if end else 0
+        low = max(0, len(flat) - width) if end else 0
     else:
         low = max(0, min((place[0] + place[1] - width) // 2, len(flat) - width))
     shown = safe(flat[low + (low > 0) : low + width])
