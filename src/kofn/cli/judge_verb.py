@@ -28,6 +28,8 @@ _ABOVE = click.FloatRange(min=0, min_open=True)
 @click.option("--repeats", "-n", type=_COUNT, default=1, show_default=True, help="Verdicts a candidate.")
 @click.option("--panel", type=click.Choice(["mean", "vote"]), default="mean", show_default=True,
               help="How several judges become one score.")  # fmt: skip
+@click.option("--choose", is_flag=True, help="No reply: the verdict is the likeliest of all there are. For small "
+              "models; needs log-likelihoods (smollm2, gguf:, hf:).")  # fmt: skip
 @click.option("--against", type=_PATH, metavar="RUN|FILE", help="With a pairwise rubric: the other system.")
 @click.option("--name", metavar="NAME", help="The metric's name (default: the rubric's).")
 @click.option("--temperature", "-t", type=click.FloatRange(0, 5), help="Of the judge (default: the rubric's).")
@@ -99,7 +101,19 @@ def _settings(given: dict[str, Any]) -> JudgeSettings:
 
     limits = ("concurrency", "requests_per_second", "tokens_per_minute", "timeout", "retries", "max_cost",
               "max_tokens_total", "max_time")  # fmt: skip
-    own = ("models", "repeats", "panel", "name", "temperature", "max_tokens", "seed", "prices", "cache", "retry_errors")
+    own = (
+        "models",
+        "repeats",
+        "panel",
+        "name",
+        "choose",
+        "temperature",
+        "max_tokens",
+        "seed",
+        "prices",
+        "cache",
+        "retry_errors",
+    )
     return JudgeSettings(
         **{name: given[name] for name in own},
         limits=Limits(**{name: given[name] for name in limits}),

@@ -97,6 +97,12 @@ def judge_prompt(question: Question, rubric: Rubric) -> tuple[Message, ...]:
     return Message("system", system), Message("user", Template(rubric.prompt).fill(values).rstrip("\n"))
 
 
+def choosing(prompt: tuple[Message, ...], rubric: Rubric) -> str:
+    """The same as a text that a verdict continues."""
+    word = "Verdict" if rubric.kind == "pairwise" or rubric.threshold is None else "Score"
+    return "\n\n".join([*(message.content for message in prompt), f"{word}:"])
+
+
 def repair_prompt(prompt: tuple[Message, ...], reply: str, rubric: Rubric) -> tuple[Message, ...]:
     """The same again, with the reply that could not be read, and the verdict alone asked for."""
     low, high = rubric.bounds
@@ -118,16 +124,19 @@ class _Asking:
     @property
     def stages(self) -> Sequence[Stage]:
         name = f"judge.{self.rubric.name}" + ("" if self.replies is None else REPAIR)
-        return (Stage(name=name, model="judge", sampling=self.sampling),)
+        kind = "choose" if self.rubric.parse == "choose" else "generate"
+        return (Stage(name=name, model="judge", sampling=self.sampling, kind=kind),)
 
     def prompt(self, item: Item, stage: int, repeat: int, outputs: Mapping[str, str], *, chat: bool) -> Prompt:  # noqa: ARG002 - the runner's protocol
         prompt = judge_prompt(self.questions[item.case.id], self.rubric)
+        if self.rubric.parse == "choose":
+            return choosing(prompt, self.rubric)
         if self.replies is None:
             return prompt
         return repair_prompt(prompt, self.replies[item.case.id, repeat], self.rubric)
 
     def options(self, item: Item, stage: int, repeat: int) -> list[tuple[str, str]]:  # noqa: ARG002 - as above
-        return []
+        return [(verdict, f" {verdict}") for verdict in self.rubric.verdicts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,6 +44,7 @@ class JudgeSettings:
     repeats: int = 1
     panel: Panel = "mean"
     name: str | None = None
+    choose: bool = False
     temperature: float | None = None
     max_tokens: int | None = None
     limits: Limits = field(default_factory=Limits)
@@ -52,6 +53,11 @@ class JudgeSettings:
     cache: bool = False
     retry_errors: bool = False
     progress: bool = False
+
+    def rubric(self, given: Any) -> Rubric:
+        """The rubric, with the likeliest verdict instead of a reply where that was asked for."""
+        found = load_rubric(given)
+        return found.model_copy(update={"parse": "choose"}) if self.choose else found
 
     def sampling(self, rubric: Rubric) -> Sampling:
         """How a verdict is drawn."""
@@ -82,7 +88,7 @@ def judge(
     from kofn.evaluate import Options
     from kofn.report.files import update_run
 
-    wanted = load_rubric(rubric)
+    wanted = settings.rubric(rubric)
     work = _judged
     if wanted.kind == "pairwise":
         from kofn.judge.pairs import tournament

@@ -17,7 +17,6 @@ from kofn.errors import InputError
 from kofn.judge.asking import Question
 from kofn.judge.judging import Judged, ask_all, check_aggregators, check_name, label_judges, open_judges, with_columns
 from kofn.judge.questions import field_columns
-from kofn.judge.rubric import load_rubric
 from kofn.judge.scores import Column
 from kofn.judge.told import described, verdict_frame
 from kofn.running.now import now
@@ -269,7 +268,7 @@ def prefer(
     from kofn.opened import opened
     from kofn.stats import estimate, sign_flip_p
 
-    wanted = load_rubric(rubric)
+    wanted = settings.rubric(rubric)
     if wanted.kind != "pairwise":
         raise InputError(
             f"rubric {wanted.name} looks at one output at a time: give one of kind pairwise, such as preference"

@@ -28,7 +28,8 @@ class Rubric(Strict):
                  or any field of the case
     scale        `pass/fail`, or whole numbers such as `1-5`; a score is normalised to [0, 1]
     threshold    the place on the scale from which on an output passes; a scale of numbers needs one
-    parse        `label` (the last "Score: 4"), `json` ({"score": 4}), or a regular expression with one group
+    parse        `label` (the last "Score: 4"), `json` ({"score": 4}), a regular expression with one group, or `choose`:
+                 no reply is written, the verdict is the likeliest of all there are (models that give log-likelihoods)
     temperature, max_tokens   how the judge is sampled
     """
 
@@ -53,14 +54,16 @@ class Rubric(Strict):
     @field_validator("parse")
     @classmethod
     def _is_rule(cls, rule: str) -> str:
-        if rule in ("label", "json"):
+        if rule in ("label", "json", "choose"):
             return rule
         try:
             groups = re.compile(rule).groups
         except re.error as problem:
-            raise InputError(f"expected label, json or a regular expression: {problem}") from None
+            raise InputError(f"expected label, json, choose or a regular expression: {problem}") from None
         if groups != 1:
-            raise InputError(f"expected label, json or a regular expression with one group, found {groups} groups")
+            raise InputError(
+                f"expected label, json, choose or a regular expression with one group, found {groups} groups"
+            )
         return rule
 
     @model_validator(mode="after")
@@ -95,6 +98,18 @@ class Rubric(Strict):
         """
         found = _RANGE.fullmatch(self.scale.strip())
         return (0, 1) if found is None else (int(found[1]), int(found[2]))
+
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """All there are, in words.
+
+        >>> load_rubric("helpfulness").verdicts, load_rubric("preference").verdicts
+        (('1', '2', '3', '4', '5'), ('A', 'B', 'tie'))
+        """
+        if self.kind == "pairwise":
+            return ("A", "B", "tie")
+        low, high = self.bounds
+        return ("pass", "fail") if self.scale == PASS_FAIL else tuple(str(n) for n in range(low, high + 1))
 
     @property
     def passing(self) -> float:

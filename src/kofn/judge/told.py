@@ -47,7 +47,7 @@ def described(
     parameters = {"temperature": sampling.temperature, "max_tokens": sampling.max_tokens, "repeats": settings.repeats}
     names = [m.name for m in models]
     identity = [names, weights, rubric.prompt_sha256(), parameters]
-    costs = [a.cost for a in asked]
+    costs = [0.0 if model.local else one.cost for model, one in zip(models, asked, strict=True)]
     every = [v for a in asked for own in a.verdicts.values() for v in own]
     return {
         "rubric": rubric.name,

@@ -36,7 +36,7 @@ def parse_verdict(reply: str, rubric: Rubric) -> float | None:
     """
     if rubric.parse == "json":
         return _json_verdict(reply, rubric)
-    if rubric.parse != "label":
+    if rubric.parse not in ("label", "choose"):
         found = list(re.finditer(rubric.parse, reply))
         return _value(found[-1][1] or "", rubric) if found else None
     plain = _MARKS.sub(" ", reply)
