@@ -130,6 +130,7 @@ class Demands:
     max_cost: float | None = None
     passes: Passes | None = None
     allow_missing: bool = False
+    strict: bool = False
 
     def __post_init__(self) -> None:
         if self.each and not self.requirements:
@@ -153,10 +154,19 @@ def checks_of(subject: Subject, demands: Demands, baseline: Subject | None = Non
         checks.append(passes_check(subject, demands.passes))
     if demands.max_cost is not None:
         checks.append(cost_check(subject, demands.max_cost))
+    if demands.strict:
+        checks.append(apart_check(subject))
     if subject.failure is not None and not by_policy:
         checks.append(Check(name="harness", kind="complete", passed=False, found=f"it failed: {subject.failure}"))
     incomplete = complete_check(subject, allowed=demands.allow_missing)
     return checks if incomplete is None else [*checks, incomplete]
+
+
+def apart_check(subject: Subject) -> Check:
+    """Whether no number of the run is picked and graded by the same judge or score."""
+    found = () if subject.result is None else subject.result.double_dipping
+    told = found[0] if found else "nothing picks and grades at once"
+    return Check(name="selector and evaluator are apart", kind="apart", passed=not found, found=told)
 
 
 def policy_check(subject: Subject, policy: PassPolicy | None) -> Check:

@@ -64,7 +64,8 @@ class Options:
 class Result:
     """What an evaluation found. Prints as a table; `estimates` holds the numbers.
 
-    `judges` says of each metric that a model graded which model, with which prompt and parameters: `kofn.judge`.
+    `judges` says of each metric that a model graded which model, with which prompt and parameters: `kofn.judge`. `told`
+    are those warnings that are about how outputs and verdicts were made: nothing else here shows that.
     """
 
     n_cases: int
@@ -77,6 +78,7 @@ class Result:
     warnings: tuple[str, ...] = ()
     judges: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     checklist: tuple[Line, ...] = ()
+    told: tuple[str, ...] = ()
     scored: tuple[Scored, ...] = field(default=(), repr=False)
     case_values: Mapping[tuple[str, str], Floats] = field(default_factory=dict, repr=False)
     table: Table | None = field(default=None, repr=False)
@@ -94,7 +96,13 @@ class Result:
             "warnings": list(self.warnings),
             "judges": {name: dict(told) for name, told in self.judges.items()},
             "checklist": [line.to_dict() for line in self.checklist],
+            "told": list(self.told),
         }
+
+    def with_told(self, told: Sequence[str]) -> Result:
+        """The same with more warnings about how outputs and verdicts were made, before all others."""
+        new = [w for w in dict.fromkeys(told) if w not in self.told]
+        return replace(self, told=(*new, *self.told), warnings=(*new, *self.warnings))
 
     @property
     def double_dipping(self) -> tuple[str, ...]:

@@ -160,4 +160,4 @@ def again_of(result: Result, options: Options, more: Sequence[Scored] = ()) -> R
         table = table.of_cases(kept)
         scored = [replace(one, sets=one.sets.take(np.flatnonzero(kept))) for one in scored]
         answers = answers if answers.column is None else replace(answers, column=answers.column.filter(rows))
-    return result_of(table, answers, scored, options, result.judges)
+    return result_of(table, answers, scored, options, result.judges).with_told(result.told)

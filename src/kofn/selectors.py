@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from kofn.sets import CandidateSet, CandidateSets, Floats
     from kofn.types import Estimate
 
-OWN = ("vote", "length", "first", "random")
+OWN = {  # beside columns of scores and functions
+    "vote": "The answer that most candidates give",
+    "length": "The longest text, or with prefer: low the shortest",
+    "first": "The candidate that came first",
+    "random": "Any candidate, each as likely: what picking is worth",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

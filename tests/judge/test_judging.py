@@ -261,7 +261,8 @@ def test_a_field_of_the_case_fills_a_gap(tmp_path):
     run = judge(write(tmp_path / "f.jsonl", rows), "faithfulness", settings(judge_of), out=tmp_path / "run")
     assert all("The sky is green." in text for text in seen)
     assert run.result.get("mean", metric="faithfulness").point == 0.5
-    assert kofn.load_run(tmp_path / "run").reports["results"][0][0]["attribute"] == "faithfulness"  # nothing else grades
+    graded_by = kofn.load_run(tmp_path / "run").reports["results"][0][0]["attribute"]
+    assert graded_by == "faithfulness"  # nothing else does
 
 
 def test_a_tournament_shows_every_pair_both_ways_and_averages_the_place_away(file, tmp_path):

@@ -96,6 +96,13 @@ def test_the_band_holds_the_truth_as_often_as_it_says():
     assert 0.92 <= coverage(800) <= 0.98
 
 
+def test_labels_without_a_mistake_still_leave_the_judge_uncertain():
+    passes, tries = [3, 0, 1, 2] * 50, [4] * 200
+    few, many = (corrected_curve(passes, tries, [4], [1] * n + [0] * n, [1] * n + [0] * n)[1][0] for n in (20, 2000))
+    assert few.point == many.point
+    assert few.high - few.low > 1.3 * (many.high - many.low)
+
+
 def test_rates_come_from_the_labels():
     assert tuple(rates_of([1, 1, 0, 0, 0], [1, 0, 0, 0, 1])) == pytest.approx((0.5, 2 / 3))
     with pytest.raises(InputError, match="0 or 1"):

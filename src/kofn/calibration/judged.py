@@ -46,8 +46,8 @@ def open_judged(
 ) -> Judged:
     """Verdicts (or scores) from a run directory or a file.
 
-    Of a run the metric named, else the one called judge, else the first; of its sets what the aggregator says,
-    any_pass unless named (the mean, of scores).
+    Of a run the metric named, else that of its first judge, else the one called judge, else the first; of its sets
+    what the aggregator says, any_pass unless named (the mean, of scores).
     """
     if not path.is_dir() and metric is None and (rows := read_judged(path, threshold)) is not None:
         if aggregate is not None:
@@ -79,7 +79,8 @@ def open_judged(
 
 def _metric(run: Opened, name: str | None) -> Scored:
     if name is None:
-        named = [one.metric for one in run.result.scored if "judge" in one.metric.lower()]
+        graded = [one.metric for one in run.result.scored]
+        named = [m for m in graded if m in run.result.judges] or [m for m in graded if "judge" in m.lower()]
         name = named[0] if named else None
     return run.metric(name)
 

@@ -25,6 +25,7 @@ _FOR_LABELS = {
     "method": "--method",
     "level": "--level",
     "as_json": "--json",
+    "save": "--save",
 }
 
 
@@ -49,6 +50,7 @@ _FOR_LABELS = {
 @click.option("--candidates", is_flag=True, help="Sample candidates, not sets.")
 @click.option("--selected", is_flag=True, help="Sample what the selector picks.")
 @click.option("--by-selector", metavar="NAME", help="Which selector.")
+@click.option("--save", is_flag=True, help="Keep the corrected rate in the run of --apply: its reports show both.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(labels: Path | None, sample: int | None, **options: Any) -> None:
     """Compare a judge with people, and correct the rates it measured.
@@ -119,7 +121,21 @@ def _calibrate(labels: Path | None, options: dict[str, Any]) -> None:
     _check(settings.method, settings.level)
     rows = None if labels is None else read_labels(labels, options["threshold"])
     judged = _judged(options, scores=rows is not None and rows.scores)
-    _tell(calibrate(rows, judged, settings), judged, as_json=options["as_json"])
+    found = calibrate(rows, judged, settings)
+    if options["save"]:
+        _save(found, judged, labels, options)
+    _tell(found, judged, as_json=options["as_json"])
+
+
+def _save(found: Any, judged: Judged | None, labels: Path | None, options: dict[str, Any]) -> None:
+    """Keep the calibration before it is shown, so that what is wrong with that is said first."""
+    from kofn.calibration.save import save
+    from kofn.present import safe
+
+    if judged is None:
+        raise click.UsageError("--save keeps what --apply RUN corrects: give --apply too")
+    save(options["apply"], found, judged, labels)
+    click.echo(f"kept in {safe(str(options['apply']))}; open {safe(str(options['apply'] / 'report.html'))}", err=True)
 
 
 def _check(method: str, level: float) -> None:

@@ -31,6 +31,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--alpha", default=0.05, show_default=True, type=float, help="A drop is significant with p below this.")
 @click.option("--max-cost", type=float, metavar="X", help="Most that all candidates together may cost.")
 @click.option("--min-passes", metavar="M[/N]", help="Every Core case has M passing candidates (of N graded).")
+@click.option("--strict", is_flag=True, help="No number is picked and graded by the same judge or score.")
 @click.option("--allow-missing", is_flag=True, help="Candidates not graded and cases not verified may be.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")
 @click.option("--summary", type=_FILE, metavar="FILE", envvar="GITHUB_STEP_SUMMARY", show_envvar=True,
@@ -46,6 +47,7 @@ def command(
     max_cost: float | None,
     min_passes: str | None,
     allow_missing: bool,
+    strict: bool,
     junit: Path | None,
     summary: Path | None,
     as_json: bool,
@@ -68,6 +70,7 @@ def command(
         max_cost=max_cost,
         passes=None if min_passes is None else Passes.parse(min_passes),
         allow_missing=allow_missing,
+        strict=strict,
     )
     if baseline is None and click.get_current_context().get_parameter_source("alpha") is ParameterSource.COMMANDLINE:
         raise click.UsageError("--alpha says when a drop against --baseline is significant: give --baseline too")

@@ -54,6 +54,7 @@ def described(task: Task, data: Path | None = None) -> dict[str, Any]:
             "policy": spec.policy,
         },
         "segments": list(spec.segments),
+        "use": spec.use,
     }
     return told | _data(task, data)
 

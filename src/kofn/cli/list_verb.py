@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-KINDS = ("tasks", "models", "aggregators", "extractors", "metrics")
+KINDS = ("tasks", "models", "aggregators", "extractors", "metrics", "rubrics", "selectors")
 
 
 @click.command("list")
@@ -30,9 +30,25 @@ def command(kind: str | None, as_json: bool) -> None:
 def _rows(kind: str) -> list[dict[str, Any]]:
     if kind == "tasks":
         return [_task(name) for name in _names()]
+    if kind == "rubrics":
+        return _rubrics()
+    if kind == "selectors":
+        from kofn.selectors import OWN
+
+        return [{"name": name, "summary": summary, "origin": ""} for name, summary in OWN.items()]
     from kofn.registry import entries
 
     return [entry._asdict() for entry in entries(kind.removesuffix("s"))]
+
+
+def _rubrics() -> list[dict[str, Any]]:
+    from kofn.judge.rubric import load_rubric, names
+
+    found = [load_rubric(name) for name in names()]
+    return [
+        {"name": r.name, "summary": f"{r.description.rstrip('.')} ({r.kind}, version {r.version})", "origin": ""}
+        for r in found
+    ]
 
 
 def _names() -> list[str]:

@@ -213,7 +213,7 @@ def _judged(what: Opened, rubric: Rubric, settings: JudgeSettings, directory: Pa
     owner = np.repeat(np.arange(table.n_cases), np.diff(table.offsets))
     told[name]["variance"] = variance_of(lists, owner, rubric)
     result = with_columns(what, columns, told)
-    result = replace(result, warnings=(*warnings_of(what, unique, told, name, settings, rubric), *result.warnings))
+    result = result.with_told(warnings_of(what, unique, told, name, settings, rubric))
     return Judged(
         result=result,
         verdicts=verdict_frame(table, lists, rubric),
@@ -370,7 +370,8 @@ def with_columns(
     ]
     scored = scored or [replace(result.scored[0], sets=base)]
     judges = {**{k: v for k, v in result.judges.items() if k not in told}, **told}
-    return result_of(table, answers_of(result), scored, what.options, judges)
+    before = [w for w in result.told if not w.startswith(tuple(f"{name}: " for name in told))]
+    return result_of(table, answers_of(result), scored, what.options, judges).with_told(before)
 
 
 def _note(rows: pl.DataFrame) -> pl.Series:

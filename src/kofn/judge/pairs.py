@@ -6,7 +6,7 @@ verdict counts half in each, and how far the place alone decides is reported.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -78,7 +78,7 @@ def tournament(what: Opened, rubric: Rubric, settings: JudgeSettings, directory:
     result = with_columns(what, [column], {name: told}, selector_only=True)
     lists = {f"{label}.pairs": _by_candidate(wins, table) for label in label_judges(name, models)}
     return Judged(
-        result=replace(result, warnings=(*_warnings(name, told), *result.warnings)),
+        result=result.with_told(_warnings(name, told)),
         verdicts=verdict_frame(table, lists, rubric),
         names=(name, *lists),
         stopped=asked[0].stopped,

@@ -179,6 +179,7 @@ class _Result(_Strict):
     warnings: list[str]
     judges: dict[str, _Judge] = {}
     checklist: list[_Line] = []
+    told: list[str] = []
 
 
 class _Value(_Strict):

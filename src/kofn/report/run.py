@@ -125,6 +125,7 @@ def _rebuilt(manifest: Mapping[str, Any], table: Table, cases: pl.DataFrame) -> 
         diagnostics=stored["diagnostics"],
         warnings=tuple(stored["warnings"]),
         judges=stored.get("judges", {}),
+        told=tuple(stored.get("told", ())),
         checklist=tuple(map(stored_line, stored.get("checklist", ()))),
         scored=tuple(_scored(table, m) for m in layout["metrics"]),
         case_values={(v["metric"], v["aggregator"]): cases[v["column"]].to_numpy() for v in layout["values"]},

@@ -51,7 +51,7 @@ def finish(
     reading = read_by_model(prepared, store, result, plan, prices_of(prepared))
     made = generation_of(prepared, table, outcome)
     both, notes = _compared(result, against)
-    result = replace(result, warnings=(*_warnings(prepared, result, outcome), *reading.warnings, *result.warnings))
+    result = result.with_told([*_warnings(prepared, result, outcome), *reading.warnings])
     return write_run(
         result,
         directory,
@@ -111,6 +111,8 @@ def _of_the_rule(prepared: Prepared, rows: pl.DataFrame) -> pl.DataFrame:
 
 def options_of(prepared: Prepared) -> Options:
     """How the run is graded: as the task says, but for what was asked for."""
+    from kofn.checklist import check_use
+
     s = prepared.settings
     given: dict[str, Any] = {
         "extract": s.extract,
@@ -118,6 +120,7 @@ def options_of(prepared: Prepared) -> Options:
         "aggregate": tuple(s.aggregate),
         "by": tuple(s.by),
         "threshold": s.threshold,
+        "use": check_use(s.use),
     }
     asked_for = {name: value for name, value in given.items() if value not in (None, ())}
     if prepared.recipe.stages[-1].kind != "generate":

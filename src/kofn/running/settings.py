@@ -35,7 +35,7 @@ class Settings:
       data            another file or folder than the task's, or rows
       limit           the first so many; `samples`: these ids; `sample`: so many, by group, drawn with the seed
     how it is graded
-      extract, metrics, aggregate, by, verdict, policy, threshold, interval, level
+      extract, metrics, aggregate, by, verdict, policy, use, threshold, interval, level
       llm_extract     a model that reads answers too, beside the extractor
     how it is run
       out             the run directory (default: runs/TASK-MODEL)
@@ -74,6 +74,7 @@ class Settings:
     by: Sequence[str] = ()
     verdict: str | None = None
     policy: str | None = None
+    use: str | None = None
     threshold: float | None = None
     interval: str = "auto"
     level: float = 0.95

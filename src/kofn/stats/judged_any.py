@@ -132,17 +132,33 @@ def corrected_curve(
 
     `label_clusters` names the case of each label: its labels are drawn together. `label_weights` is how many candidates
     a label stands for, where they were not drawn evenly. Sets of fewer than k are left out.
-    Draws of labels in which the judge carries no information have no corrected value and are left out too.
+    Cases and labels are drawn apart: where the labels are of the same cases the band is a little wide (it held the
+    truth in 97 % of 500 simulations). Draws of labels in which the judge carries no information have no corrected value
+    and are left out too.
     """
     rates = rates_of(human, judge, label_weights).checked()
     columns = _columns(human, judge, label_weights)
     if label_clusters is not None:
         codes = cluster_codes(label_clusters)
         columns = np.column_stack([np.bincount(codes, weights=column) for column in columns.T])
-    drawn = _rates(resampled_sums(columns, draws, seed + 1))
+    drawn = _drawn_rates(columns, rates, draws, seed + 1)
     drawn[~(drawn.sum(axis=1) > 1 + _LEAST)] = np.nan
     sets = _Sets(passes, tries, weights, clusters)
     return rates, [sets.at(k, rates, drawn, level, seed) for k in ks]
+
+
+def _drawn_rates(columns: Floats, rates: Rates, draws: int, seed: int) -> Floats:
+    """Rates of labels drawn again. One without a mistake would never vary: it is drawn from Jeffreys' Beta instead.
+
+    So 20 labels on which the judge is always right do not count as a judge that always is.
+    """
+    drawn = _rates(resampled_sums(columns, draws, seed))
+    rng = np.random.default_rng([seed, 1])
+    for at, (rate, of_class) in enumerate(zip(rates, (1, 3), strict=True)):
+        if rate in (0.0, 1.0):
+            n = int((columns[:, of_class] > 0).sum())
+            drawn[:, at] = rng.beta(n * rate + 0.5, n * (1 - rate) + 0.5, draws)
+    return drawn
 
 
 class _Sets:

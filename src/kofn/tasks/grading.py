@@ -37,6 +37,7 @@ def evaluate_options(spec: TaskSpec, **overrides: Any) -> Options:
         "metrics": tuple(m.metric for m in spec.metrics),
         "aggregate": aggregate,
         "by": spec.segments,
+        "use": spec.use,
     }
     return Options(**{**settings, **overrides})
 

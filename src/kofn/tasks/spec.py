@@ -249,6 +249,7 @@ class TaskSpec(Strict):
     segments: Texts = ()
     limit: int | None = Field(default=None, ge=1)
     policy: str = PassPolicy.CORE_CASES.value
+    use: Literal["any", "vote", "select", "list", "all"] | None = None
 
     @field_validator("shape")
     @classmethod

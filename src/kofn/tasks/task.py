@@ -123,7 +123,7 @@ class Task:
 
     def fingerprint(self) -> str:
         """What is asked and how it is graded, as 16 hexadecimal digits; the description does not matter."""
-        return _digest(self.spec.model_dump(mode="json", exclude={"description", "limit", "repeats"}))[:16]
+        return _digest(self.spec.model_dump(mode="json", exclude={"description", "limit", "repeats", "use"}))[:16]
 
     def dataset_digest(self, items: Sequence[Item]) -> str:
         """What these items hold, as a SHA-256, whatever file they came from."""
