@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kofn.aggregators.passes import CountAggregator
-from kofn.diagnose import counted, dipping
+from kofn.diagnose import UNCORRECTED, counted, dipping
 from kofn.differences import (
     Changed,
     Compared,
@@ -395,12 +395,12 @@ def _warnings(sides: Sequence[Side], pairs: Sequence[tuple[int, int]], ask: Ask)
             )
         out += [*_other_cases(left, right), *_other_sizes(left, right, shared, ask.top_k)]
         out += [*_other_extractor(left, right), *_other_weights(left, right, shared)]
-    return [*out, *dict.fromkeys(w for side in sides for w in threshold_warnings(side.result))]
+    return [*out, *dict.fromkeys(w for side in sides for w in carried(side.result))]
 
 
-def threshold_warnings(result: Result) -> list[str]:
-    """That scores are no pass or fail by themselves, and nobody said from where on they pass."""
-    return [w for w in result.warnings if "--threshold" in w]
+def carried(result: Result) -> list[str]:
+    """What was said of a result that holds for whatever is made of it: no threshold chosen, a judge not corrected."""
+    return [w for w in result.warnings if "--threshold" in w or UNCORRECTED in w]
 
 
 def _other_cases(a: Side, b: Side) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kofn.aggregators.selection import Selected
-from kofn.comparing import asked_of, shown, threshold_warnings
+from kofn.comparing import asked_of, carried, shown
 from kofn.diagnose import DIPPING, counted, dipping
 from kofn.differences import Changed, Compared, Number, Rules, Values, differences_of, levels_of, pairs_of
 from kofn.errors import InputError
@@ -155,7 +155,7 @@ def _verdict(value: float) -> bool | None:
 
 
 def _warnings(result: Result, scored: Scored, selectors: Sequence[Selector]) -> Iterator[str]:
-    yield from threshold_warnings(result) if not scored.sets.zero_one else ()
+    yield from carried(result)
     lower = {one.metric for one in result.scored if not one.sets.higher_is_better}
     for one in selectors:
         if (fault := dipping_of(scored, one, result.judges)) is not None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kofn.types import Estimate
 
 DIPPING = "double-dipping"  # the word by which such a warning is known
+UNCORRECTED = "not corrected for its errors"  # and those by which that of a judge is
 
 _AUDIT_ROWS = 500
 _DIVERSITY_SETS = 200
@@ -291,7 +292,7 @@ def _judge_warnings(scored: Sequence[Scored], judges: Mapping[str, Mapping[str, 
     names = [one.metric for one in scored if one.metric in judges and not judges[one.metric].get("calibrated")]
     if not names:
         return []
-    return [f"{', '.join(names)}: a judge's verdicts, not corrected for its errors: kofn calibrate measures them"]
+    return [f"{', '.join(names)}: a judge's verdicts, {UNCORRECTED}: kofn calibrate measures them"]
 
 
 def _grades_itself(scored: Scored, by: str) -> bool:

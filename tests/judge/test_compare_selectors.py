@@ -50,6 +50,7 @@ def test_a_judge_picks_and_references_grade(judged):
     assert code == 0
     assert [s["selector"]["by"] for s in found["selectors"]] == ["first", "taste"]
     assert not any("double-dipping" in w for w in found["warnings"])
+    assert any("not corrected for its errors" in w for w in found["warnings"])
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ MOST_NAMED = 6  # differences that hold, by name
 CANDIDATES = 3  # of a side of a changed case
 _NAME, _ID, _LABEL = 14, 40, 12
 _ROLES = {"better": "good", "worse": "bad", "higher": "strong", "lower": "strong"}
-WAYS = {"down": "pass → fail", "up": "fail → pass", "other": "other"}
+WAYS = {"down": "pass → fail", "up": "fail → pass", "other": "with the same verdict"}
 
 
 def as_text(found: Compared, style: Style = lambda text, _: text, *, width: int = 100, changed: int = 3) -> str:
