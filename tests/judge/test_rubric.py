@@ -123,7 +123,7 @@ def test_no_reply_breaks_the_reader_and_every_verdict_is_on_the_scale(reply):
         ({"scale": "1-5", "threshold": 1}, "threshold: expected the number above 1"),
         ({"scale": "five"}, "scale: expected pass/fail or two whole numbers"),
         ({"threshold": 1}, "pass/fail has none"),
-        ({"parse": "("}, "expected label, json or a regular expression"),
+        ({"parse": "("}, "expected label, json, choose or a regular expression"),
         ({"parse": "x"}, "with one group, found 0 groups"),
         ({"kind": "pairwise"}, "a pairwise rubric shows {first}"),
         ({"temprature": 0}, "did you mean temperature?"),

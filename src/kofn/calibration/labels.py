@@ -153,17 +153,19 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def _csv_records(path: Path, separator: str) -> Iterator[tuple[str, dict[str, Any]]]:
     import csv
 
-    csv.field_size_limit(1 << 30)
+    limit = csv.field_size_limit(1 << 30)  # of the whole process: given back below
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, delimiter=separator, strict=True)
-            for row in reader:
-                place = f"line {reader.line_num}"
-                if row.get(None) is not None:  # where csv puts what is beyond the header
-                    raise InputError(f"{path}: {place}: more cells than the header has")
-                yield place, {name: _unguarded(cell) for name, cell in row.items()}
+            rows = [(f"line {reader.line_num}", row) for row in reader]
     except (UnicodeDecodeError, csv.Error) as problem:
         raise InputError(f"{path}: not readable as CSV in UTF-8: {problem}") from None
+    finally:
+        csv.field_size_limit(limit)
+    for place, row in rows:
+        if row.get(None) is not None:  # where csv puts what is beyond the header
+            raise InputError(f"{path}: {place}: more cells than the header has")
+        yield place, {name: _unguarded(cell) for name, cell in row.items()}
 
 
 def _unguarded(cell: str | None) -> str | None:
