@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from kofn.errors import UnknownName
 
@@ -23,6 +23,8 @@ USES: dict[str, tuple[str, ...]] = {
     "all": ("all_pass", "all_correct", "pass^", "pass_hat", "coverage", "facet_coverage", "mean"),
 }
 _SLICES = 0.2  # a field with more values than this share of the cases slices nothing
+APART = "selector and evaluator are apart"
+TRACKED = "cost and latency are tracked per n"
 VERSIONED = "everything is versioned"
 MARKS = {"yes": "✓", "no": "✗", "unknown": "?"}
 
@@ -34,6 +36,13 @@ class Line:
     item: str
     answer: Answer
     reason: str
+
+    @classmethod
+    def of(cls, item: str, answer: str, reason: str) -> Line:
+        """A line of three texts, as a file has them."""
+        if answer not in MARKS:
+            raise UnknownName("answer", answer, list(MARKS))
+        return cls(item=item, answer=cast("Answer", answer), reason=reason)
 
     @property
     def mark(self) -> str:
@@ -51,9 +60,9 @@ def checklist(result: Result, options: Options) -> tuple[Line, ...]:
         "diversity is shown": _diversity,
         "intervals are by case": _intervals,
         "the judge is calibrated and corrected": _judge,
-        "selector and evaluator are apart": _apart,
+        APART: _apart,
         "segments are shown": _segments,
-        "cost and latency are tracked per n": _spending,
+        TRACKED: _spending,
         VERSIONED: _versions,
     }
     found = [(item, *answer(result, options)) for item, answer in asked.items()]
@@ -74,7 +83,7 @@ def check_use(use: str | None) -> str | None:
 
 def stored_line(told: Mapping[str, Any]) -> Line:
     """A line as run.json has it."""
-    return Line(item=told["item"], answer=told["answer"], reason=told["reason"])
+    return Line.of(told["item"], told["answer"], told["reason"])
 
 
 def _use(result: Result, options: Options) -> tuple[Answer, str]:
@@ -154,7 +163,7 @@ def _spending(result: Result, _: Options) -> tuple[Answer, str]:
 
 
 def _versions(_: Result, __: Options) -> tuple[Answer, str]:
-    return "no", "nothing is kept of this: --out DIR writes hashes, versions and seeds to run.json"
+    return "no", "nothing is kept of this: kofn score --out DIR writes hashes, versions and seeds to run.json"
 
 
 def kept(result: Result) -> tuple[Line, ...]:

@@ -39,6 +39,8 @@ _WIDEST, _NARROWEST = 120, 60
 @click.option("--interval", default="auto", show_default=True, metavar="I", help="Interval of the values.")
 @click.option("--level", default=0.95, show_default=True, type=float, help="Level of the intervals.")
 @click.option("--seed", default=0, show_default=True, type=int, help="Seed of what is drawn.")
+@click.option("--use", metavar="USE", help="How outputs are used: any, vote, select, list or all; says which measure "
+              "counts.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--html", "-o", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write a page."
@@ -61,6 +63,7 @@ def command(
     interval: str,
     level: float,
     seed: int,
+    use: str | None,
     as_json: bool,
     html: Path | None,
     strict: bool,
@@ -70,6 +73,9 @@ def command(
     RUN is a directory of `kofn run` or `kofn score --out`, FILE outputs as `kofn score` reads them. any@k is unbiased
     and over cases; beside it stand what independent tries would give, the vote, and the selector's pick.
     """
+    from dataclasses import replace
+
+    from kofn.checklist import check_use
     from kofn.choices import Wanted
     from kofn.errors import InputError
     from kofn.opened import opened
@@ -80,7 +86,7 @@ def command(
     if html is not None and not html.parent.is_dir():
         raise InputError(f"{html}: there is no directory {html.parent}: give the name of a file to write")
     wanted = Wanted(gain=gain, latency=latency, budget=budget, sequential=sequential)
-    where = opened(source, _options(by, split_text, interval, level, seed))
+    where = opened(source, replace(_options(by, split_text, interval, level, seed), use=check_use(use)))
     scored = where.metric(metric)
     asked = _asked(where, scored, selector_text, measure, extend, cost, labels)
     found = found_of(
@@ -93,6 +99,7 @@ def command(
         judges=where.result.judges,
         units=where.units(),
     )
+    found = found.checked(where.result.checklist)
     _show(found, as_json)
     if html is not None:
         _write(found, html)

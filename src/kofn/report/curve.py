@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kofn.best_of import OF_USE, best_of, of_segments
+from kofn.checklist import APART, TRACKED, Line
 from kofn.choices import choose
 from kofn.diagnose import DIPPING, counted, dipping
 from kofn.evaluate import segment_names
@@ -59,6 +60,7 @@ class Found:
     selection: Selection | None = None
     split: str | None = None
     warnings: tuple[str, ...] = ()
+    checklist: tuple[Line, ...] = ()
 
     @property
     def double_dipping(self) -> bool:
@@ -80,7 +82,21 @@ class Found:
             "selection": None if self.selection is None else self.selection.to_dict(),
             "segments": [segment.to_dict() for segment in self.segments],
             "warnings": list(self.warnings),
+            "checklist": [line.to_dict() for line in self.checklist],
         }
+
+    def checked(self, checklist: tuple[Line, ...]) -> Found:
+        """With the checklist of what the curve is of, and what the curve itself answers."""
+        spent = self.table.rows[0]
+        tracked = spent.cost is not None and spent.seconds is not None
+        cost = "each k has its cost and its time" if tracked else "candidates carry no cost, or no time"
+        apart = "nothing is picked by a selector" if self.selector is None else "what picks and what grades differ"
+        own = {
+            TRACKED: ("yes" if tracked else "no", cost),
+            APART: ("no", "the same judge or score picks and grades") if self.double_dipping else ("yes", apart),
+        }
+        lines = [line if line.item not in own else Line.of(line.item, *own[line.item]) for line in checklist]
+        return replace(self, checklist=tuple(lines))
 
 
 def default_measure(options: Options) -> str:

@@ -11,6 +11,7 @@ from kofn.diagnose import counted
 from kofn.report.charts import Chart
 from kofn.report.curve_text import between, cells, cost_rows, number, selection_rows, span
 from kofn.report.html import document, environment
+from kofn.report.pagedata import shown_checklist
 from kofn.report.visible import visible
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def page(found: Found) -> str:
             ],
             facts=[*cost_rows(found.table), *selection_rows(found)],
             notes=found.table.notes,
+            checklist=shown_checklist(found.checklist),
             warnings=found.warnings,
             by_segment=_segment_rows(found),
             n_hidden=max(0, len(found.segments) - MOST_SEGMENTS),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kofn.choices import dear, dollars, seconds
 from kofn.curves import ladder
 from kofn.diagnose import counted
-from kofn.present import Grid, columns, grid_lines, safe
+from kofn.present import Grid, checklist_lines, columns, grid_lines, safe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +45,8 @@ def as_text(found: Found, style: Style = lambda text, _: text, *, width: int = 1
     if found.segments:
         lines += ["", *_segments(found.segments, found, style)]
     warnings = [f"{style('!', 'warn')} {_set_in(safe(w), 2, width)}" for w in found.warnings]
-    return "\n".join([*lines, *([""] if warnings else []), *warnings])
+    checked = ["", *checklist_lines(found.checklist, style, width)] if found.checklist else []
+    return "\n".join([*lines, *([""] if warnings else []), *warnings, *checked])
 
 
 def headline(found: Found) -> str:

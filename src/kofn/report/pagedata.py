@@ -17,8 +17,9 @@ from kofn.report.generation import generation_facts
 from kofn.report.judges import judges_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from kofn.checklist import Line
     from kofn.evaluate import Result
     from kofn.report.run import Run
     from kofn.types import Estimate
@@ -67,7 +68,7 @@ def page_data(run: Run) -> dict[str, Any]:
         "stats": _stats(run),
         "warnings": _warnings(run),
         "judges": judges_of(run),
-        "checklist": _checklist(run),
+        "checklist": shown_checklist(() if result is None else result.checklist),
         "estimates": [] if result is None else pagecharts.forests(result),
         "sets": [] if result is None else pagecharts.set_charts(run, result),
         "segments": [] if result is None else pagecharts.segment_charts(run, result),
@@ -163,10 +164,9 @@ def _headlines(result: Result, first: str) -> list[Estimate]:
     return [found[name] for name in wanted if name in found][:4]
 
 
-def _checklist(run: Run) -> list[dict[str, str]]:
+def shown_checklist(lines: Sequence[Line]) -> list[dict[str, str]]:
     """The checklist's lines, with the look of each answer."""
     kinds = {"yes": "pass", "no": "fail", "unknown": "none"}
-    lines = () if run.result is None else run.result.checklist
     return [
         {
             "answer": line.answer,
