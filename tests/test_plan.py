@@ -221,47 +221,62 @@ JUDGE = Rates(0.9, 0.8)
 
 
 def corrected_spread(mix, runs):
-    """The standard deviation of corrected rates over judged cases and labels of the planned numbers."""
+    """The standard deviation of corrected rates over as many judged cases, and labels drawn by verdict, as planned."""
     rng = np.random.default_rng(4)
-    s, t = JUDGE
-    found = []
-    truth = (0.6 + t - 1) / (s + t - 1)
-    for _ in range(runs):
-        q = rng.normal(0.6, sqrt(VERDICTS.a_case(mix.repeats) / mix.cases))
-        right = mix.labels // 2
-        s_, t_ = rng.binomial(right, s) / right, rng.binomial(mix.labels - right, t) / (mix.labels - right)
-        found.append((q + t_ - 1) / (s_ + t_ - 1))
+    (s, t), q = JUDGE, VERDICTS.mean
+    truth = (q + t - 1) / (s + t - 1)
+    p1, p0 = truth * s / q, truth * (1 - s) / (1 - q)
+    half = mix.labels // 2
+    seen = rng.normal(q, sqrt(VERDICTS.a_case(mix.repeats) / mix.cases), runs)
+    found = seen * rng.binomial(half, p1, runs) / half
+    found += (1 - seen) * rng.binomial(mix.labels - half, p0, runs) / (mix.labels - half)
     assert np.mean(found) == pytest.approx(truth, abs=0.01)
     return float(np.std(found))
 
 
 def test_planned_labels_give_the_corrected_rate_its_width():
     prices = Prices(candidate=0.01, case=0.1, label=0.5)
-    found = plan_with_labels(Question(width=0.1), VERDICTS, JUDGE, 0.5, 100, prices)
+    found = plan_with_labels(Question(width=0.1), VERDICTS, JUDGE, 100, prices)
     for mix in found.mixes[:3]:
-        assert 2 * 1.96 * corrected_spread(mix, 3000) == pytest.approx(0.1, rel=0.06)
+        assert 2 * 1.96 * corrected_spread(mix, 20_000) == pytest.approx(0.1, rel=0.06)
 
 
 def test_no_other_split_of_cases_and_labels_is_cheaper():
     prices = Prices(candidate=0.01, case=0.1, label=0.5)
-    (s, t), share = JUDGE, 0.4
-    j, pi = s + t - 1, (0.6 + t - 1) / (s + t - 1)
-    b = (pi**2 * s * (1 - s) / share + (1 - pi) ** 2 * t * (1 - t) / (1 - share)) / j**2
+    (s, t), q = JUDGE, VERDICTS.mean
+    pi = (q + t - 1) / (s + t - 1)
+    p1, p0 = pi * s / q, pi * (1 - s) / (1 - q)
+    b = 2 * (q**2 * p1 * (1 - p1) + (1 - q) ** 2 * p0 * (1 - p0))
     wanted = (0.1 / (2 * 1.959964)) ** 2
-    for mix in plan_with_labels(Question(width=0.1), VERDICTS, JUDGE, share, 100, prices).mixes:
-        a = VERDICTS.a_case(mix.repeats) / j**2
+    for mix in plan_with_labels(Question(width=0.1), VERDICTS, JUDGE, 100, prices).mixes:
+        a = VERDICTS.a_case(mix.repeats) * (p1 - p0) ** 2
         assert a / mix.cases + b / mix.labels <= wanted * (1 + 1e-6)
         others = [n * (0.1 + mix.repeats * 0.01) + 0.5 * b / (wanted - a / n) for n in range(int(a / wanted) + 2, 9000)]
         assert mix.dollars <= min(others) * 1.01
 
 
+def test_so_many_cases_get_the_repeats_they_need_and_no_more():
+    found = plan(Question(width=0.05), Variances(between=0.0275, within=0.2), Prices(), most_cases=172)
+    assert [(mix.repeats, mix.cases) for mix in found.mixes] == [(414, 172)]
+    assert plan(Question(width=0.05), Variances(between=0.0275, within=0.2), Prices(), most_cases=169).mixes == ()
+    prices = Prices(candidate=0.01, case=0.0001)
+    cheap = plan(Question(width=0.05), Variances(between=0.02, within=0.2), prices, most_cases=175).cheapest
+    assert (cheap.repeats, cheap.cases) == (24, 175)
+
+
+def test_a_price_of_cases_alone_chooses_nothing_in_dollars():
+    found = plan(Question(width=0.05), Variances(between=0.05, within=0.2), Prices(case=1.0))
+    assert all(mix.dollars is None for mix in found.mixes)
+    assert any("--cost-per-candidate" in note for note in found.notes)
+
+
 def test_labels_without_a_price_are_refused_and_so_are_differences():
     with pytest.raises(InputError, match="--cost-per-label"):
-        plan_with_labels(Question(width=0.1), VERDICTS, JUDGE, 0.5, 10, Prices())
+        plan_with_labels(Question(width=0.1), VERDICTS, JUDGE, 10, Prices())
     with pytest.raises(InputError, match="width of the corrected rate"):
-        plan_with_labels(Question(difference=0.1), VERDICTS, JUDGE, 0.5, 10, Prices(label=1))
+        plan_with_labels(Question(difference=0.1), VERDICTS, JUDGE, 10, Prices(label=1, candidate=1))
     with pytest.raises(InputError, match="carries no information"):
-        plan_with_labels(Question(width=0.1), VERDICTS, Rates(0.5, 0.4), 0.5, 10, Prices(label=1))
+        plan_with_labels(Question(width=0.1), VERDICTS, Rates(0.5, 0.4), 10, Prices(label=1, candidate=1))
 
 
 # the verb

@@ -130,6 +130,7 @@ class Labels(NamedTuple):
     judge: ArrayLike
     cases: Sequence[str] | None = None
     weights: ArrayLike | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +225,7 @@ def measure_columns(
         columns["selected"] = votes
     elif selector is not None:
         passes = np.where(sets.passes == NOT_GRADED, np.nan, sets.passes).astype(np.float64)
-        chosen = with_selector(with_values(sets, passes), selector.name, selector.scores(sets))
+        chosen = with_selector(with_values(sets, passes), selector.name, selector.scores(sets)).graded_only()
         columns["selected"] = [SelectedAt(k, selector.name)(chosen) for k in ks]
         if ":" in selector.by:
             notes.append(f"{selector.by} scored every candidate once, beside all others of its set")
@@ -368,7 +369,7 @@ def _with_correction(table: BestOf, sets: CandidateSets, labels: Labels, units: 
     fewest = min(passing, len(np.asarray(labels.human)) - passing)
     if fewest < FEW_LABELS:
         notes.append(f"only {fewest} labels of one kind: under {FEW_LABELS} the judge's rates are rough")
-    return replace(table, rows=tuple(rows), rates=rates, notes=(*table.notes, *notes))
+    return replace(table, rows=tuple(rows), rates=rates, notes=(*table.notes, *notes, *labels.notes))
 
 
 def _with_extension(

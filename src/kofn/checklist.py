@@ -126,11 +126,13 @@ def _judge(result: Result, _: Options) -> tuple[Answer, str]:
         if any(one.metric == "score" for one in result.scored):
             return "unknown", "scores came with the file, and nobody says what made them"
         return "yes", "no judge grades here"
-    for name, told in result.judges.items():
-        if not told.get("calibrated"):
-            return "no", f"{name} is a judge's, and no human labels stand beside it: kofn calibrate"
-    names = ", ".join(result.judges)
-    return "yes", f"{names}: raw and corrected rates stand side by side"
+    grading = {name: told for name, told in result.judges.items() if told.get("role") != "selector"}
+    without = [name for name, told in grading.items() if not told.get("calibrated")]
+    if without:
+        return "no", f"no human labels stand beside {', '.join(without)}: kofn calibrate"
+    if not grading:
+        return "yes", "a judge picks, and none grades"
+    return "yes", f"{', '.join(grading)}: raw and corrected rates stand side by side"
 
 
 def _apart(result: Result, _: Options) -> tuple[Answer, str]:

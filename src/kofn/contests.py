@@ -12,7 +12,7 @@ from kofn.comparing import asked_of, carried, shown
 from kofn.diagnose import DIPPING, counted, dipping
 from kofn.differences import Changed, Compared, Number, Rules, Values, differences_of, levels_of, pairs_of
 from kofn.errors import InputError
-from kofn.selectors import picks, selection, with_selector
+from kofn.selectors import pickable, picks, selection, with_selector
 from kofn.sets import passes_of
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _numbers(
     passed = tuple(Values(cases=cases, values=picks(sets, one)[0], **common) for one in selectors)
     yield Number(evaluator, PASSES, passed, more_is_better=True)
     if not sets.zero_one:
-        added = [with_selector(sets, one.name, one.scores(sets)) for one in selectors]
+        added = [with_selector(sets, one.name, pickable(sets, one)) for one in selectors]
         worth = [Selected(one.name)(of) for one, of in zip(selectors, added, strict=True)]
         columns = tuple(Values(cases=cases, values=column, **common) for column in worth)
         yield Number(evaluator, VALUES, columns, sets.higher_is_better)

@@ -118,7 +118,7 @@ class Prices:
         return bool(self.case or self.candidate or self.label)
 
     def of(self, cases: int, candidates: int, labels: int) -> float | None:
-        if not self.known:
+        if not self.known or (self.case and self.candidate is None):  # what repeats cost would be missing
             return None
         return cases * (self.case or 0.0) + candidates * (self.candidate or 0.0) + labels * (self.label or 0.0)
 
@@ -313,8 +313,8 @@ def plan(
     """
     if not variances.a_case(1):
         raise InputError("both variances are 0: one case would do, which is not to be believed; give a pilot or --p")
-    repeats = repeats_to_try(variances, prices, systems)
-    mixes = [_mix(question, variances, prices, k, systems) for k in repeats]
+    repeats = {*repeats_to_try(variances, prices, systems), *_least_repeats(question, variances, most_cases)}
+    mixes = [_mix(question, variances, prices, k, systems) for k in sorted(repeats)]
     kept = [mix for mix in mixes if most_cases is None or mix.cases <= most_cases]
     return Plan(
         question=question,
@@ -340,6 +340,20 @@ def repeats_to_try(v: Variances, prices: Prices, systems: int) -> tuple[int, ...
     best = sqrt(v.within / v.between * prices.case / ask) if v.between else inf
     around = {min(MOST_REPEATS, max(1, floor(min(best, MOST_REPEATS)) + more)) for more in (0, 1)}
     return tuple(sorted({*REPEATS, *around}))
+
+
+def _least_repeats(question: Question, v: Variances, most_cases: int | None) -> set[int]:
+    """The fewest repeats with which so many cases do; none where none do.
+
+    n = c (between + within/K), so K = c within/(n - c between).
+    """
+    if most_cases is None or not v.within:
+        return set()
+    a_unit = question.cases(Variances(between=1.0, within=0.0), 1)
+    room = most_cases - a_unit * v.between
+    if room <= 0 or (least := ceil(a_unit * v.within / room - 1e-9)) > MOST_REPEATS:
+        return set()
+    return {max(1, least)}
 
 
 def _mix(question: Question, v: Variances, prices: Prices, repeats: int, systems: int) -> Mix:
@@ -368,12 +382,14 @@ def _notes(mixes: Sequence[Mix], v: Variances, prices: Prices, most_cases: int |
     out = []
     if mixes and len(mixes) > 1 and not prices.case:
         out.append("with cases that cost nothing one candidate a case is the cheapest: --cost-per-case says otherwise")
+    if prices.case and prices.candidate is None:
+        out.append("what a candidate costs is not known, so no mix is the cheapest in dollars: --cost-per-candidate")
     if mixes and min(mix.cases for mix in mixes) < ROUGH:
         out.append(f"under {ROUGH} cases the normal approximation is rough")
     if not mixes and most_cases is not None:
         least = question.cases(replace(v, within=0.0), 1)
         why = "repeats only shrink what is within cases" if v.within else "and what repeats would bring is not known"
-        out.append(f"{counted(most_cases, 'case')} are not enough with any number of repeats: {why}")
+        out.append(f"{counted(most_cases, 'case')} are not enough with up to {MOST_REPEATS:,} repeats: {why}")
         if v.within:
             out.append(f"with repeats without end it would still take {ceil(least):,} cases")
     return out
@@ -382,27 +398,31 @@ def _notes(mixes: Sequence[Mix], v: Variances, prices: Prices, most_cases: int |
 # judges and labels
 
 
-def plan_with_labels(
-    question: Question, verdicts: Variances, rates: Rates, share: float, n_labels: int, prices: Prices
-) -> Plan:
+def plan_with_labels(question: Question, verdicts: Variances, rates: Rates, n_labels: int, prices: Prices) -> Plan:
     """Cases and labels for a corrected rate of this width, the cheapest split for each number of repeats.
 
-    By the delta method the corrected rate pi = (q + t - 1)/J has the variance A/n + B/m over n judged cases and m
-    labels, A = (between + within/K)/J^2 and B = (pi^2 s(1-s)/r + (1-pi)^2 t(1-t)/(1-r))/J^2, with r the share of labels
-    that people pass. Of all n and m that give it, n : m = sqrt(A/a) : sqrt(B/b) is the cheapest at prices a and b.
+    Labels are of judged candidates, half of them passed by the judge and half failed, as `kofn calibrate --sample`
+    draws them. With q what the judge passes, p1 what people pass of that and p0 of the rest, the corrected rate
+    q p1 + (1-q) p0 has the variance A/n + B/m over n judged cases and m labels, A = (p1 - p0)^2 (between + within/K)
+    and B = 2 (q^2 p1(1-p1) + (1-q)^2 p0(1-p0)). Of all n and m that give it, n : m = sqrt(A/a) : sqrt(B/b) is the
+    cheapest at prices a and b.
     """
     if question.width is None:
         raise InputError("a plan with labels is for the width of the corrected rate: give --width, not --difference")
     if not prices.label:
         raise InputError("labels are weighed against cases by what they cost: give --cost-per-label")
+    if prices.candidate is None:
+        raise InputError("labels are weighed against candidates by what they cost: give --cost-per-candidate")
     s, t = rates.checked()
-    j = s + t - 1
-    pi = min(1.0, max(0.0, ((verdicts.mean or 0.0) + t - 1) / j))
-    b = (pi**2 * s * (1 - s) / share + (1 - pi) ** 2 * t * (1 - t) / (1 - share)) / j**2
+    q = min(1 - 1e-9, max(1e-9, verdicts.mean or 0.0))
+    pi = min(1.0, max(0.0, (q + t - 1) / (s + t - 1)))
+    p1, p0 = min(1.0, pi * s / q), min(1.0, pi * (1 - s) / (1 - q))
+    b = 2 * (q**2 * p1 * (1 - p1) + (1 - q) ** 2 * p0 * (1 - p0))
     wanted = (question.width / (2 * normal_quantile((1 + question.level) / 2))) ** 2
     repeats = repeats_to_try(verdicts, prices, 1)
-    mixes = [_label_mix(verdicts.a_case(k) / j**2, b, wanted, k, prices) for k in repeats]
+    mixes = [_label_mix(verdicts.a_case(k) * (p1 - p0) ** 2, b, wanted, k, prices) for k in repeats]
     notes = [f"corrected rate {pi:.3f} from sensitivity {s:.3f} and specificity {t:.3f}; {n_labels:,} labels are there"]
+    notes.append("labels are drawn by verdict from the judged candidates, half of each: kofn calibrate --sample")
     if not b:
         notes.append("the judge made no mistake on the labels: how many more are needed cannot be told from them")
     return Plan(question=question, variances=verdicts, mixes=_marked(mixes), notes=(*verdicts.notes, *notes))

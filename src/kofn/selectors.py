@@ -180,7 +180,8 @@ def selection(
 ) -> Selection:
     """What a selector picks, beside the best and the average candidate. `common` is weights and clusters of cases.
 
-    A pick that is not graded leaves its case undefined, and a case without a verdict has no oracle.
+    Candidates that are not graded are left out, as they are everywhere: they are not picked, and count in no mean. All
+    numbers but regret, agreement and chance are over the same cases.
 
     >>> from kofn.evaluate import Options
     >>> from kofn.sets import CandidateSets
@@ -190,6 +191,7 @@ def selection(
     [0.5, 0.5, 0.75, 0.25, 0.333, 0.5, 0.5]
     """
     picked, average, best = picks(sets, selector)
+    average, best = (np.where(np.isnan(picked), np.nan, column) for column in (average, best))
     mixed = (best == 1) & (average < 1)
     columns = {
         "selected": picked,
@@ -214,11 +216,16 @@ def picks(sets: CandidateSets, selector: Selector) -> tuple[Floats, Floats, Floa
 
     passes = np.where(sets.passes == NOT_GRADED, np.nan, sets.passes).astype(np.float64)
     graded = with_values(sets, passes)
-    graded, known = with_selector(graded, selector.name, selector.scores(sets)), sets.counts[0] > 0
+    graded, known = with_selector(graded, selector.name, pickable(sets, selector)), sets.counts[0] > 0
     picked = Selected(selector.name)(graded)
     n, c = sets.counts
     share = np.where(known, c / np.maximum(n, 1), np.nan)
     return picked, share, np.where(known, (c > 0).astype(np.float64), np.nan)
+
+
+def pickable(sets: CandidateSets, selector: Selector) -> Floats:
+    """The selector's scores; NaN, which is never picked, for candidates that are not graded."""
+    return np.where(sets.graded, selector.scores(sets), np.nan)
 
 
 def with_values(sets: CandidateSets, values: Floats) -> CandidateSets:

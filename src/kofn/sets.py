@@ -258,6 +258,16 @@ class CandidateSets:
             ideal=None if self.ideal is None else self.ideal.gather(index),
         )
 
+    def graded_only(self) -> CandidateSets:
+        """Without the candidates that have no verdict.
+
+        >>> CandidateSets.from_lists([[1, None, 0], [None]]).graded_only().sizes.tolist()
+        [2, 0]
+        """
+        if self.complete:
+            return self
+        return self._replace_rows(self.passes != NOT_GRADED, offsets_of(self.counts[0]))
+
     def reorder(self, rows: Ints) -> CandidateSets:
         """The same sets with their candidates in another order; `rows` keeps every candidate in its set."""
         return self._replace_rows(rows, self.offsets)

@@ -172,6 +172,17 @@ def test_repeats_give_the_mean_and_the_share_of_the_judge(file, tmp_path):
     assert sum(shares.values()) == pytest.approx(1)
 
 
+def test_of_several_verdicts_pass_or_fail_more_than_half_decide(file, tmp_path):
+    def often(*, repeat):
+        return "Verdict: fail" if repeat == 0 else "Verdict: pass"
+
+    rubric = {"name": "ok", "prompt": "{output}", "temperature": 0.7}
+    run = judge(file, rubric, settings(often, repeats=3), out=tmp_path / "run")
+    sets = scored(run, "ok").sets
+    assert sets.values[0] == pytest.approx(2 / 3)
+    assert set(sets.passes.tolist()) == {1, -1}
+
+
 def test_a_panel_has_its_members_its_score_and_their_rates(file, tmp_path):
     def strict(prompt):
         return "Verdict: pass" if "fine" in prompt else "Verdict: fail"
@@ -229,9 +240,10 @@ def test_the_same_model_with_another_prompt_is_flagged_and_another_model_is_not(
     flagged = [w for w in same.result.double_dipping if "under short" in w]
     assert flagged
     assert "with another prompt" in flagged[0]
-    apart = judge(
-        tmp_path / "run", {**rubric, "scale": "pass/fail", "threshold": None}, settings(other), options=options
-    )
+    plain = {**rubric, "scale": "pass/fail", "threshold": None}
+    with pytest.raises(InputError, match=r"short is there already, by .*: give --name"):
+        judge(tmp_path / "run", plain, settings(other), options=options)
+    apart = judge(tmp_path / "run", plain, settings(other, replace=True), options=options)
     assert not [w for w in apart.result.double_dipping if "under short" in w]
 
 
@@ -241,13 +253,24 @@ def test_a_rubric_that_asks_for_what_is_not_there_is_refused_before_anything_is_
 
     with pytest.raises(InputError, match=r"asks for \{source\} and its cases have none: there is input, reference"):
         judge(file, "faithfulness", settings(never), out=tmp_path / "run")
-    options = Options(aggregate=("selected(by='nobody')", "any_pas"))
-    with pytest.raises(InputError, match="any_pas"):
-        judge(file, "helpfulness", settings(never), out=tmp_path / "run", options=options)
+    for bad in ("any_pas", "selected(by='nobody')", "pass@50"):
+        with pytest.raises(InputError, match=r"any_pas|nobody|largest set has 3"):
+            judge(file, "helpfulness", settings(never), out=tmp_path / "run", options=Options(aggregate=(bad,)))
     with pytest.raises(InputError, match="already there"):
         judge(file, "helpfulness", settings(never), out=file.parent)
     with pytest.raises(InputError, match="judged in place"):
         judge(tmp_path, "helpfulness", settings(never), out=tmp_path / "x")
+
+
+def test_a_part_of_a_run_is_not_written_over_the_whole(file, tmp_path):
+    from kofn.splits import Split
+
+    judge(file, "helpfulness", settings(length_judge), out=tmp_path / "run")
+    before = {p.name: p.read_bytes() for p in (tmp_path / "run").glob("*.parquet")}
+    for options in (Options(split=Split(part="test")), Options(top_k=1)):
+        with pytest.raises(InputError, match="judged as a whole"):
+            judge(tmp_path / "run", DIGIT, settings(length_judge), options=options)
+    assert {p.name: p.read_bytes() for p in (tmp_path / "run").glob("*.parquet")} == before
 
 
 def test_a_field_of_the_case_fills_a_gap(tmp_path):
@@ -275,7 +298,7 @@ def test_a_tournament_shows_every_pair_both_ways_and_averages_the_place_away(fil
     assert told["position"]["consistent"]["point"] == 0.0
     scores = run.result.scored[0].sets.selectors["preference"]
     assert set(scores[~np.isnan(scores)]) == {0.5}
-    assert any("position bias" in w for w in run.result.warnings)
+    assert told["position"]["n"] == 9  # of four cases: too few for an interval that tells, and so for a warning
     assert not any(one.metric == "preference" for one in run.result.scored)  # a rank is no grade
 
 

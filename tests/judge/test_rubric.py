@@ -47,6 +47,10 @@ def test_four_rubrics_ship_and_each_says_what_it_is():
         ("Score:", None),
         ("Score: four", None),
         ("Score: 1,000", None),
+        ("Clarity score: 2\nScore: 5\nLength score: 1", 5),
+        ("Score: 4 or 5", None),
+        ("Score: 3-4", None),
+        ("My final score is 4.", 4),
     ],
 )
 def test_a_score_is_read_where_there_is_exactly_one_and_nowhere_else(reply, value):
@@ -69,6 +73,15 @@ def test_a_score_is_read_where_there_is_exactly_one_and_nowhere_else(reply, valu
         ("It would pass.", None),
         ("Verdict: maybe", None),
         ("failure is not an option", None),
+        ("Verdict: fail\nConfidence score: 1.0", 0),
+        ("Verdict: pass\nConfidence score: 0.9", 1),
+        ("Verdict: FAIL\n\nThe reference's final answer is: yes", 0),
+        ("Verdict: pass/fail", None),
+        ("Verdict: correct? No, fail", None),
+        ("Score: 0.9", None),
+        ("Verdict: 1.5", None),
+        ("It matches. Verdict: pass", 1),
+        ("- **Verdict**: pass", 1),
     ],
 )
 def test_a_pass_is_a_word_and_a_negated_one_is_not_guessed(reply, value):

@@ -375,6 +375,29 @@ def test_ppi_by_cluster_does_not_believe_copies():
     assert copies.high - copies.low == pytest.approx(plain.high - plain.low, rel=0.05)
 
 
+def test_ppi_counts_what_labelled_and_unlabelled_candidates_of_a_case_share():
+    held, rng, runs = 0, np.random.default_rng(7), 400
+    for _ in range(runs):
+        case = np.repeat(np.arange(60), 4)
+        y = 0.9 * rng.normal(size=60)[case] + 0.45 * rng.normal(size=240)
+        f = y + 0.3 * rng.normal(size=240)
+        one = rng.permuted(np.tile([True, False, False, False], (60, 1)), axis=1).ravel()
+        found = ppi_mean(y[one], f[one], f[~one], clusters=case[one], unlabelled_clusters=case[~one])
+        held += found.low <= 0 <= found.high
+    assert 0.915 <= held / runs <= 0.985
+
+
+def test_ppi_weighs_labels_back_that_were_drawn_by_score():
+    rng, found = np.random.default_rng(3), []
+    for _ in range(300):
+        y = rng.normal(3, 1, 1000)
+        f = y + rng.normal(0.4, 0.6, 1000)
+        chance = np.where(f > 4, 0.3, 0.05)
+        drawn = rng.random(1000) < chance
+        found.append(ppi_mean(y[drawn], f[drawn], f[~drawn], weights=1 / chance[drawn]).point - y.mean())
+    assert abs(np.mean(found)) < 0.06
+
+
 def test_ppi_refuses_what_it_cannot_use():
     with pytest.raises(InputError, match="two labels"):
         ppi_mean([1.0], [1.0], [1.0, 2.0])

@@ -10,6 +10,7 @@ import numpy as np
 from kofn.errors import InputError, UnknownName
 from kofn.stats import (
     FEW_LABELS,
+    Confusion,
     Corrected,
     any_of_candidates,
     corrected_rate,
@@ -147,7 +148,7 @@ def _with_verdicts(labels: Rows, target: Rows | None) -> tuple[Rows, str | None]
         f"the judge's verdict in {labels.source} differs from that in {target.source} on {differ} "
         f"{'label' if differ == 1 else 'labels'}: the latter counts"
     )
-    return replace(labels, judge=judge), told if differ else None
+    return replace(labels, judge=judge), told if differ and not labels.scores else None
 
 
 def places(labels: Rows, target: Rows) -> NDArray[np.intp]:
@@ -172,9 +173,20 @@ def _one(labels: Rows, target: Rows | None, settings: Settings) -> Calibration:
     if labels.scores:
         return _of_scores(known, used, target, settings)
     common: dict[str, Any] = {"level": settings.level, "seed": settings.seed, "n_resamples": settings.n_resamples}
-    rates = judge_rates(used.people, used.said, weights=used.weights, clusters=_names(used), **common)
-    found = replace(known, rates=rates)
+    found = replace(known, rates=_rates(used, target, common))
     return found if target is None else _corrected(found, used, target, settings, common)
+
+
+def _rates(used: Rows, target: Rows | None, common: dict[str, Any]) -> JudgeRates:
+    """How often the judge is right, by its labels; those among the judged rows stand for the rows with their verdict.
+
+    The confusion stays that of the labels as they are.
+    """
+    seen = None if target is None else _graded(target)
+    inside = seen is not None and len(used) > 0 and bool((places(used, seen) >= 0).all())
+    weights = _by_verdict(used, seen) if inside and seen is not None else used.weights
+    found = judge_rates(used.people, used.said, weights=weights, clusters=_names(used), **common)
+    return replace(found, confusion=Confusion.of(used.people, used.said, used.weights))
 
 
 def _names(rows: Rows) -> Any:
@@ -291,8 +303,9 @@ def _corrected_mean(found: Calibration, used: Rows, target: Rows, settings: Sett
             used.people,
             used.said,
             others.said,
-            clusters=_codes(used),
-            unlabelled_clusters=_codes(others),
+            weights=used.weights,
+            clusters=_names(used),
+            unlabelled_clusters=_names(others),
             level=settings.level,
         )
     except InputError as problem:

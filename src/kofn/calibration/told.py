@@ -197,10 +197,7 @@ def _correction(found: Calibration, judged: Mapping[str, str], style: Callable[[
         Grid("", (title, "value", level, "interval by"), tuple(rows), (False, True, False, False)), style
     )
     if getattr(c, "design", "") == "inside":
-        lines.append(
-            "labels are of judged cases, so each verdict's stand for all with that verdict: "
-            f"sensitivity {c.sensitivity:.3f}, specificity {c.specificity:.3f}"  # type: ignore[union-attr]
-        )
+        lines.append("labels are of judged cases: in every rate those of a verdict stand for all with that verdict")
     return lines if found.more is None else [*lines, *_more(found.more)]
 
 

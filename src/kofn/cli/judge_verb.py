@@ -31,6 +31,7 @@ _ABOVE = click.FloatRange(min=0, min_open=True)
 @click.option("--choose", is_flag=True, help="No reply: the verdict is the likeliest of all there are. For small "
               "models; needs log-likelihoods (smollm2, gguf:, hf:).")  # fmt: skip
 @click.option("--against", type=_PATH, metavar="RUN|FILE", help="With a pairwise rubric: the other system.")
+@click.option("--replace", is_flag=True, help="Write over a metric of this name that another judge gave.")
 @click.option("--name", metavar="NAME", help="The metric's name (default: the rubric's).")
 @click.option("--temperature", "-t", type=click.FloatRange(0, 5), help="Of the judge (default: the rubric's).")
 @click.option("--max-tokens", type=_COUNT, help="Longest verdict (default: the rubric's).")
@@ -83,6 +84,7 @@ def command(
     if against is not None:
         found = prefer(source, against, rubric, settings, out=out, options=options, fields=fields)
         _show_preference(found, as_json)
+        _check_any(found.judge, f"{source} against {against}")
         return
     run = judge(source, rubric, settings, out=out, options=options, fields=fields)
     _show(run, settings.name or _name(rubric), as_json)
@@ -107,6 +109,7 @@ def _settings(given: dict[str, Any]) -> JudgeSettings:
         "panel",
         "name",
         "choose",
+        "replace",
         "temperature",
         "max_tokens",
         "seed",
@@ -185,9 +188,20 @@ def _leave(run: Run, name: str, strict: bool) -> None:
     told = result.judges[name]
     if told["stopped"]:
         raise WorldError(f"{where}: stopped: {told['stopped']}; run the same command again to go on")
-    if told["n_verdicts"] and told["n_failed"] == told["n_verdicts"]:
-        raise WorldError(f"{where}: every call to the judge failed; --retry-errors asks again")
+    _check_any(told, str(where))
     leave_if_dipping(result, strict)
+
+
+def _check_any(told: Any, where: str) -> None:
+    """A judge that gave no verdict at all is a failure of the world."""
+    from kofn.errors import WorldError
+
+    if told["n_verdicts"] and told["n_failed"] == told["n_verdicts"]:
+        raise WorldError(f"{where}: every call to the judge failed: {told['error']}; --retry-errors asks again")
+    if told["n_verdicts"] and told["n_unread"] + told["n_failed"] == told["n_verdicts"]:
+        raise WorldError(
+            f"{where}: no reply of the judge holds a verdict: look at one in verdicts.parquet; --choose needs no reply"
+        )
 
 
 def _show_preference(found: Preference, as_json: bool) -> None:

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 
 def labels_of(path: Path, scored: Scored, *, candidates: bool = True) -> Labels:
-    """Verdicts of people and of the judge from a file; where it names no judge, the judge's are those of the metric.
+    """Verdicts of people and of the judge from a file, as `kofn calibrate` takes them.
 
+    Of a candidate that the metric graded its verdict counts, whatever the file says of the judge. Labels that are all
+    of these candidates stand for those with the same verdict (weights N_v/n_v): they may have been drawn by verdict.
     Rows that are not labelled or not graded are left out. With `candidates` labels of whole cases are refused: they say
     nothing of how often the judge is right about one candidate.
     """
@@ -32,27 +34,47 @@ def labels_of(path: Path, scored: Scored, *, candidates: bool = True) -> Labels:
     if candidates and not rows.of_candidates:
         raise InputError(f"{path}: one label a case: expected labels of candidates, with their place in `index`")
     assert rows.human is not None
-    judge = rows.judge if rows.judge is not None else _verdicts(rows, scored, path)
+    theirs = _verdicts(rows, scored)
+    if rows.judge is None and rows.indices is None:
+        raise InputError(f"{path}: no column `judge`, and no `index` to look its verdicts up with")
+    said = np.full(len(rows), np.nan) if rows.judge is None else rows.judge
+    judge = np.where(np.isnan(theirs), said, theirs)
     kept = ~np.isnan(rows.human) & ~np.isnan(judge)
     if not kept.any():
         raise InputError(f"{path}: no row has a verdict of a person and one of the judge")
+    inside = not bool(np.isnan(theirs[kept]).any())
+    weights = None if rows.weights is None else rows.weights[kept]
+    if inside and weights is None:
+        weights = _by_verdict(judge[kept], scored)
+    differ = int((np.isfinite(said) & np.isfinite(theirs) & (said != theirs)).sum())
     return Labels(
         human=rows.human[kept],
         judge=judge[kept],
         cases=[name for name, there in zip(rows.ids, kept, strict=True) if there],
-        weights=None if rows.weights is None else rows.weights[kept],
+        weights=weights,
+        notes=(f"the judge's verdict in {path} differs on {differ} labels: that of the run counts",) if differ else (),
     )
 
 
-def _verdicts(rows: Rows, scored: Scored, path: Path) -> Floats:
+def _by_verdict(judge: Floats, scored: Scored) -> Floats:
+    """Weights with which the labels of each verdict stand for the graded candidates with that verdict."""
+    weights = np.ones(len(judge))
+    for verdict in (0, 1):
+        own = judge == verdict
+        if own.any():
+            weights[own] = float((scored.sets.passes == verdict).sum()) / float(own.sum())
+    return weights
+
+
+def _verdicts(rows: Rows, scored: Scored) -> Floats:
     """What the metric says of each labelled candidate, by case and place; NaN where it says nothing."""
     from kofn.sets import NOT_GRADED
 
-    if rows.indices is None:
-        raise InputError(f"{path}: no column `judge`, and no `index` to look its verdicts up with")
     sets = scored.sets
-    place = {name: i for i, name in enumerate(sets.case_ids.to_list())}
     out = np.full(len(rows), np.nan)
+    if rows.indices is None:
+        return out
+    place = {name: i for i, name in enumerate(sets.case_ids.to_list())}
     for row, (name, index) in enumerate(zip(rows.ids, rows.indices, strict=True)):
         i = place.get(name)
         if i is not None and 0 <= index < int(sets.sizes[i]):

@@ -164,7 +164,8 @@ def _with_labels(pilot: Scored, path: Path, question: Question, prices: Prices) 
     verdicts = of_pilot(with_values(pilot.sets, passes))
     human = np.asarray(labels.human, dtype=float)
     rates = rates_of(human, labels.judge, labels.weights)
-    return plan_with_labels(question, verdicts, rates, float(human.mean()), len(human), prices)
+    found = plan_with_labels(question, verdicts, rates, len(human), prices)
+    return replace(found, notes=(*found.notes, *labels.notes))
 
 
 def _show(found: Plan, as_json: bool) -> None:

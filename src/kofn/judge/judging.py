@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from kofn.errors import InputError
+from kofn.errors import InputError, UnknownName
 from kofn.generate.limits import Limits
 from kofn.judge.asking import ask
 from kofn.judge.questions import questions_of
 from kofn.judge.rubric import load_rubric
 from kofn.judge.scores import column_of, panel_of, panel_rates, variance_of, verdict_lists
-from kofn.judge.told import described, verdict_frame, warnings_of
+from kofn.judge.told import described, fingerprint_of, verdict_frame, warnings_of
 from kofn.models.base import Sampling
 from kofn.running.now import now
 
@@ -45,6 +45,7 @@ class JudgeSettings:
     panel: Panel = "mean"
     name: str | None = None
     choose: bool = False
+    replace: bool = False
     temperature: float | None = None
     max_tokens: int | None = None
     limits: Limits = field(default_factory=Limits)
@@ -95,8 +96,8 @@ def judge(
 
         work = tournament
     source = Path(source)
-    if source.is_dir() and out is not None:
-        raise InputError(f"{source}: a run is judged in place: leave out --out")
+    if source.is_dir():
+        _check_whole(source, out, options, fields)
     directory = source if source.is_dir() else out or Path("runs") / f"{source.name.partition('.')[0]}-{wanted.name}"
     what = _opened(directory if _is_run_of(directory, source) else source, options or Options(), fields)
     judged = work(what, wanted, settings, directory)
@@ -107,6 +108,18 @@ def judge(
         tables={VERDICTS: merged(directory / VERDICTS, judged)},
         manifest={"options": _plain(what.options, run)},
     )
+
+
+def _check_whole(source: Path, out: Path | None, options: Options | None, fields: Mapping[str, str] | None) -> None:
+    """A run is judged in place and as a whole: a part of it would be written over the rest."""
+    if out is not None:
+        raise InputError(f"{source}: a run is judged in place: leave out --out")
+    given = {"--split": options and options.split, "--top-k": options and options.top_k, "--field": fields}
+    for name, value in given.items():
+        if value:
+            raise InputError(
+                f"{source}: a run is judged as a whole: leave out {name}, or judge the file it was made of"
+            )
 
 
 def _is_run_of(directory: Path, source: Path) -> bool:
@@ -171,12 +184,20 @@ def pinned(aggregate: Sequence[Any], selectors: Sequence[str]) -> tuple[Any, ...
 
 
 def check_aggregators(what: Opened, names: Sequence[str]) -> None:
-    """Refuse, before anything is asked, an aggregator that nobody knows or that could pick by several selectors."""
+    """Refuse, before anything is asked, an aggregator that nobody knows, that no set is large enough for, or that could
+    pick by several selectors or by none there is.
+    """
     from kofn.registry import aggregator
 
-    there = list(dict.fromkeys([*what.result.scored[0].sets.selectors, *names]))
+    sets = what.result.scored[0].sets
+    there = list(dict.fromkeys([*sets.selectors, *names]))
+    largest = int(sets.sizes.max()) if len(sets) else 0
     for rule in map(aggregator, what.options.aggregate):
-        by = getattr(rule, "by", None)
+        by, k = getattr(rule, "by", None), getattr(rule, "k", None)
+        if isinstance(k, int) and k > largest:
+            raise InputError(f"{rule.name} is undefined: the largest set has {largest} candidates")
+        if "selectors" in rule.needs and by and by not in there:
+            raise UnknownName("selector", by, there)
         if "selectors" in rule.needs and by == "" and len(there) > 1:
             raise InputError(f"{rule.name}: several selectors: name one, such as {rule.label}(by={there[-1]!r})")
 
@@ -202,6 +223,7 @@ def _judged(what: Opened, rubric: Rubric, settings: JudgeSettings, directory: Pa
     models = open_judges(settings)
     labels = label_judges(name, models)
     check_aggregators(what, [*labels, name])
+    check_replaced(what, name, fingerprint_of(rubric, settings, models), settings)
     asked = now(ask_all(models, unique, rubric, settings, directory))
     lists = {label: verdict_lists(one, ids) for label, one in zip(labels, asked, strict=True)}
     columns = [column_of(label, of, rubric) for label, of in lists.items()]
@@ -218,6 +240,7 @@ def _judged(what: Opened, rubric: Rubric, settings: JudgeSettings, directory: Pa
         }
     owner = np.repeat(np.arange(table.n_cases), np.diff(table.offsets))
     told[name]["variance"] = variance_of(lists, owner, rubric)
+    _keep_calibration(what, columns, told)
     result = with_columns(what, columns, told)
     result = result.with_told(warnings_of(what, unique, told, name, settings, rubric))
     return Judged(
@@ -226,6 +249,29 @@ def _judged(what: Opened, rubric: Rubric, settings: JudgeSettings, directory: Pa
         names=tuple(told),
         stopped=next((one.stopped for one in asked if one.stopped), None),
     )
+
+
+def check_replaced(what: Opened, name: str, fingerprint: str, settings: JudgeSettings) -> None:
+    """A metric of another judge is not replaced by accident, nor is a calibration lost with it."""
+    before = what.result.judges.get(name)
+    if before is None or settings.replace or before["fingerprint"] == fingerprint:
+        return
+    by = ", ".join(before["models"])
+    also = " and is calibrated" if before.get("calibrated") else ""
+    raise InputError(
+        f"{what.path}: {name} is there already, by {by} with another model, prompt or parameters{also}: "
+        "give --name for one more metric, or --replace"
+    )
+
+
+def _keep_calibration(what: Opened, columns: Sequence[Column], told: dict[str, Any]) -> None:
+    """The calibration of a judge whose verdicts are what they were."""
+    values = {one.metric: one.sets.values for one in what.result.scored}
+    for column in columns:
+        before = what.result.judges.get(column.name, {})
+        same = np.array_equal(values.get(column.name, np.empty(0)), column.values, equal_nan=True)
+        if before.get("calibration") and before["fingerprint"] == told[column.name]["fingerprint"] and same:
+            told[column.name] |= {"calibrated": True, "calibration": before["calibration"]}
 
 
 def check_name(name: str, what: Opened) -> None:

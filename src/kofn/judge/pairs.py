@@ -15,10 +15,19 @@ import numpy as np
 
 from kofn.errors import InputError
 from kofn.judge.asking import Question
-from kofn.judge.judging import Judged, ask_all, check_aggregators, check_name, label_judges, open_judges, with_columns
+from kofn.judge.judging import (
+    Judged,
+    ask_all,
+    check_aggregators,
+    check_name,
+    check_replaced,
+    label_judges,
+    open_judges,
+    with_columns,
+)
 from kofn.judge.questions import field_columns
 from kofn.judge.scores import Column
-from kofn.judge.told import described, verdict_frame
+from kofn.judge.told import described, fingerprint_of, verdict_frame
 from kofn.running.now import now
 from kofn.sets import NOT_GRADED
 
@@ -60,6 +69,7 @@ def tournament(what: Opened, rubric: Rubric, settings: JudgeSettings, directory:
     if len(models) > 1:
         raise InputError("pairs are judged by one model: give one --model, or a rubric of kind score for a panel")
     check_aggregators(what, [name])
+    check_replaced(what, name, fingerprint_of(rubric, settings, models), settings)
     texts = _texts(table, what.path)
     fields = field_columns(table, [n for n in rubric.names if n not in ("first", "second")], rubric, what.path)
     pairs, questions = _within(table, texts, fields)
@@ -73,7 +83,8 @@ def tournament(what: Opened, rubric: Rubric, settings: JudgeSettings, directory:
         words=(None,) * table.n_candidates,
     )
     told = {**described(rubric, settings, models, asked, None), "role": "selector", "pairs": len(pairs)}
-    told["position"] = _told_bias(bias_of([(a, b) for _, a, b in wins]))
+    owner = np.repeat(np.arange(table.n_cases), np.diff(table.offsets))
+    told["position"] = _told_bias(bias_of([(a, b) for _, a, b in wins], [int(owner[p.a]) for p, _, _ in wins]))
     result = with_columns(what, [column], {name: told}, selector_only=True)
     lists = {f"{label}.pairs": _by_candidate(wins, table) for label in label_judges(name, models)}
     return Judged(
@@ -137,7 +148,7 @@ Judgings = tuple["Verdict", ...]
 
 
 def preference(a_first: Judgings, b_first: Judgings) -> float | None:
-    """The share of verdicts for A over both orders, a tie half; None where neither order has a verdict.
+    """The share of verdicts for A over both orders, a tie half; None unless both orders have a verdict.
 
     >>> from kofn.judge.asking import Verdict
     >>> a, b, tie = (Verdict(value, "", None, False) for value in (1.0, -1.0, 0.0))
@@ -147,8 +158,9 @@ def preference(a_first: Judgings, b_first: Judgings) -> float | None:
     sides = [
         [(1 + sign * v.value) / 2 for v in own if v.value is not None] for sign, own in ((1, a_first), (-1, b_first))
     ]
-    means = [sum(side) / len(side) for side in sides if side]
-    return sum(means) / len(means) if means else None
+    if not all(sides):  # one order alone would let the place decide
+        return None
+    return sum(sum(side) / len(side) for side in sides) / 2
 
 
 def _shares(wins: Sequence[tuple[Pair, Judgings, Judgings]], texts: Sequence[str | None], table: Table) -> Any:
@@ -179,15 +191,15 @@ def _by_candidate(wins: Sequence[tuple[Pair, Judgings, Judgings]], table: Table)
     return [tuple(of) for of in own]
 
 
-def bias_of(both: Sequence[tuple[Judgings, Judgings]]) -> PositionBias:
-    """How far the place alone decides, over pairs judged in both orders."""
+def bias_of(both: Sequence[tuple[Judgings, Judgings]], cases: Sequence[int]) -> PositionBias:
+    """How far the place alone decides, over pairs judged in both orders; `cases` says which case each pair is of."""
     from kofn.stats.panel import position_bias
 
     def mean(own: Judgings) -> float:
         known = [v.value for v in own if v.value is not None]
         return float(np.sign(sum(known))) if known else np.nan
 
-    return position_bias([mean(a) for a, _ in both], [mean(b) for _, b in both])
+    return position_bias([mean(a) for a, _ in both], [mean(b) for _, b in both], clusters=cases)
 
 
 def _told_bias(found: PositionBias) -> dict[str, Any]:
@@ -212,8 +224,9 @@ def _warnings(name: str, told: Mapping[str, Any]) -> list[str]:
         found.append(
             f"{name}: position bias: what is shown {place} wins {share:.0%} of decided verdicts; orders are averaged"
         )
-    if told["n_not_graded"]:
-        found.append(f"{name}: {told['n_not_graded']:,} of {told['n_verdicts']:,} verdicts could not be read: left out")
+    for n, what in ((told["n_failed"], "calls failed"), (told["n_unread"], "replies hold no verdict")):
+        if n:
+            found.append(f"{name}: {n:,} of {told['n_verdicts']:,} {what}: their pairs are left out")
     return found
 
 
@@ -266,7 +279,7 @@ def prefer(
     sign-flip test of the cases' shares against one half.
     """
     from kofn.opened import opened
-    from kofn.stats import estimate, sign_flip_p
+    from kofn.stats import estimate
 
     wanted = settings.rubric(rubric)
     if wanted.kind != "pairwise":
@@ -289,21 +302,34 @@ def prefer(
     judged = [(case, verdicts.get(p.a_first, ()), verdicts.get(p.b_first, ())) for case, p in pairs]
     values = _case_shares(judged, same, len(shared))
     use = sides[0].options
-    rate = estimate(values, aggregator="preferred", level=use.level, seed=use.seed, interval="auto")
+    at = [i for i, _ in shared]
+    units: dict[str, Any] = {name: None if of is None else of[at] for name, of in sides[0].units().items()}
+    rate = estimate(values, aggregator="preferred", level=use.level, seed=use.seed, interval="auto", **units)
     told = described(wanted, settings, models, asked, None)
-    bias = bias_of([(x, y) for _, x, y in judged])
-    graded = values[~np.isnan(values)]
+    bias = bias_of([(x, y) for _, x, y in judged], [case for case, _, _ in judged])
     return Preference(
         name_a=sides[0].name,
         name_b=sides[1].name,
         rate=rate,
-        p=sign_flip_p(graded - 0.5) if graded.size else 1.0,
+        p=_p_of_half(values, **units),
         bias=bias,
         judge=told,
         only_a=tuple(c for c in ids[0] if c not in at_b),
         only_b=tuple(c for c in ids[1] if c not in set(ids[0])),
         warnings=tuple(_warnings(wanted.name, {**told, "position": _told_bias(bias)})),
     )
+
+
+def _p_of_half(values: Any, weights: Any, clusters: Any) -> float:
+    """The sign-flip test of the cases' shares against one half, by weight and cluster where there are some."""
+    from kofn.stats import sign_flip_p
+    from kofn.stats.resample import as_units
+
+    kept = ~np.isnan(values)
+    if not kept.any():
+        return 1.0
+    weights, clusters = (None if of is None else of[kept] for of in (weights, clusters))
+    return sign_flip_p(as_units(values[kept] - 0.5, weights, clusters).sums)
 
 
 def _across(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from hashlib import sha256
+from math import nextafter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +28,8 @@ class Rubric(Strict):
     prompt       text with gaps: {output} (pairwise: {first}, {second}), and {input}, {reference}, {answer}, {choices}
                  or any field of the case
     scale        `pass/fail`, or whole numbers such as `1-5`; a score is normalised to [0, 1]
-    threshold    the place on the scale from which on an output passes; a scale of numbers needs one
+    threshold    the place on the scale from which on an output passes; a scale of numbers needs one. Of several
+                 verdicts the mean counts; of pass/fail an output passes by more than half
     parse        `label` (the last "Score: 4"), `json` ({"score": 4}), a regular expression with one group, or `choose`:
                  no reply is written, the verdict is the likeliest of all there are (models that give log-likelihoods)
     temperature, max_tokens   how the judge is sampled
@@ -113,8 +115,8 @@ class Rubric(Strict):
 
     @property
     def passing(self) -> float:
-        """The normalised score from which on an output passes."""
-        return 1.0 if self.threshold is None else self.normalised(self.threshold)
+        """The normalised score from which on an output passes; of several verdicts pass/fail, more than half."""
+        return nextafter(0.5, 1.0) if self.threshold is None else self.normalised(self.threshold)
 
     def normalised(self, verdict: float) -> float:
         """(verdict - lowest)/(highest - lowest).

@@ -113,7 +113,7 @@ def variance_of(
     return {
         **{name: _plain(value) for name, value in parts.items()},
         "shares": {name: _plain(value) for name, value in shares.items()},
-        "clipped": list(found.clipped),
+        "clipped": [{"between": "case", "within": "candidate"}.get(name, name) for name in found.clipped],
         "n": len(rows),
     }
 

@@ -34,19 +34,28 @@ VERDICT_SCHEMA = pl.Schema(
 )
 
 
-def described(
-    rubric: Rubric, settings: JudgeSettings, models: Sequence[Model], asked: Sequence[Asked], column: Column | None
-) -> dict[str, Any]:
-    """A judge for run.json: which model, with which prompt and parameters, what it took and what it left ungraded."""
+def parameters_of(rubric: Rubric, settings: JudgeSettings) -> dict[str, Any]:
+    """How verdicts are drawn."""
+    sampling = settings.sampling(rubric)
+    return {"temperature": sampling.temperature, "max_tokens": sampling.max_tokens, "repeats": settings.repeats}
+
+
+def fingerprint_of(rubric: Rubric, settings: JudgeSettings, models: Sequence[Model]) -> str:
+    """16 hexadecimal digits of the models (with their weights' digests), what they are asked, and the parameters."""
     from hashlib import sha256
 
     import orjson
 
     weights = [{k: v for k, v in m.describe().items() if k.endswith(("fingerprint", "sha256"))} for m in models]
-    sampling = settings.sampling(rubric)
-    parameters = {"temperature": sampling.temperature, "max_tokens": sampling.max_tokens, "repeats": settings.repeats}
+    identity = [[m.name for m in models], weights, rubric.prompt_sha256(), parameters_of(rubric, settings)]
+    return sha256(orjson.dumps(identity)).hexdigest()[:16]
+
+
+def described(
+    rubric: Rubric, settings: JudgeSettings, models: Sequence[Model], asked: Sequence[Asked], column: Column | None
+) -> dict[str, Any]:
+    """A judge for run.json: which model, with which prompt and parameters, what it took and what it left ungraded."""
     names = [m.name for m in models]
-    identity = [names, weights, rubric.prompt_sha256(), parameters]
     costs = [0.0 if model.local else one.cost for model, one in zip(models, asked, strict=True)]
     every = [v for a in asked for own in a.verdicts.values() for v in own]
     return {
@@ -55,8 +64,8 @@ def described(
         "kind": rubric.kind,
         "models": names,
         "prompt_sha256": rubric.prompt_sha256(),
-        "parameters": parameters,
-        "fingerprint": sha256(orjson.dumps(identity)).hexdigest()[:16],
+        "parameters": parameters_of(rubric, settings),
+        "fingerprint": fingerprint_of(rubric, settings, models),
         "scale": rubric.scale if rubric.kind == "score" else "A/B/tie",
         "threshold": rubric.threshold,
         "calls": sum(a.calls for a in asked),
@@ -66,6 +75,8 @@ def described(
         "n_verdicts": len(every),
         "n_not_graded": sum(v.value is None for v in every) if column is None else column.n_missing,
         "n_failed": sum(v.error is not None for v in every),
+        "error": next((v.error for v in every if v.error is not None), None),
+        "n_unread": sum(v.value is None and v.error is None for v in every),
         "n_repaired": sum(v.repaired and v.value is not None for v in every),
         "stopped": next((a.stopped for a in asked if a.stopped), None),
         "calibrated": False,
@@ -106,7 +117,12 @@ def warnings_of(
     if info["stopped"]:
         found.append(f"{name}: not whole: {info['stopped']}; the same command again goes on")
     if info["n_failed"]:
-        found.append(f"{name}: {info['n_failed']:,} of {info['n_verdicts']:,} calls failed: --retry-errors asks again")
+        why = f" ({str(info['error'])[:160]})" if info["error"] else ""
+        found.append(
+            f"{name}: {info['n_failed']:,} of {info['n_verdicts']:,} calls failed{why}: --retry-errors asks again"
+        )
+    if info["n_repaired"] > 0.5 * max(1, info["n_verdicts"]):
+        found.append(f"{name}: most verdicts needed a repair: the judge does not follow the rubric")
     cut = sum(q.is_cut for q in questions.values())
     if cut:
         found.append(f"{name}: {cut:,} texts are longer than a judge is shown: their middle was left out")
@@ -191,7 +207,8 @@ def preference_lines(found: Preference, style: Callable[[str, str], str]) -> lis
     ends = "" if rate.low is None or rate.high is None else f" [{rate.low:.3f}, {rate.high:.3f}]"
     lines = [
         style(
-            safe(f"{found.name_a} is preferred to {found.name_b}: {rate.point:.3f}{ends}, p {found.p:.3g}"), "strong"
+            safe(f"{found.name_a} is preferred to {found.name_b} in {rate.point:.3f}{ends} of pairs, p {found.p:.3g}"),
+            "strong",
         ),
         f"{interval_bar(rate)}  0 to 1, one half is a tie; {rate.n:,} cases",
         "",

@@ -12,11 +12,18 @@ if TYPE_CHECKING:
 PREFERENCES = {"a": 1.0, "b": -1.0, "tie": 0.0}
 _PASS = {"pass": 1.0, "passed": 1.0, "passes": 1.0, "yes": 1.0, "correct": 1.0, "true": 1.0}
 _FAIL = {"fail": 0.0, "failed": 0.0, "fails": 0.0, "no": 0.0, "incorrect": 0.0, "false": 0.0}
+_PLAIN = {word: value for word, value in (_PASS | _FAIL).items() if word[:4] in ("pass", "fail", "yes", "no")}
 _TIES = {"tie": 0.0, "equal": 0.0, "neither": 0.0, "both": 0.0}
 _LABEL = r"(?:verdict|score|rating|grade|judge?ment|decision|final answer|preference|winner)"
 _MARKS = re.compile(r"[*_`\"'#\[\](){}$]|\\boxed|\\text")
-_LABELLED = re.compile(rf"\b{_LABEL}\s*(?P<sign>[:=]|is\b:?)\s*(?P<value>[^\n]*)", re.IGNORECASE)
+_LABELLED = re.compile(  # where a line or a sentence begins: "Confidence score: 1" is another matter
+    rf"(?:^|[.!?:;]\s)[\s>•-]*(?:(?:so|my|the|your|final|overall)\s+)*(?P<label>{_LABEL})\s*(?P<sign>[:=]|is\b:?)\s*"
+    r"(?P<value>[^\n]*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ASKED = re.compile(rf"\b({_LABEL})\s*:", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.,-])(?P<value>-?\d+(?:\.\d+)?)(?:\s*(?:/|out of|of)\s*(?P<most>\d+))?(?![\w]|[.,]\d)")
+_SEVERAL = re.compile(r"\s*(?:or|to|and|-|–|/)\s*\d", re.IGNORECASE)  # after a number: "4 or 5" is none
 _WORD = re.compile(r"[a-z]+(?:-[a-z]+)?", re.IGNORECASE)
 _NEGATED = re.compile(r"\b(?:not|n't|never|neither|isn't)\b", re.IGNORECASE)
 
@@ -24,8 +31,9 @@ _NEGATED = re.compile(r"\b(?:not|n't|never|neither|isn't)\b", re.IGNORECASE)
 def parse_verdict(reply: str, rubric: Rubric) -> float | None:
     """The verdict in a reply, on the rubric's own scale; None where there is none, or it lies outside the scale.
 
-    `label`: the last "Score: 4" (Verdict, Rating, Grade, ...); else the reply must be a verdict and nothing else, or
-    name exactly one as "4 out of 5". A pass/fail is a word, a preference A, B or tie.
+    `label`: the last "Score: 4" (Verdict, Rating, Grade, ...), of the label that the prompt asks for where there is
+    one; else the reply must be a verdict and nothing else, or name exactly one as "4 out of 5". A pass/fail is a word,
+    a preference A, B or tie.
 
     >>> from kofn.judge.rubric import load_rubric
     >>> stars, bar = load_rubric("helpfulness"), load_rubric("correctness")
@@ -40,8 +48,10 @@ def parse_verdict(reply: str, rubric: Rubric) -> float | None:
         found = list(re.finditer(rubric.parse, reply))
         return _value(found[-1][1] or "", rubric) if found else None
     plain = _MARKS.sub(" ", reply)
-    labelled = [_value(m["value"], rubric) for m in _LABELLED.finditer(plain) if _is_label(m, rubric)]
-    return labelled[-1] if labelled else _whole(plain.strip(), rubric)
+    asked = {_MARKS.sub(" ", label).lower() for label in _ASKED.findall(rubric.prompt)}
+    found = [m for m in _LABELLED.finditer(plain) if _is_label(m, rubric)]
+    own = [m for m in found if m["label"].lower() in asked] or found
+    return _value(own[-1]["value"], rubric) if own else _whole(plain.strip(), rubric)
 
 
 def _is_label(match: re.Match[str], rubric: Rubric) -> bool:
@@ -79,7 +89,9 @@ def _value(text: str, rubric: Rubric) -> float | None:
     if rubric.bounds == (0, 1) and rubric.threshold is None:
         return _word(text)
     match = _NUMBER.match(text)
-    return None if match is None else _on_scale(match, rubric)
+    if match is None or _SEVERAL.match(text, match.end()):
+        return None
+    return _on_scale(match, rubric)
 
 
 def _whole(text: str, rubric: Rubric) -> float | None:
@@ -100,12 +112,19 @@ def _on_scale(match: re.Match[str], rubric: Rubric) -> float | None:
 
 
 def _word(text: str) -> float | None:
+    """Pass or fail by the first word, unless another one says the opposite or it is negated.
+
+    >>> _word("fail, since the correct answer is 4"), _word("pass or fail"), _word("correct? No, fail"), _word("1")
+    (0.0, None, None, 1.0)
+    """
     words = _WORD.findall(text.lower())
     if not words:
-        return {"1": 1.0, "0": 0.0}.get(text[:2].strip(" .,"))
-    if _NEGATED.search(text) or words[1:2] == ["or"]:  # "pass or fail" repeats what was asked
+        return {"1": 1.0, "0": 0.0}.get(text.strip(" .,"))
+    said = (_PASS | _FAIL).get(words[0])
+    plain = {_PLAIN[word] for word in words if word in _PLAIN}
+    if _NEGATED.search(text) or len(plain) > 1 or (plain and plain != {said}):
         return None
-    return (_PASS | _FAIL).get(words[0])
+    return said
 
 
 def _preference(text: str) -> float | None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from kofn.errors import InputError
 from kofn.stats.estimate import estimate
+from kofn.stats.intervals import cluster_codes
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -174,11 +175,19 @@ class PositionBias:
     losses: int
 
 
-def position_bias(a_first: ArrayLike, b_first: ArrayLike, *, level: float = 0.95, seed: int = 0) -> PositionBias:
+def position_bias(
+    a_first: ArrayLike,
+    b_first: ArrayLike,
+    *,
+    clusters: ArrayLike | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> PositionBias:
     """Bias by position from verdicts on pairs (A, B), once with A shown first and once with B shown first.
 
     Each verdict is about what is *shown*: 1 the first is better, -1 the second, 0 a tie, NaN not graded. A pair counts
     when both orders are graded. A wins where the two verdicts together favour it: preferred twice, or once and a tie.
+    `clusters` (one a pair) are cases with several pairs, resampled whole.
 
     >>> found = position_bias([1, 1, 1, 0], [-1, 1, 0, 0])
     >>> found.consistent.point, found.first_shown.point, (found.wins, found.ties, found.losses)
@@ -193,13 +202,15 @@ def position_bias(a_first: ArrayLike, b_first: ArrayLike, *, level: float = 0.95
         raise InputError("a verdict is 1 (the first shown is better), -1 (the second) or 0 (a tie)")
     for_a = both[0] - both[1]
     decided = both.ravel()[(both != 0).ravel()]
-    pair = np.tile(np.arange(both.shape[1]), 2)[(both != 0).ravel()]
+    units = np.arange(both.shape[1]) if clusters is None else cluster_codes(clusters)[graded]
+    pair = np.tile(units, 2)[(both != 0).ravel()]
     consistent = (both[0] == -both[1]).astype(float)
+    alone = clusters is None and consistent.size > 0
     return PositionBias(
         n=int(graded.sum()),
         n_missing=int((~graded).sum()),
-        consistent=estimate(consistent, aggregator="consistent", interval="wilson" if consistent.size else "auto",
-                            level=level, seed=seed),
+        consistent=estimate(consistent, aggregator="consistent", interval="wilson" if alone else "auto",
+                            clusters=None if clusters is None else units, level=level, seed=seed),
         first_shown=estimate((decided > 0).astype(float), aggregator="first shown", clusters=pair, level=level,
                              seed=seed),
         wins=int((for_a > 0).sum()),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kofn.errors import InputError
-from kofn.stats.intervals import check_level, clustered_se, normal_quantile, t_quantile
+from kofn.stats.intervals import check_level, cluster_codes, normal_quantile, t_quantile
 from kofn.stats.resample import as_values
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def ppi_mean(
     unlabelled: ArrayLike,
     *,
     lam: float | None = None,
+    weights: ArrayLike | None = None,
     clusters: ArrayLike | None = None,
     unlabelled_clusters: ArrayLike | None = None,
     level: float = 0.95,
@@ -45,9 +46,10 @@ def ppi_mean(
     `human` and `judge` score the same n things, `unlabelled` are the judge's scores of N others. λ = 1 is
     prediction-powered inference (Angelopoulos et al. 2023, Science), 0 uses labels alone, None takes the λ with
     the least variance, cov(human, judge)/((1 + n/N) var(judge)), kept within [0, 1] (ppi++, Angelopoulos, Duchi & Zrnic
-    2023). The interval is normal with variance var(human - λ judge)/n + λ² var(unlabelled)/N. With clusters both
-    variances are by cluster, and Student's t has one degree of freedom less than there are labelled clusters. Unlike a
-    rate by Rogan-Gladen it needs labels drawn at random from the cases it is about.
+    2023). The interval is normal with variance var(human - λ judge)/n + λ² var(unlabelled)/N. With clusters (names that
+    mean the same on both sides) what each cluster adds is summed over both before it is squared, since labelled and
+    unlabelled candidates of a case go together, and Student's t has one degree of freedom less than there are
+    labelled clusters. `weights` (one over the chance to be drawn) make up for labels that were not drawn at random.
 
     >>> found = ppi_mean([1, 0, 1, 1], [1, 0, 0, 1], [1, 1, 0, 1, 0, 1])
     >>> found.point, found.lam
@@ -61,11 +63,15 @@ def ppi_mean(
         raise InputError("ppi++ needs two labels and two unlabelled scores or more")
     if lam is not None and not 0 <= lam <= 1:
         raise InputError(f"lambda must lie between 0 and 1, got {lam}")
-    trust = _best_lambda(y, f, g) if lam is None else float(lam)
-    point = float(y.mean() + trust * (g.mean() - f.mean()))
-    of_labels = _variance_of_mean(y - trust * f, clusters)
-    of_others = trust**2 * _variance_of_mean(g, unlabelled_clusters)
-    half = _reach(level, clusters) * sqrt(of_labels + of_others)
+    w = np.ones_like(y) if weights is None else as_values(weights)
+    if w.size != y.size or float(w.min()) < 0 or not w.any():
+        raise InputError("weights must be one a label, 0 or more, and not all 0")
+    w = w / w.sum()
+    trust = _best_lambda(y, f, g, w) if lam is None else float(lam)
+    off = y - trust * f
+    point = float(w @ off + trust * g.mean())
+    influence = np.concatenate([w * (off - w @ off), trust * (g - g.mean()) / g.size])
+    half = _half_width(influence, clusters, unlabelled_clusters, y.size, level)
     return PredictionPowered(
         point=point,
         low=point - half,
@@ -77,24 +83,34 @@ def ppi_mean(
     )
 
 
-def _best_lambda(y: NDArray[np.float64], f: NDArray[np.float64], g: NDArray[np.float64]) -> float:
+def _best_lambda(
+    y: NDArray[np.float64], f: NDArray[np.float64], g: NDArray[np.float64], w: NDArray[np.float64]
+) -> float:
     """The λ of least variance where rows are independent; with clusters it is still a valid choice."""
     spread = float(np.concatenate([f, g]).var(ddof=1))
     if spread == 0:
         return 0.0
-    together = float(np.mean((y - y.mean()) * (f - f.mean())))
-    return min(max(together / ((1 + y.size / g.size) * spread), 0.0), 1.0)
+    together = float(w @ ((y - w @ y) * (f - w @ f)))
+    n = 1 / float(w @ w)  # of labels, fewer than there are where weights differ
+    return min(max(together / ((1 + n / g.size) * spread), 0.0), 1.0)
 
 
-def _variance_of_mean(values: NDArray[np.float64], clusters: ArrayLike | None) -> float:
-    if clusters is None:
-        return float(values.var()) / values.size
-    return clustered_se(values, clusters) ** 2
-
-
-def _reach(level: float, clusters: ArrayLike | None) -> float:
-    """Of the interval, in standard errors; NaN with one cluster, which tells nothing of others."""
-    if clusters is None:
-        return normal_quantile((1 + level) / 2)
-    freedom = np.unique(np.asarray(clusters)).size - 1
-    return t_quantile((1 + level) / 2, freedom) if freedom else float("nan")
+def _half_width(
+    influence: NDArray[np.float64],
+    clusters: ArrayLike | None,
+    unlabelled_clusters: ArrayLike | None,
+    n_labels: int,
+    level: float,
+) -> float:
+    """Half of the interval; NaN with one labelled cluster, which tells nothing of others."""
+    if clusters is None and unlabelled_clusters is None:
+        return normal_quantile((1 + level) / 2) * sqrt(float(influence @ influence))
+    names = np.empty(influence.size, dtype=object)
+    names[:n_labels] = None if clusters is None else np.asarray(clusters, dtype=object)
+    names[n_labels:] = None if unlabelled_clusters is None else np.asarray(unlabelled_clusters, dtype=object)
+    codes = cluster_codes(names)
+    sums = np.bincount(codes, weights=influence)
+    freedom = np.unique(codes[:n_labels]).size - 1
+    if not freedom:
+        return float("nan")
+    return t_quantile((1 + level) / 2, freedom) * sqrt(sums.size / (sums.size - 1) * float(sums @ sums))
