@@ -185,7 +185,9 @@ def test_a_corrected_curve_stands_beside_the_raw_one():
     assert tuple(table.rates) == pytest.approx((0.9, 0.8))
     first = table.rows[0]
     assert first.corrected == pytest.approx((first.any + 0.8 - 1) / 0.7)
-    assert all(row.corrected_low <= row.corrected <= row.corrected_high for row in table.rows)
+    known = [row for row in table.rows if row.corrected is not None]
+    assert all(row.corrected_low <= row.corrected <= row.corrected_high for row in known)
+    assert [row.corrected for row in known] == sorted(row.corrected for row in known)
     assert any("errs independently on each candidate" in note for note in table.notes)
     with pytest.raises(InputError, match="carries no information"):
         best_of(sets, Options(), Asked(labels=Labels(human, [1 - j for j in judge])))

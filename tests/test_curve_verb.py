@@ -134,9 +134,10 @@ def test_the_measure_decides_whose_gain_counts(tmp_path):
 def test_a_score_that_picks_and_grades_is_double_dipping_in_every_output(tmp_path):
     rows = [{"id": f"q{i}", "outputs": ["a", "b", "c"], "scores": [0.1 * i, 1.0, 0.4]} for i in range(5)]
     path = lines(tmp_path / "scores.jsonl", rows)
-    found = told(path)
+    assert told(path)["selector"] is None  # nobody asked for it
+    found = told(path, "--selector", "score")
     assert any("picks by `score` and is graded by it: double-dipping" in w for w in found["warnings"])
-    done = run(path, "--strict", "--html", tmp_path / "page.html")
+    done = run(path, "--selector", "score", "--strict", "--html", tmp_path / "page.html")
     assert done.exit_code == 1
     assert "double-dipping" in done.output
     assert "double-dipping" in (tmp_path / "page.html").read_text()

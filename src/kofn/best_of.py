@@ -362,9 +362,11 @@ def _with_correction(table: BestOf, sets: CandidateSets, labels: Labels, units: 
         for row, p in zip(table.rows, points, strict=True)
     ]
     notes = [f"the corrected curve {ASSUMES}; gains and the choice are of its verdicts as they are"]
-    beyond = [str(p.k) for p in points if p.clipped]
-    if beyond:
-        notes.append(f"corrected any@k went beyond 0 or 1 and was cut there at k = {', '.join(beyond[:8])}")
+    ends = next((p.k for p in points if p.point is None), None)
+    if ends is not None:
+        notes.append(
+            f"no corrected any@k from k = {ends} on: it would fall or leave [0, 1], so the judge errs too often"
+        )
     passing = int(np.asarray(labels.human).sum())
     fewest = min(passing, len(np.asarray(labels.human)) - passing)
     if fewest < FEW_LABELS:

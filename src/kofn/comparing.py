@@ -394,13 +394,25 @@ def _warnings(sides: Sequence[Side], pairs: Sequence[tuple[int, int]], ask: Ask)
                 "give runs or files of the same cases"
             )
         out += [*_other_cases(left, right), *_other_sizes(left, right, shared, ask.top_k)]
-        out += [*_other_extractor(left, right), *_other_weights(left, right, shared)]
+        out += [*_other_extractor(left, right), *_other_weights(left, right, shared), *_other_judges(left, right)]
     return [*out, *dict.fromkeys(w for side in sides for w in carried(side.result))]
 
 
 def carried(result: Result) -> list[str]:
     """What was said of a result that holds for whatever is made of it: no threshold chosen, a judge not corrected."""
     return [w for w in result.warnings if "--threshold" in w or UNCORRECTED in w]
+
+
+def _other_judges(a: Side, b: Side) -> list[str]:
+    """A difference between two judges is no difference between two systems."""
+    both = a.result.judges.keys() & b.result.judges.keys()
+    differ = [n for n in sorted(both) if a.result.judges[n]["fingerprint"] != b.result.judges[n]["fingerprint"]]
+    return [
+        f"{name} is by different judges: {', '.join(a.result.judges[name]['models'])} in {a.name}, "
+        f"{', '.join(b.result.judges[name]['models'])} in {b.name}, or another prompt or parameters: their difference "
+        "is not that of the systems"
+        for name in differ
+    ]
 
 
 def _other_cases(a: Side, b: Side) -> list[str]:

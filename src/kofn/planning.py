@@ -389,7 +389,8 @@ def _notes(mixes: Sequence[Mix], v: Variances, prices: Prices, most_cases: int |
     if not mixes and most_cases is not None:
         least = question.cases(replace(v, within=0.0), 1)
         why = "repeats only shrink what is within cases" if v.within else "and what repeats would bring is not known"
-        out.append(f"{counted(most_cases, 'case')} are not enough with up to {MOST_REPEATS:,} repeats: {why}")
+        many = "any number of" if ceil(least) > most_cases else f"up to {MOST_REPEATS:,}"
+        out.append(f"{counted(most_cases, 'case')} are not enough with {many} repeats: {why}")
         if v.within:
             out.append(f"with repeats without end it would still take {ceil(least):,} cases")
     return out

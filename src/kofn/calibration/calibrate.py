@@ -103,6 +103,10 @@ def calibrate(labels: Rows | None, judged: Judged | None, settings: Settings) ->
     if found.why is not None:
         raise InputError(f"{labels.source}: {found.why}")
     warnings = [*_warnings(found, judged, settings), *([differing] if differing else [])]
+    if labels.indices is None and labels.of_candidates:
+        warnings.append(
+            "ids are there several times and have no index: taken as candidates of one case; or is it twice?"
+        )
     names = settings.by or tuple(name for name in ("segment",) if name in labels.fields)
     segments = tuple(segment for name in names for segment in _segments(labels, target, settings, name))
     return replace(found, warnings=tuple(warnings), segments=segments)
@@ -205,6 +209,8 @@ def _corrected(found: Calibration, used: Rows, target: Rows, settings: Settings,
     found = replace(found, n_judged=len(seen), n_judged_not_graded=len(target) - len(seen))
     if not len(seen):
         return replace(found, why="no judged case has a verdict")
+    if settings.known is None and not len(used):
+        return replace(found, why=_why_none(found))
     raw = estimate(seen.said, clusters=_codes(seen), aggregator="raw", **common)
     found = replace(found, raw=raw)
     if settings.known is not None:
@@ -228,6 +234,20 @@ def _corrected(found: Calibration, used: Rows, target: Rows, settings: Settings,
         return replace(found, why=str(problem))
     found = replace(found, corrected=corrected, more=labels_to_halve(corrected))
     return found if not seen.of_candidates else _sets_of(found, used, seen, common)
+
+
+def _why_none(found: Calibration) -> str:
+    """Why no label counts."""
+    if found.n_unlabelled == found.n_rows:
+        return "no row is labelled yet: fill in the column `human`"
+    return "no labelled row has a verdict of the judge: its ids are not among the judged ones, and its `judge` is empty"
+
+
+def _unit_names(rows: Rows) -> Any:
+    """As `_names`, where every row stands alone what it is about: a label and its judged row are one."""
+    names = np.empty(len(rows), dtype=object)
+    names[:] = rows.units() or rows.things()
+    return names
 
 
 def _codes(rows: Rows) -> NDArray[np.intp] | None:
@@ -294,9 +314,11 @@ def _corrected_mean(found: Calibration, used: Rows, target: Rows, settings: Sett
     if settings.known is not None:
         raise InputError("known rates are of verdicts: scores are corrected by labels (ppi++)")
     seen = _graded(target)
+    _check_scale(used.people, seen.said)
     raw = estimate(seen.said, clusters=_codes(seen), aggregator="raw", level=settings.level, rate=False)
     found = replace(found, raw=raw, n_judged=len(seen), n_judged_not_graded=len(target) - len(seen))
-    labelled = set(places(used, seen).tolist())
+    weighted = used.weights is not None  # drawn by score: what is left over is no random sample, all of it is
+    labelled = set() if weighted else set(places(used, seen).tolist())
     others = seen.take(np.array([i for i in range(len(seen)) if i not in labelled], dtype=np.intp))
     try:
         corrected = ppi_mean(
@@ -304,13 +326,24 @@ def _corrected_mean(found: Calibration, used: Rows, target: Rows, settings: Sett
             used.said,
             others.said,
             weights=used.weights,
-            clusters=_names(used),
-            unlabelled_clusters=_names(others),
+            clusters=_unit_names(used) if weighted else _names(used),
+            unlabelled_clusters=_unit_names(others) if weighted else _names(others),
             level=settings.level,
         )
     except InputError as problem:
         return replace(found, why=str(problem))
     return replace(found, corrected=corrected)
+
+
+def _check_scale(human: NDArray[np.float64], judge: NDArray[np.float64]) -> None:
+    """Refuse scores of people and of a judge that can hardly be on one scale: one spans three times the other."""
+    if not human.size or not judge.size:
+        return
+    spans = [max(float(np.ptp(x)), 1e-9) for x in (human, judge)]
+    apart = human.min() > judge.max() or judge.min() > human.max()
+    if apart or max(spans) > 3 * min(spans) > 3e-9:
+        told = [f"{x.min():g} to {x.max():g}" for x in (human, judge)]
+        raise InputError(f"people score from {told[0]} and the judge from {told[1]}: expected one scale")
 
 
 def _segments(labels: Rows, target: Rows | None, settings: Settings, name: str) -> list[Calibration]:

@@ -43,8 +43,10 @@ def open_judged(
     aggregate: str | None = None,
     threshold: float | None = None,
     scores: bool = False,
+    selected: bool = False,
+    selector: str | None = None,
 ) -> Judged:
-    """Verdicts (or scores) from a run directory or a file.
+    """Verdicts (or scores) from a run directory or a file. `selected`: of sets, what a selector picks.
 
     Of a run the metric named, else that of its first judge, else the one called judge, else the first; of its sets
     what the aggregator says, any_pass unless named (the mean, of scores).
@@ -65,7 +67,8 @@ def open_judged(
     scored = _metric(run, metric)
     fields = _case_fields(run)
     name = aggregate or (DEFAULT_OF_SCORES if scores else DEFAULT_AGGREGATE)
-    return Judged(
+    threshold = _on_scale(run, scored.metric, threshold)
+    found = Judged(
         name=run.name,
         metric=scored.metric,
         candidates=_candidates(run, _graded(scored.sets, threshold), fields, scores=scores),
@@ -75,6 +78,42 @@ def open_judged(
         opened=run,
         scored=scored,
     )
+    return _of_picks(found, selector) if selected else found
+
+
+def _of_picks(judged: Judged, selector: str | None) -> Judged:
+    """With sets that pass where the selector's pick does; of equal scores the first, as the sheet has it."""
+    from kofn.calibration.sheet import picks_of
+
+    at = picks_of(judged, selector)
+    assert judged.candidates is not None
+    rows = replace(judged.candidates.take(at), indices=None)
+    return replace(judged, sets=rows, candidates=None, aggregate=f"the pick of {selector or 'the selector'}")
+
+
+def scale_of(run: Opened | None, metric: str) -> tuple[float, float] | None:
+    """The ends of the scale that a judge's rubric has; None for pass/fail, and for a metric that is no judge's."""
+    told = None if run is None else run.result.judges.get(metric)
+    low, sign, high = str((told or {}).get("scale", "")).partition("-")
+    return (float(low), float(high)) if sign and low.isdigit() and high.isdigit() else None
+
+
+def _on_scale(run: Opened, metric: str, threshold: float | None) -> float | None:
+    """A threshold on the rubric's scale, as the run's scores in [0, 1] have it."""
+    scale = scale_of(run, metric)
+    if threshold is None or scale is None:
+        return threshold
+    return (threshold - scale[0]) / (scale[1] - scale[0])
+
+
+def on_scale(labels: Rows, judged: Judged | None) -> Rows:
+    """Scores that people gave on a rubric's scale, such as 1 to 5, in [0, 1] as the run has the judge's."""
+    scale = None if judged is None else scale_of(judged.opened, judged.metric)
+    if not labels.scores or scale is None or not bool((np.nan_to_num(labels.people) > 1).any()):
+        return labels
+    low, span = scale[0], scale[1] - scale[0]
+    judge = None if labels.judge is None else (labels.judge - low) / span
+    return replace(labels, human=(labels.people - low) / span, judge=judge)
 
 
 def _metric(run: Opened, name: str | None) -> Scored:

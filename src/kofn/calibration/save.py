@@ -27,9 +27,9 @@ def save(directory: Path, found: Calibration, judged: Judged, labels: Path | Non
     if judged.metric not in judges:
         known = f"its judges are {', '.join(judges)}" if judges else "no judge of kofn judge graded it"
         raise InputError(f"{directory}: --save: metric {judged.metric} is no judge's: {known}")
-    if found.rates is None or found.raw is None or found.corrected is None:
+    if found.rates is None or found.raw is None or found.corrected is None or not found.n_labels:
         raise InputError(
-            f"{directory}: --save keeps a corrected rate, and there is none: give labels that are verdicts"
+            f"{directory}: --save keeps what labels say, and there are none: give labels that are verdicts"
         )
     kept = {**judges[judged.metric], "calibrated": True, "calibration": calibration_of(found, judged, labels)}
     result = replace(what.result, judges={**judges, judged.metric: kept})

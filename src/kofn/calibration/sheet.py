@@ -46,16 +46,15 @@ def drawn_sheet(
     """n things drawn at random, half of those the judge passes and half of those it fails, as far as there are.
 
     `selected` draws from what a selector picks, one candidate a case: a spot check of what people are shown. Its labels
-    are of cases (the pick's place is in `picked`): they correct the rate of `selected(by=...)`, not that of all
-    candidates. The weight of a row is how many things it stands for, N_v/n_v. Things the judge did not grade are
-    never drawn.
+    are of cases (the pick's place is in `picked`): they correct the rate of the picks, not that of all candidates. The
+    weight of a row is how many things it stands for, N_v/n_v. Things the judge did not grade are never drawn.
     """
     if n < 1:
         raise InputError(f"--sample {n}: expected how many to label, at least 1")
     rows = judged.candidates if candidates or selected else (judged.sets or judged.candidates)
     if rows is None or rows.judge is None:
         raise InputError(f"{judged.name} has one verdict a case: there are no candidates to draw from")
-    pool = _picks(judged, selector) if selected else np.arange(len(rows))
+    pool = picks_of(judged, selector) if selected else np.arange(len(rows))
     verdicts = rows.judge[pool]
     chosen, weights = by_verdict(verdicts, n, seed)
     order = np.random.default_rng([seed, 1]).permutation(chosen.size)  # so that the order tells nothing of the verdict
@@ -93,7 +92,7 @@ def by_verdict(verdicts: NDArray[np.float64], n: int, seed: int) -> tuple[NDArra
     return np.concatenate([passed[:from_passed], failed[:from_failed]]), weights
 
 
-def _picks(judged: Judged, name: str | None) -> NDArray[np.intp]:
+def picks_of(judged: Judged, name: str | None) -> NDArray[np.intp]:
     """The row each set's selector ranks first; the first of those that tie; no row where nothing can be picked."""
     from kofn.selectors import Selector
 

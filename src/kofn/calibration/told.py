@@ -140,7 +140,7 @@ def _ends(low: float | None, high: float | None) -> str:
 
 
 def _value(point: float | None) -> str:
-    return "undefined" if point is None else f"{point:.3f}"
+    return "undefined" if point is None else f"{point + 0.0:.3f}".replace("-0.000", "0.000")
 
 
 def _rates_grid(found: Sequence[Calibration]) -> Grid:
@@ -198,6 +198,10 @@ def _correction(found: Calibration, judged: Mapping[str, str], style: Callable[[
     )
     if getattr(c, "design", "") == "inside":
         lines.append("labels are of judged cases: in every rate those of a verdict stand for all with that verdict")
+    elif getattr(c, "design", "") == "separate":
+        lines.append("labels are of other cases than the judged ones")
+    elif getattr(c, "design", "") == "overlapping":
+        lines.append("some labels are of judged cases, the others are not")
     return lines if found.more is None else [*lines, *_more(found.more)]
 
 

@@ -10,14 +10,10 @@ from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from kofn.calibration.judged import Judged
+    from kofn.calibration.labels import Rows
 
 _PATH = click.Path(path_type=Path)
-_FOR_SHEETS = {
-    "output": "-o",
-    "candidates": "--candidates",
-    "selected": "--selected",
-    "by_selector": "--by-selector",
-}
+_FOR_SHEETS = {"output": "-o", "candidates": "--candidates"}
 _FOR_LABELS = {
     "apply": "--apply",
     "by": "--by",
@@ -48,7 +44,8 @@ _FOR_LABELS = {
               "then the run or file.")  # fmt: skip
 @click.option("-o", "output", type=_PATH, metavar="FILE", help="The sheet: .csv, .jsonl or .html (a page to label in).")
 @click.option("--candidates", is_flag=True, help="Sample candidates, not sets.")
-@click.option("--selected", is_flag=True, help="Sample what the selector picks.")
+@click.option("--selected", is_flag=True, help="Sample what the selector picks; with labels, correct the rate of its "
+              "picks.")  # fmt: skip
 @click.option("--by-selector", metavar="NAME", help="Which selector.")
 @click.option("--save", is_flag=True, help="Keep the corrected rate in the run of --apply: its reports show both.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -67,6 +64,8 @@ def command(labels: Path | None, sample: int | None, **options: Any) -> None:
         _refuse(given, _FOR_LABELS, "is for labels: --sample only draws what to label")
         if labels is None or options["output"] is None:
             raise click.UsageError("--sample N takes a run or file to draw from and -o FILE for the sheet")
+        if options["output"].exists():
+            raise click.UsageError(f"{options['output']}: already there, perhaps with labels in it: give another name")
         _sample(labels, sample, options)
         return
     _refuse(given, _FOR_SHEETS, "is for a sheet to label: give --sample N too")
@@ -106,6 +105,7 @@ def _sample(source: Path, n: int, options: dict[str, Any]) -> None:
 
 def _calibrate(labels: Path | None, options: dict[str, Any]) -> None:
     from kofn.calibration.calibrate import Settings, calibrate
+    from kofn.calibration.judged import on_scale
     from kofn.calibration.labels import read_labels
 
     known = _known(options["known_rates"])
@@ -120,8 +120,9 @@ def _calibrate(labels: Path | None, options: dict[str, Any]) -> None:
     )
     _check(settings.method, settings.level)
     rows = None if labels is None else read_labels(labels, options["threshold"])
+    _check_picks(rows, options)
     judged = _judged(options, scores=rows is not None and rows.scores)
-    found = calibrate(rows, judged, settings)
+    found = calibrate(None if rows is None else on_scale(rows, judged), judged, settings)
     if options["save"]:
         _save(found, judged, labels, options)
     _tell(found, judged, as_json=options["as_json"])
@@ -136,6 +137,16 @@ def _save(found: Any, judged: Judged | None, labels: Path | None, options: dict[
         raise click.UsageError("--save keeps what --apply RUN corrects: give --apply too")
     save(options["apply"], found, judged, labels)
     click.echo(f"kept in {safe(str(options['apply']))}; open {safe(str(options['apply'] / 'report.html'))}", err=True)
+
+
+def _check_picks(rows: Rows | None, options: dict[str, Any]) -> None:
+    """Labels of what a selector picked say nothing of other candidates."""
+    if options["by_selector"] and not options["selected"]:
+        raise click.UsageError("--by-selector says whose picks are meant: give --selected too")
+    if options["apply"] and rows is not None and "picked" in rows.fields and not options["selected"]:
+        raise click.UsageError("these labels are of what a selector picked (column `picked`): give --selected too")
+    if options["selected"] and options["apply"] is None:
+        raise click.UsageError("--selected corrects the rate of a selector's picks: give --apply RUN too")
 
 
 def _check(method: str, level: float) -> None:
@@ -171,6 +182,8 @@ def _judged(options: dict[str, Any], *, scores: bool) -> Judged | None:
         aggregate=options["aggregate"],
         threshold=options["threshold"],
         scores=scores,
+        selected=options["selected"],
+        selector=options["by_selector"],
     )
 
 
@@ -186,5 +199,5 @@ def _tell(found: Any, judged: Judged | None, *, as_json: bool) -> None:
 
     about = None if judged is None else {"name": judged.name, "metric": judged.metric}
     if judged is not None and about is not None and found.of == "set" and judged.aggregate is not None:
-        about["metric"] = f"{judged.aggregate} of {judged.metric}"
+        about["metric"] = f"{judged.aggregate} by {judged.metric}"
     click.echo(as_text(found, style, judged=about))

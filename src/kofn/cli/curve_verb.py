@@ -39,6 +39,7 @@ _WIDEST, _NARROWEST = 120, 60
 @click.option("--interval", default="auto", show_default=True, metavar="I", help="Interval of the values.")
 @click.option("--level", default=0.95, show_default=True, type=float, help="Level of the intervals.")
 @click.option("--seed", default=0, show_default=True, type=int, help="Seed of what is drawn.")
+@click.option("--threshold", type=float, help="A value passes from here on (default: as graded, or 1.0).")
 @click.option("--use", metavar="USE", help="How outputs are used: any, vote, select, list or all; says which measure "
               "counts.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -63,6 +64,7 @@ def command(
     interval: str,
     level: float,
     seed: int,
+    threshold: float | None,
     use: str | None,
     as_json: bool,
     html: Path | None,
@@ -87,7 +89,7 @@ def command(
         raise InputError(f"{html}: there is no directory {html.parent}: give the name of a file to write")
     wanted = Wanted(gain=gain, latency=latency, budget=budget, sequential=sequential)
     where = opened(source, replace(_options(by, split_text, interval, level, seed), use=check_use(use)))
-    scored = where.metric(metric)
+    scored = _passing_from(where.metric(metric), threshold)
     asked = _asked(where, scored, selector_text, measure, extend, cost, labels)
     found = found_of(
         where.name,
@@ -99,7 +101,8 @@ def command(
         judges=where.result.judges,
         units=where.units(),
     )
-    found = found.checked(where.result.checklist)
+    carried = [w for w in where.result.warnings if "--threshold" in w and threshold is None]
+    found = replace(found, warnings=(*found.warnings, *carried)).checked(where.result.checklist)
     _show(found, as_json)
     if html is not None:
         _write(found, html)
@@ -117,6 +120,18 @@ def _options(by: tuple[str, ...], split_text: str | None, interval: str, level: 
     check_interval(interval)
     split = None if split_text is None else Split.parse(split_text)
     return Options(by=by, split=split, interval=interval, level=level, seed=seed)
+
+
+def _passing_from(scored: Scored, threshold: float | None) -> Scored:
+    """The same grades with another threshold, where one is given."""
+    if threshold is None:
+        return scored
+    from dataclasses import replace
+
+    from kofn.sets import passes_of
+
+    passes = passes_of(scored.sets.values, threshold, scored.sets.higher_is_better)
+    return replace(scored, sets=replace(scored.sets, passes=passes))
 
 
 def _asked(

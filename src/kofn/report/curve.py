@@ -110,8 +110,8 @@ def default_measure(options: Options) -> str:
 
 
 def only_selector(scored: Scored) -> Selector | None:
-    """The column that can pick, where there is just one."""
-    names = list(scored.sets.selectors)
+    """The column that can pick, where there is just one; the metric itself is none."""
+    names = [name for name in scored.sets.selectors if name != scored.metric]
     return Selector(name=names[0], by=names[0]) if len(names) == 1 else None
 
 

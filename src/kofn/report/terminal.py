@@ -28,6 +28,7 @@ from kofn.report.findings import (
     status_of,
 )
 from kofn.report.frames import case_scores
+from kofn.report.judges import judges_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -67,6 +68,7 @@ def as_text(
     ]
     if detailed:
         parts += _detailed_parts(run, scores, style, limit, width)
+    parts.append(_judge_lines(run, style, width))
     checked = () if run.result is None else run.result.checklist
     parts += [_warning_lines(run, style, width), checklist_lines(checked, style, width) if checked else []]
     parts += [_file_lines(run, style, width, detailed=detailed)]
@@ -343,6 +345,15 @@ def _slowest_lines(scores: pl.DataFrame, style: Style, width: int) -> list[str]:
 
 def _case_mark(case: dict[str, Any]) -> str:
     return "✓" if case["passed"] else "?" if case["score"] is None else "✗"
+
+
+def _judge_lines(run: Run, style: Style, width: int) -> list[str]:
+    """What each judge says, and what people would."""
+    rows = [
+        (f"judge {judge['name']}", ", ".join(filter(None, [f"raw {judge['raw']}", f"corrected {judge['corrected']}"])))
+        for judge in judges_of(run)
+    ]
+    return _labelled([(name, text.replace("corrected not", "not")) for name, text in rows], style, width)
 
 
 def _warning_lines(run: Run, style: Style, width: int) -> list[str]:

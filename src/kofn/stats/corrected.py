@@ -169,8 +169,8 @@ def corrected_rate(
         point=value.point,
         unclipped=value.unclipped,
         clipped=value.clipped,
-        low=clipped_to_unit(low).point,
-        high=clipped_to_unit(high).point,
+        low=min(clipped_to_unit(low).point, value.point),  # a point that was clipped may lie beyond all draws
+        high=max(clipped_to_unit(high).point, value.point),
         fits=high >= 0 and low <= 1,
         level=level,
         method=made,

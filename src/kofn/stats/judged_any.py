@@ -53,9 +53,9 @@ class CorrectedPoint(NamedTuple):
     """any@k within [0, 1], its ends, and whether the formula itself went beyond."""
 
     k: int
-    point: float
-    low: float
-    high: float
+    point: float | None
+    low: float | None
+    high: float | None
     clipped: bool
 
 
@@ -132,9 +132,10 @@ def corrected_curve(
 
     `label_clusters` names the case of each label: its labels are drawn together. `label_weights` is how many candidates
     a label stands for, where they were not drawn evenly. Sets of fewer than k are left out.
-    Cases and labels are drawn apart: where the labels are of the same cases the band is a little wide (it held the
-    truth in 97 % of 500 simulations). Draws of labels in which the judge carries no information have no corrected value
-    and are left out too.
+    Cases and labels are drawn apart: where the labels are of the same cases the band is wide (it held the truth in 97
+    to 100 % of simulations). From the first k on at which the value falls or leaves [0, 1], which no any@k does, there
+    is none: the judge's errors are too many for so large a k, or the labels are of another judge. Draws of labels in
+    which the judge carries no information have no corrected value and are left out too.
     """
     rates = rates_of(human, judge, label_weights).checked()
     columns = _columns(human, judge, label_weights)
@@ -144,7 +145,17 @@ def corrected_curve(
     drawn = _drawn_rates(columns, rates, draws, seed + 1)
     drawn[~(drawn.sum(axis=1) > 1 + _LEAST)] = np.nan
     sets = _Sets(passes, tries, weights, clusters)
-    return rates, [sets.at(k, rates, drawn, level, seed) for k in ks]
+    return rates, _as_far_as_it_rises([sets.at(k, rates, drawn, level, seed) for k in ks])
+
+
+def _as_far_as_it_rises(points: list[CorrectedPoint]) -> list[CorrectedPoint]:
+    """Without the points from the first on that leaves [0, 1] or lies below the one before; the first one stays."""
+    before = -1.0
+    for i, point in enumerate(points):
+        if point.point is None or point.point < before - 1e-9 or (i and point.clipped):
+            return [*points[:i], *(CorrectedPoint(p.k, None, None, None, p.clipped) for p in points[i:])]
+        before = point.point
+    return points
 
 
 def _drawn_rates(columns: Floats, rates: Rates, draws: int, seed: int) -> Floats:
