@@ -132,7 +132,8 @@ def test_repeated_scores_of_a_real_judge_split_into_case_candidate_and_judge(set
     from kofn.judge.rubric import load_rubric
     from kofn.judge.scores import column_of, variance_of
 
-    rows = [json.loads(line) for line in (sets_folder / "tot_writing_gpt4_io_100x10.jsonl").open()]
+    text = (sets_folder / "tot_writing_gpt4_io_100x10.jsonl").read_text()
+    rows = [json.loads(line) for line in text.splitlines()]
     lists = [
         tuple(Verdict(None if v is None else float(v), "", None, repaired=False) for v in output["judge_repeats"])
         for row in rows
