@@ -11,7 +11,7 @@ import numpy as np
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from kofn.evaluate import Options, Result
     from kofn.report.run import Run
@@ -65,13 +65,11 @@ class Opened:
         return {"weights": case_numbers(self.table, weight), "clusters": case_codes(self.table, cluster)}
 
 
-def opened(
-    path: Path | str, options: Options | None = None, *, fields: Mapping[str, str] | None = None, fresh: bool = False
-) -> Opened:
+def opened(path: Path | str, options: Options | None = None, *, fields: Mapping[str, str] | None = None) -> Opened:
     """Open a run directory or read a file of outputs and score it.
 
     Of a run the stored grades are taken, and with `options` only what slices, weighs, splits or draws is changed; a
-    run is graded again where an extractor or metrics are named (`fresh`: always). A file is always graded.
+    run is graded again where an extractor or metrics are named. A file is always graded.
     """
     from kofn.evaluate import Options
 
@@ -86,8 +84,7 @@ def opened(
         raise InputError(f"{path}: this run has no candidates: give one of kofn score --out, kofn run or kofn judge")
     merged = _merged(run.options, given)
     table = restored(run.result)
-    again = fresh or bool(given.extract or given.metrics)
-    if again:
+    if given.extract or given.metrics:
         from kofn.evaluate import evaluate
 
         return Opened(name=run.name, path=path, run=run, options=merged, result=evaluate(table, merged))
@@ -147,11 +144,11 @@ def answers_of(result: Result) -> Answers:
     )
 
 
-def again_of(result: Result, options: Options, more: Sequence[Scored] = ()) -> Result:
-    """The numbers of stored grades made again with other options; `more` are metrics that were not there."""
+def again_of(result: Result, options: Options) -> Result:
+    """The numbers of stored grades made again with other options."""
     from kofn.evaluate import result_of
 
-    table, scored = result.table, [*result.scored, *more]
+    table, scored = result.table, list(result.scored)
     assert table is not None
     answers = answers_of(result)
     if options.split is not None:
@@ -160,4 +157,24 @@ def again_of(result: Result, options: Options, more: Sequence[Scored] = ()) -> R
         table = table.of_cases(kept)
         scored = [replace(one, sets=one.sets.take(np.flatnonzero(kept))) for one in scored]
         answers = answers if answers.column is None else replace(answers, column=answers.column.filter(rows))
-    return result_of(table, answers, scored, options, result.judges).with_told(result.told)
+    found = result_of(table, answers, scored, options, result.judges).with_told(result.told)
+    return (
+        found if options.split is not None or options.weight or options.cluster else with_stored(found, result, options)
+    )
+
+
+def with_stored(result: Result, stored: Result, options: Options) -> Result:
+    """A result made again, with the estimates that were stored where it has the same ones.
+
+    They are equal but for runs whose sets stopped early, where a mean over everything drawn would be biased; there the
+    usual aggregators are those that were stored.
+    """
+    known = {(e.metric, e.aggregator, e.segment): e for e in stored.estimates}
+    metrics = {metric for metric, _ in stored.case_values}
+    kept = {
+        key: stored.case_values.get(key, values)
+        for key, values in result.case_values.items()
+        if options.aggregate or key in stored.case_values or key[0] not in metrics
+    }
+    estimates = [known.get((e.metric, e.aggregator, e.segment), e) for e in result.estimates]
+    return replace(result, estimates=tuple(e for e in estimates if (e.metric, e.aggregator) in kept), case_values=kept)

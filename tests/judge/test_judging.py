@@ -92,6 +92,23 @@ def test_judging_a_run_asks_for_no_output_and_leaves_its_verdict_as_it_was(file,
     np.testing.assert_array_equal(again.sets.values, first.sets.values)
 
 
+def test_a_run_whose_sets_stopped_early_keeps_its_estimates(tmp_path):
+    rows = [{"id": f"q{i}", "question": f"{i} + 1", "answer": str(i + 1)} for i in range(12)]
+    task = {"name": "sums", "dataset": rows, "stages": [{"name": "answer", "prompt": "{question} ="}]}
+
+    def sometimes(prompt, *, repeat):
+        return str(int(prompt.split()[0]) + 1 + (repeat % 3 == 1))
+
+    made = kofn.run(task, model=sometimes, adaptive=True, max_repeats=8, out=tmp_path / "run")
+    assert len(set(made.result.scored[0].sets.sizes.tolist())) >= 1
+    before = kofn.load_run(tmp_path / "run").result.estimates
+    rubric = {"name": "ok", "prompt": "{output}"}
+    after = judge(tmp_path / "run", rubric, settings(lambda: "Verdict: pass"))
+    kept = [e for e in after.result.estimates if e.metric != "ok"]
+    assert [(e.aggregator, e.point, e.low) for e in kept] == [(e.aggregator, e.point, e.low) for e in before]
+    assert any("stopped when they agreed" in w for w in after.result.warnings)
+
+
 def test_asking_again_pays_for_nothing_and_a_new_rubric_only_for_itself(file, tmp_path):
     with serving() as server:
         model = f"openai:m@{server.url}"

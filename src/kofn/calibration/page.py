@@ -22,7 +22,11 @@ def labelling_page(sheet: Sheet, name: str) -> str:
     rows = [_packed(row) for row in sheet.rows]
     data = orjson.dumps({"name": name, "of": sheet.of, "rows": rows})
     key = sha256(data).hexdigest()[:16]
-    body = environment().get_template("label.html.j2").render(name=name, of=sheet.of, n=len(rows), key=key)
+    body = (
+        environment()
+        .get_template("label.html.j2")
+        .render(name=name, question=sheet.question, n=len(rows), key=key, of=sheet.of)
+    )
     return document(
         title=f"label {name} · kofn",
         body=Markup(body),  # noqa: S704 - the template escapes

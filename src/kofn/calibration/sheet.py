@@ -32,6 +32,7 @@ class Sheet:
     n_passing: int
     n_failing: int
     n_left: int
+    question: str = "Is this output good?"
 
 
 def drawn_sheet(
@@ -70,7 +71,22 @@ def drawn_sheet(
         n_passing=passing,
         n_failing=at.size - passing,
         n_left=int(np.isfinite(verdicts).sum()) - at.size,
+        question=_question(None if rows.of_candidates else judged.aggregate),
     )
+
+
+def _question(aggregate: str | None) -> str:
+    """What people are asked of a set, by what makes it pass, or of one output.
+
+    >>> _question("any_pass"), _question(None)
+    ('Is at least one of these outputs good?', 'Is this output good?')
+    """
+    known = {
+        None: "Is this output good?",
+        "any_pass": "Is at least one of these outputs good?",
+        "all_pass": "Are all of these outputs good?",
+    }
+    return known.get(aggregate, f"Is this set of outputs good, by {aggregate}?")
 
 
 def by_verdict(verdicts: NDArray[np.float64], n: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:

@@ -97,6 +97,7 @@ def _sample(source: Path, n: int, options: dict[str, Any]) -> None:
         seed=options["seed"],
     )
     write_sheet(sheet, options["output"], judged.name)
+    click.echo(f"the question: {sheet.question}", err=True)
     click.echo(
         f"{len(sheet.rows)} {sheet.of}s to label in {safe(str(options['output']))}: "
         f"{sheet.n_passing} the judge passes, {sheet.n_failing} it fails; {sheet.n_left:,} left"

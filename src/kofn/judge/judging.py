@@ -394,7 +394,7 @@ def with_columns(
 ) -> Result:
     """The result with new metrics. A judge's score can pick, too, so it is also a selector, or only that."""
     from kofn.evaluate import result_of
-    from kofn.opened import answers_of
+    from kofn.opened import answers_of, with_stored
     from kofn.scoring import Scored
 
     result, table = what.result, what.table
@@ -423,7 +423,13 @@ def with_columns(
     scored = scored or [replace(result.scored[0], sets=base)]
     judges = {**{k: v for k, v in result.judges.items() if k not in told}, **told}
     before = [w for w in result.told if not w.startswith(tuple(f"{name}: " for name in told))]
-    return result_of(table, answers_of(result), scored, what.options, judges).with_told(before)
+    found = result_of(table, answers_of(result), scored, what.options, judges).with_told(before)
+    others = replace(
+        result,
+        estimates=tuple(e for e in result.estimates if e.metric not in told),
+        case_values={key: values for key, values in result.case_values.items() if key[0] not in told},
+    )
+    return found if what.run is None else with_stored(found, others, what.options)
 
 
 def _note(rows: pl.DataFrame) -> pl.Series:

@@ -128,6 +128,8 @@ def warnings_of(
         found.append(f"{name}: {cut:,} texts are longer than a judge is shown: their middle was left out")
     if settings.repeats > 1 and settings.sampling(rubric).temperature == 0:
         found.append(f"{name}: repeats at temperature 0 mostly repeat: --temperature 0.7 shows the judge's own spread")
+    if (what.manifest.get("generation") or {}).get("adaptive"):
+        found.append(f"{name}: sets of this run stopped when they agreed: means over all of them are biased")
     writers = set((what.manifest.get("generation") or {}).get("models", {}).values()) & set(info["models"])
     if writers:
         found.append(f"{name}: {sorted(writers)[0]} judges outputs that it wrote: models prefer their own")
