@@ -84,7 +84,8 @@ def _scores(by: str, sets: CandidateSets) -> Floats:
         return _support(sets)
     if ":" in by:
         return _by_function(by, sets)
-    raise UnknownName("selector", by, [*sets.selectors, *OWN], hint="or a function module:name")
+    known = [*sets.selectors, *OWN]
+    raise UnknownName("selector", by, known, hint=f"there is {', '.join(known)}, or a function module:name")
 
 
 def _places(sets: CandidateSets) -> Floats:

@@ -350,8 +350,8 @@ def _segments(labels: Rows, target: Rows | None, settings: Settings, name: str) 
     """The same within each value of a field. Labels that lack it have it from the judged rows."""
     own, theirs = labels.fields.get(name), None if target is None else target.fields.get(name)
     if own is None and theirs is None:
-        known = [*labels.fields, *(target.fields if target is not None else ())]
-        raise UnknownName("field", name, known)
+        known = dict.fromkeys([*labels.fields, *(target.fields if target is not None else ())])
+        raise UnknownName("field", name, list(known))
     if own is None:
         assert target is not None
         assert theirs is not None
