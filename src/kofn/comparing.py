@@ -26,7 +26,7 @@ from kofn.errors import InputError, UnknownName
 from kofn.evaluate import applied, case_column, segment_names
 from kofn.policy import Requirement
 from kofn.registry import aggregator, higher_is_better
-from kofn.sets import NOT_GRADED, passes_of
+from kofn.sets import NOT_GRADED
 from kofn.stats.estimate import SMALL_SEGMENT
 from kofn.trends import TOLD, Questions, other_questions
 
@@ -99,8 +99,7 @@ def _again(result: Result, scored: Sequence[Scored], k: int) -> Result:
 def _passing_from(scored: Scored, threshold: float) -> Scored:
     if scored.metric in ("", "pass"):
         return scored
-    passes = passes_of(scored.sets.values, threshold, scored.sets.higher_is_better)
-    return replace(scored, sets=replace(scored.sets, passes=passes), beside_labels=False)
+    return replace(scored, sets=scored.sets.passing_from(threshold), beside_labels=False)
 
 
 def _within(name: str, k: int) -> bool:

@@ -13,7 +13,6 @@ from kofn.diagnose import DIPPING, counted, dipping
 from kofn.differences import Changed, Compared, Number, Rules, Values, differences_of, levels_of, pairs_of
 from kofn.errors import InputError
 from kofn.selectors import pickable, picks, selection, with_selector
-from kofn.sets import passes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -107,7 +106,7 @@ def _with_metrics(result: Result, evaluator: str) -> Scored:
     scored = next(one for one in result.scored if one.metric == evaluator)
     sets = scored.sets
     if scored.beside_labels:  # its passes are those of the labels: here it grades by itself
-        sets = replace(sets, passes=passes_of(sets.values, None, sets.higher_is_better))
+        sets = sets.passing_from(None)
     for one in result.scored:
         if one.metric and one.metric not in sets.selectors:
             sets = with_selector(sets, one.metric, one.sets.values)

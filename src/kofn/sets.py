@@ -258,6 +258,14 @@ class CandidateSets:
             ideal=None if self.ideal is None else self.ideal.gather(index),
         )
 
+    def passing_from(self, threshold: float | None) -> CandidateSets:
+        """The same values with passes decided by this threshold; None is the usual one.
+
+        >>> CandidateSets.from_lists([[0.2, 0.7]]).passing_from(0.5).passes.tolist()
+        [0, 1]
+        """
+        return _replace(self, passes=passes_of(self.values, threshold, self.higher_is_better))
+
     def graded_only(self) -> CandidateSets:
         """Without the candidates that have no verdict.
 

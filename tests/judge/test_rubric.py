@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -184,6 +186,13 @@ def test_a_repair_asks_for_a_verdict_in_words_that_would_parse(name):
     assert [m.role for m in again] == ["system", "user", "assistant", "user"]
     asked = again[-1].content.partition(": ")[2].split(",")[0].replace("N", "4")
     assert parse_verdict(asked, rubric) is not None
+
+
+def test_the_rubric_of_the_documentation_is_one(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "judge.md").read_text()
+    (tmp_path / "tone.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0])
+    rubric = load_rubric(tmp_path / "tone.yaml")
+    assert (rubric.name, rubric.version, rubric.bounds, rubric.passing) == ("tone", 2, (1, 5), 0.75)
 
 
 def test_the_hash_of_a_prompt_follows_what_is_asked_and_nothing_else():

@@ -19,6 +19,7 @@ from kofn.stats import (
     judge_rates,
     labels_to_halve,
     ppi_mean,
+    weights_by_verdict,
 )
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def _rates(used: Rows, target: Rows | None, common: dict[str, Any]) -> JudgeRate
     """
     seen = None if target is None else _graded(target)
     inside = seen is not None and len(used) > 0 and bool((places(used, seen) >= 0).all())
-    weights = _by_verdict(used, seen) if inside and seen is not None else used.weights
+    weights = weights_by_verdict(used.said, seen.said, used.weights) if inside and seen is not None else used.weights
     found = judge_rates(used.people, used.said, weights=weights, clusters=_names(used), **common)
     return replace(found, confusion=Confusion.of(used.people, used.said, used.weights))
 
@@ -268,7 +269,9 @@ def _sets_of(found: Calibration, used: Rows, seen: Rows, common: dict[str, Any])
             seen.said,
             seen.ids,
             seen.indices,
-            weights=_by_verdict(used, seen) if found.corrected.design == "inside" else used.weights,
+            weights=weights_by_verdict(used.said, seen.said, used.weights)
+            if found.corrected.design == "inside"
+            else used.weights,
             clusters=used.units(),
             **common,
         )
@@ -278,16 +281,6 @@ def _sets_of(found: Calibration, used: Rows, seen: Rows, common: dict[str, Any])
     for case, verdict in zip(seen.ids, seen.said.tolist(), strict=True):
         by_case[case] = max(by_case.get(case, 0.0), verdict)
     return replace(found, sets=bound, raw_sets=estimate(list(by_case.values()), aggregator="any_pass", **common))
-
-
-def _by_verdict(used: Rows, seen: Rows) -> NDArray[np.float64]:
-    """Weights with which the labels of each verdict stand for the judged rows with that verdict."""
-    own = np.ones(len(used)) if used.weights is None else used.weights.copy()
-    for verdict in (0.0, 1.0):
-        of = used.said == verdict
-        if of.any():  # of a judged row each, so there is one with that verdict
-            own[of] *= float((seen.said == verdict).sum()) / float(own[of].sum())
-    return own
 
 
 def _graded(rows: Rows) -> Rows:
@@ -414,8 +407,8 @@ def _about_the_correction(found: Calibration, settings: Settings) -> list[str]:
             "the judged rate does not fit the labels: the judge must have erred otherwise on those cases; "
             "do not use the corrected rate"
         )
-    elif getattr(corrected, "clipped", False):
-        out.append(f"the corrected rate is clipped: the formula gives {corrected.unclipped:.3f}")  # type: ignore[union-attr]
+    elif isinstance(corrected, Corrected) and corrected.clipped:
+        out.append(f"the corrected rate is clipped: the formula gives {corrected.unclipped:.3f}")
     if found.sets is not None:
         out.append(f"the corrected rate of sets {found.sets.assumption}: label whole sets for the rate itself")
     return out

@@ -137,11 +137,7 @@ def _clusters(run: Opened) -> tuple[str | None, ...] | None:
 
 def _graded(sets: CandidateSets, threshold: float | None) -> CandidateSets:
     """The sets, with what passes decided by the threshold where there is one."""
-    if threshold is None:
-        return sets
-    from kofn.sets import passes_of
-
-    return replace(sets, passes=passes_of(sets.values, threshold, sets.higher_is_better))
+    return sets if threshold is None else sets.passing_from(threshold)
 
 
 def _candidates(

@@ -105,7 +105,10 @@ def command(
     found = found_of(paths, **asked)
     _show(found, changed, as_json=as_json, as_markdown=as_markdown, as_latex=as_latex)
     if html is not None:
-        _write(found, html)
+        from kofn.cli.pages import write_page
+        from kofn.report.comparison_page import page
+
+        write_page(page(found), html)
     leave_if_dipping(found, strict)
 
 
@@ -134,18 +137,3 @@ def _check_place(path: Path) -> None:
 
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no directory {path.parent}: give the name of a file to write")
-
-
-def _write(found: Compared, path: Path) -> None:
-    """The page, whole or not at all."""
-    from kofn.errors import WorldError
-    from kofn.present import safe
-    from kofn.report.comparison_page import page
-    from kofn.report.files import atomic
-
-    data = page(found).encode()
-    try:
-        atomic(path, lambda partial: partial.write_bytes(data))
-    except OSError as problem:
-        raise WorldError(f"{path}: cannot be written: {problem.strerror}") from None
-    click.echo(f"page written to {safe(str(path))}", err=True)

@@ -105,7 +105,10 @@ def command(
     found = replace(found, warnings=(*found.warnings, *carried)).checked(where.result.checklist)
     _show(found, as_json)
     if html is not None:
-        _write(found, html)
+        from kofn.cli.pages import write_page
+        from kofn.report.curve_page import page
+
+        write_page(page(found), html)
     if strict and found.double_dipping:
         sys.exit(1)  # click would return the code to `main` instead, which is about errors
 
@@ -124,14 +127,9 @@ def _options(by: tuple[str, ...], split_text: str | None, interval: str, level: 
 
 def _passing_from(scored: Scored, threshold: float | None) -> Scored:
     """The same grades with another threshold, where one is given."""
-    if threshold is None:
-        return scored
     from dataclasses import replace
 
-    from kofn.sets import passes_of
-
-    passes = passes_of(scored.sets.values, threshold, scored.sets.higher_is_better)
-    return replace(scored, sets=replace(scored.sets, passes=passes))
+    return scored if threshold is None else replace(scored, sets=scored.sets.passing_from(threshold))
 
 
 def _asked(
@@ -183,17 +181,3 @@ def _show(found: Found, as_json: bool) -> None:
 
     wide = shutil.get_terminal_size((_WIDEST, 24)).columns if sys.stdout.isatty() else _WIDEST
     click.echo(as_text(found, style, width=max(_NARROWEST, min(_WIDEST, wide))))
-
-
-def _write(found: Found, path: Path) -> None:
-    """The page, whole or not at all."""
-    from kofn.errors import WorldError
-    from kofn.report.curve_page import page
-    from kofn.report.files import atomic
-
-    data = page(found).encode()
-    try:
-        atomic(path, lambda partial: partial.write_bytes(data))
-    except OSError as problem:
-        raise WorldError(f"{path}: cannot be written: {problem.strerror}") from None
-    click.echo(f"page written to {path}", err=True)

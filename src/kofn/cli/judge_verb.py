@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kofn.cli.asking import asking_options
+
 if TYPE_CHECKING:
     from kofn.evaluate import Options
     from kofn.judge import JudgeSettings
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
 _PATH = click.Path(path_type=Path)
 _COUNT = click.IntRange(min=1)
-_ABOVE = click.FloatRange(min=0, min_open=True)
 
 
 @click.command("judge")
@@ -43,17 +44,7 @@ _ABOVE = click.FloatRange(min=0, min_open=True)
 @click.option("--use", metavar="USE", help="How outputs are used: any, vote, select, list or all.")
 @click.option("--field", "field_options", multiple=True, metavar="ROLE=NAME", help="A field's name in this file.")
 @click.option("--seed", default=0, show_default=True, type=int, help="Seed of whatever is drawn.")
-@click.option("--concurrency", type=_COUNT, help="Calls at the same time, to each model.")
-@click.option("--requests-per-second", type=_ABOVE, help="At most, to each model.")
-@click.option("--tokens-per-minute", type=_ABOVE, help="At most, to each model.")
-@click.option("--timeout", type=_ABOVE, default=600.0, show_default=True, help="Seconds a call may take.")
-@click.option("--retries", type=click.IntRange(min=0), default=6, show_default=True, help="Of a call that failed.")
-@click.option("--retry-errors", is_flag=True, help="Ask again what failed in an earlier start.")
-@click.option("--max-cost", type=_ABOVE, help="Stop when so many dollars are spent.")
-@click.option("--max-tokens-total", type=_COUNT, help="Stop when so many tokens are used.")
-@click.option("--max-time", type=_ABOVE, help="Stop after so many seconds.")
-@click.option("--cache", is_flag=True, help="Share replies of deterministic requests across runs.")
-@click.option("--prices", type=_PATH, help="A YAML file of prices.")
+@asking_options
 @click.option("--dry-run", is_flag=True, help="Print the first prompts exactly as sent, and stop.")
 @click.option("--strict", is_flag=True, help="Exit code 1 where the same judge picks and grades.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

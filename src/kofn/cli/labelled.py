@@ -27,6 +27,7 @@ def labels_of(path: Path, scored: Scored, *, candidates: bool = True) -> Labels:
     """
     from kofn.best_of import Labels
     from kofn.calibration.labels import read_labels
+    from kofn.stats import weights_by_verdict
 
     rows = read_labels(path)
     if rows.scores:
@@ -45,7 +46,7 @@ def labels_of(path: Path, scored: Scored, *, candidates: bool = True) -> Labels:
     inside = not bool(np.isnan(theirs[kept]).any())
     weights = None if rows.weights is None else rows.weights[kept]
     if inside and weights is None:
-        weights = _by_verdict(judge[kept], scored)
+        weights = weights_by_verdict(judge[kept], scored.sets.passes.astype(float))
     differ = int((np.isfinite(said) & np.isfinite(theirs) & (said != theirs)).sum())
     return Labels(
         human=rows.human[kept],
@@ -54,16 +55,6 @@ def labels_of(path: Path, scored: Scored, *, candidates: bool = True) -> Labels:
         weights=weights,
         notes=(f"the judge's verdict in {path} differs on {differ} labels: that of the run counts",) if differ else (),
     )
-
-
-def _by_verdict(judge: Floats, scored: Scored) -> Floats:
-    """Weights with which the labels of each verdict stand for the graded candidates with that verdict."""
-    weights = np.ones(len(judge))
-    for verdict in (0, 1):
-        own = judge == verdict
-        if own.any():
-            weights[own] = float((scored.sets.passes == verdict).sum()) / float(own.sum())
-    return weights
 
 
 def _verdicts(rows: Rows, scored: Scored) -> Floats:

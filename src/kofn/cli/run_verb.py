@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kofn.cli.asking import asking_options
+
 if TYPE_CHECKING:
     from kofn.models.base import Prompt
     from kofn.report.run import Run
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
 
 _PATH = click.Path(path_type=Path)
 _COUNT = click.IntRange(min=1)
-_ABOVE = click.FloatRange(min=0, min_open=True)
 
 
 @click.command("run")
@@ -58,17 +59,7 @@ _ABOVE = click.FloatRange(min=0, min_open=True)
 @click.option("--out", type=_PATH, metavar="DIR", help="The run directory (default: runs/TASK-MODEL).")
 @click.option("--seed", default=0, show_default=True, type=int, help="Seed of whatever is drawn.")
 @click.option("--reproducible", is_flag=True, help="Bit for bit the same candidates again; slower.")
-@click.option("--concurrency", type=_COUNT, help="Calls at the same time, to each model.")
-@click.option("--requests-per-second", type=_ABOVE, help="At most, to each model.")
-@click.option("--tokens-per-minute", type=_ABOVE, help="At most, to each model.")
-@click.option("--timeout", type=_ABOVE, default=600.0, show_default=True, help="Seconds a call may take.")
-@click.option("--retries", type=click.IntRange(min=0), default=6, show_default=True, help="Of a call that failed.")
-@click.option("--retry-errors", is_flag=True, help="Ask again what failed in an earlier start of this run.")
-@click.option("--max-cost", type=_ABOVE, help="Stop when so many dollars are spent.")
-@click.option("--max-tokens-total", type=_COUNT, help="Stop when so many tokens are used.")
-@click.option("--max-time", type=_ABOVE, help="Stop after so many seconds.")
-@click.option("--cache", is_flag=True, help="Share replies of deterministic requests across runs.")
-@click.option("--prices", type=_PATH, help="A YAML file of prices.")
+@asking_options
 @click.option("--batch-size", type=_COUNT, help="Requests computed together, for hf models.")
 @click.option("--device", help="cpu, cuda or mps, for hf models.")
 @click.option("--batch-index", type=int, metavar="N", help="A number for results.jsonl, such as the training step.")

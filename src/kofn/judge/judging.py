@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from kofn.models.base import Sampling
 from kofn.running.now import now
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from kofn.evaluate import Options, Result
     from kofn.generate.runner import Tally
@@ -321,6 +322,7 @@ async def ask_all(
     if settings.limits.max_cost is not None and unknown:
         raise InputError(f"max_cost: no price is known for {unknown[0]}: give --prices FILE, or --max-tokens-total")
     found: list[Asked] = []
+    tallies: list[Tally] = []
     with Store.open(directory / FOLDER, fingerprint={}) as store:
         if settings.retry_errors:
             store.forget_errors()
@@ -336,13 +338,14 @@ async def ask_all(
                         store,
                         sampling=settings.sampling(rubric),
                         repeats=settings.repeats,
-                        limits=_left(settings.limits, found),
+                        limits=_left(settings.limits, tallies),
                         seed=settings.seed,
                         price=prices.cost,
                         cache=cache,
                         tally=tally,
                     )
                 found.append(asked)
+                tallies.append(tally)
         finally:
             for model in models:
                 await model.close()
@@ -351,9 +354,9 @@ async def ask_all(
     return found
 
 
-def _left(limits: Limits, found: Sequence[Asked]) -> Limits:
-    """What earlier judges left of the budget."""
-    spent, used = sum(a.cost or 0.0 for a in found), sum(a.tokens_in + a.tokens_out for a in found)
+def _left(limits: Limits, tallies: Sequence[Tally]) -> Limits:
+    """What earlier judges left of the budget; what was stored before this start is paid for."""
+    spent, used = sum(t.cost for t in tallies), sum(t.tokens_in + t.tokens_out for t in tallies)
     return replace(
         limits,
         max_cost=None if limits.max_cost is None else max(0.0, limits.max_cost - spent),
@@ -361,32 +364,25 @@ def _left(limits: Limits, found: Sequence[Asked]) -> Limits:
     )
 
 
-class _shown:  # noqa: N801 - it is used as a function
+@asynccontextmanager
+async def _shown(tally: Tally, total: int, settings: JudgeSettings) -> AsyncIterator[None]:
     """The progress line of one judge, where somebody looks at a terminal."""
+    import asyncio
+    import sys
 
-    def __init__(self, tally: Tally, total: int, settings: JudgeSettings) -> None:
-        self.tally, self.total, self.wanted = tally, total, settings.progress
+    from kofn.generate.progress import Progress
 
-    async def __aenter__(self) -> None:
-        import asyncio
-        import sys
-
-        from kofn.generate.progress import Progress
-
-        self.task = None
-        if self.wanted and sys.stderr.isatty():
-            self.progress = Progress(self.tally, self.total, self.total, stages=1)
-            self.task = asyncio.create_task(self.progress.watch())
-
-    async def __aexit__(self, *_: object) -> None:
-        import asyncio
-        from contextlib import suppress
-
-        if self.task is not None:
-            self.task.cancel()
+    if not settings.progress or not sys.stderr.isatty():
+        yield
+        return
+    with Progress(tally, total, total, stages=1) as progress:
+        watching = asyncio.create_task(progress.watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
             with suppress(asyncio.CancelledError):
-                await self.task
-            self.progress.close()
+                await watching
 
 
 def with_columns(

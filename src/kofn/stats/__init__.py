@@ -11,6 +11,7 @@ from kofn.stats.corrected import (
     corrected_rate,
     corrected_with_known_rates,
     labels_to_halve,
+    weights_by_verdict,
 )
 from kofn.stats.estimate import DEFAULT_INTERVAL, INTERVALS, SMALL_SEGMENT, estimate, segment_estimates
 from kofn.stats.intervals import (
@@ -95,6 +96,7 @@ __all__ = [
     "t_interval",
     "true_prevalence",
     "variance_shares",
+    "weights_by_verdict",
     "what_buys",
     "wilson",
 ]

@@ -111,12 +111,23 @@ class _Data:
 
     def by_verdict(self) -> _Data:
         """Labels weighted so that those of each verdict stand for the judged cases with that verdict."""
-        w = self.weights.copy()
-        for verdict in (1.0, 0.0):
-            of = self.judge == verdict
-            if of.any():
-                w[of] *= float((self.judged == verdict).sum()) / float(w[of].sum())
-        return replace(self, weights=w, weighted=True)
+        return replace(self, weights=weights_by_verdict(self.judge, self.judged, self.weights), weighted=True)
+
+
+def weights_by_verdict(
+    judge: NDArray[np.float64], judged: NDArray[np.float64], weights: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Weights with which the labels of each verdict stand for the judged rows with that verdict, N_v/n_v.
+
+    >>> weights_by_verdict(np.array([1.0, 0.0]), np.array([1.0, 1.0, 1.0, 0.0])).tolist()
+    [3.0, 1.0]
+    """
+    own = np.ones(judge.size) if weights is None else weights.astype(float)
+    for verdict in (1.0, 0.0):
+        of = judge == verdict
+        if of.any():
+            own[of] *= float((judged == verdict).sum()) / float(own[of].sum())
+    return own
 
 
 def corrected_rate(
