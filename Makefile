@@ -16,7 +16,7 @@ help:
 run: .venv/.ready-local
 	$(BIN)/kofn run starter --repeats 5 --out runs/starter
 
-test: .venv/.ready-dev programs
+test: .venv/.ready-dev .venv-peers/.ready programs
 	KOFN_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest -m "not slow" -n $(CORES) --dist worksteal
 
 # Debian's Chromium for the tests of the pages and bubblewrap for those that run programs; where they cannot be installed
@@ -59,9 +59,10 @@ bench: .venv/.ready-dev .venv-peers/.ready
 	$(PIP) --editable ".[dev]"
 	@touch $@
 
-.venv-peers/.ready: benchmarks/peers.txt
+# the tools kofn reads from, writes to and is compared with, and kofn inside them: an environment of their own
+.venv-peers/.ready: benchmarks/peers.txt pyproject.toml
 	$(PYTHON) -m venv .venv-peers
-	.venv-peers/bin/python -m pip --disable-pip-version-check install --quiet --requirement benchmarks/peers.txt
+	.venv-peers/bin/python -m pip --disable-pip-version-check install --quiet --requirement benchmarks/peers.txt --editable .
 	@touch $@
 
 clean:

@@ -48,7 +48,7 @@ FILES = {
     "an empty file": (b"", ["empty"]),
     "only white space": (b" \n\n  \n", ["empty"]),
     "a binary file": (b"\x7fELF\x00\x00\x01\x02", ["binary"]),
-    "a gzip file": (b"\x1f\x8b\x08\x00", ["gzip", "decompress"]),
+    "a gzip file": (b"\x1f\x8b\x08\x00", ["damaged gzip"]),
     "NaN": (GOOD + b'{"id": "b", "score": NaN}\n', ["line 2", "null"]),
     "infinity": (b'{"id": "b", "score": -Infinity}\n', ["line 1", "null"]),
     "an overflowing number": (b'{"id": "b", "score": 1e999}\n', ["line 1"]),

@@ -21,6 +21,7 @@ LAYERS = [
         "evaluate",
         "groupwise",
         "present",
+        "notebook",
         "testing",
         "curves",
         "best_of",
@@ -34,13 +35,21 @@ LAYERS = [
         "differences",
         "comparing",
         "graders",
+        "auditing",
         "contests",
     },  # composition, no I/O
     {"importers", "report", "models", "api", "yamlfile", "selectorfile", "engine"},  # edges
-    {"generate", "opened"},  # every call to a model; graded candidates, from a run or a file
+    {"generate", "opened", "rescoring"},  # every call to a model; graded candidates, from a run or a file
     {"tasks", "checkpoint"},  # what is asked, of which data; programs and the cases they are run against
-    {"running", "doctor", "calibration"},  # a whole run; judges against people
-    {"evaluation", "training", "judge"},  # for training loops; models that grade
+    {"running", "doctor", "calibration", "repeated", "pytest_plugin"},  # a whole run; judges against people; tests
+    {
+        "evaluation",
+        "training",
+        "judge",
+        "exporters",
+        "integrations",
+        "sinks",
+    },  # training loops; models that grade; other tools
     {"cli", "__main__"},  # application
 ]
 LAYER = {name: i for i, names in enumerate(LAYERS) for name in names}

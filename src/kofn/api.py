@@ -40,13 +40,21 @@ def score(
     engine: Any = None,
     use: str | None = None,
     split: str | None = None,
+    as_repeats: bool = False,
+    format: str | None = None,  # noqa: A002 - the word for it
+    where: Mapping[str, str] | None = None,
 ) -> Result:
     """Score outputs: a path or paths, rows as mappings (long, wide or groups), or a polars frame of the long form.
 
-    `aggregate`, `metric` and `extract` take names, specs such as "pass@5", or your own callables. `fields` names
-    roles the file calls otherwise, such as {"text": "reply"}. `everything` also keeps fields no number needs. `engine`
-    (of `kofn.engine.engine`) calls metrics of your own on several processes or machines. `use` says how outputs are
-    used (any, vote, select, list, all), for the checklist; `split` takes design or test cases, such as "test:0.3".
+    A path is a file in any form kofn reads (`kofn list importers`), a pattern, a folder, a run, "-" or an address.
+
+    `aggregate`, `metric` and `extract` take names, specs such as "pass@5", or your own callables; `metric` also takes
+    functions of `references, predictions` and objects that have `compute`. `fields` names roles the file calls
+    otherwise, such as {"text": "reply"}. `everything` also keeps fields no number needs. `engine` (of
+    `kofn.engine.engine`) calls metrics of your own on several processes or machines. `use` says how outputs are used
+    (any, vote, select, list, all), for the checklist; `split` takes design or test cases, such as "test:0.3".
+    `as_repeats`: the files are repeats of the same cases. `format` names the importer instead of looking for it;
+    `where` takes only the cases whose field has a value, such as {"provider": "openai:gpt-5"}.
 
     >>> rows = [{"id": "q", "reference": "42", "outputs": ["It is 42.", "Maybe 43.", "42!"]}]
     >>> result = score(rows, aggregate=["any_pass", "majority"])
@@ -60,7 +68,8 @@ def score(
 
     slices = _several(by)
     keep = tuple(name for name in (*slices, cluster, weight) if name is not None)
-    table = load(data, ReadOptions(fields=fields or {}, keep=keep, everything=everything))
+    reading = ReadOptions(fields=fields or {}, keep=keep, everything=everything, format=format, where=where or {})
+    table = load(data, reading, as_repeats=as_repeats)
     options = Options(
         extract=extract,
         metrics=_several(metric),
@@ -81,22 +90,35 @@ def score(
     return evaluate(table, options)
 
 
-def load(data: Any, options: ReadOptions) -> Table:
+def load(data: Any, options: ReadOptions, *, as_repeats: bool = False) -> Table:
     """A table from whatever `score` takes."""
     from kofn import importers
 
     if isinstance(data, (str, Path)):
-        return importers.read([data], options)
+        return importers.read([data], options, as_repeats=as_repeats, of_run=_of_run)
     if type(data).__module__.partition(".")[0] == "polars":
         return _from_frame(data, options)
     if not isinstance(data, Iterable) or isinstance(data, Mapping):
         raise InputError(f"score takes a path, rows or a frame, not {type(data).__name__}")
     rows = list(data)
     if rows and all(isinstance(row, (str, Path)) for row in rows):
-        return importers.read(rows, options)
+        return importers.read(rows, options, as_repeats=as_repeats, of_run=_of_run)
     from kofn.importers.careful import read_records
 
     return read_records(rows, options)
+
+
+def _of_run(path: Path) -> Table | None:
+    """The outputs of a stored run, without its grades; None for any other folder."""
+    from kofn.report.files import MANIFEST
+    from kofn.report.run import load_run, restored
+
+    if not (path / MANIFEST).is_file():
+        return None
+    run = load_run(path)
+    if run.result is None:
+        raise InputError(f"{path}: this run has no candidates: give one of kofn score --out, kofn run or kofn judge")
+    return restored(run.result)
 
 
 def aggregate(
@@ -153,7 +175,8 @@ def _alone(column: Any) -> Any:
 
 
 def _several(given: Any) -> tuple[Any, ...]:
-    return (given,) if isinstance(given, str) or callable(given) else tuple(given)
+    alone = isinstance(given, str) or callable(given) or not isinstance(given, Iterable)
+    return (given,) if alone else tuple(given)
 
 
 def _from_frame(data: Any, options: ReadOptions) -> Table:

@@ -21,7 +21,7 @@ UNCORRECTED = "not corrected for its errors"  # and those by which that of a jud
 _AUDIT_ROWS = 500
 _DIVERSITY_SETS = 200
 
-_FAMILIES = {
+FAMILIES = {
     "number": ("number", "number_anchor", "number_simple"),
     "letter": ("letter", "letter_word_boundary", "letter_first"),
     "math": ("math", "boxed", "number"),
@@ -38,7 +38,7 @@ def extraction(table: Table, answers: Answers, scored: Sequence[Scored], options
     out |= {"n": n, "n_failed": answers.n_failed, "failure_rate": answers.n_failed / n if n else None}
     if answers.extractor is None:
         return out
-    family = _FAMILIES.get(answers.extractor.partition("(")[0])
+    family = FAMILIES.get(answers.extractor.partition("(")[0])
     if family is not None:
         out["audit"] = _audit(table, answers, family, options.seed)
     labelled = _label_disagreements(table, answers, scored)
@@ -188,9 +188,10 @@ def warnings(
 
 
 def _score_warnings(scored: Sequence[Scored], options: Options) -> list[str]:
-    out = []
+    out: list[str] = []
     for one in scored:
         values = one.sets.values[one.sets.graded]
+        out += one.told
         if not one.metric:
             out.append("no labels, scores or references: nothing is graded, only agreement and diversity are shown")
             continue
@@ -201,18 +202,26 @@ def _score_warnings(scored: Sequence[Scored], options: Options) -> list[str]:
             )
         if one.metric == "score" and not one.beside_labels and options.threshold is None and len(values):
             out += _threshold_warning(values)
+        if _exceeds(one, values) and options.threshold is None:
+            out += _threshold_warning(values, one.metric)
         if one.metric not in ("pass", "score") and len(values) and not values.any() and one.sets.higher_is_better:
             other = "token_f1, contains or exact_match(ignore_case=True)" if "exact" in one.metric else "another metric"
             out.append(f"no output matches its reference under {one.metric}: try --extract, or --metric {other}")
     return out
 
 
-def _threshold_warning(values: Any) -> list[str]:
+def _exceeds(one: Scored, values: Any) -> bool:
+    """Whether a metric that was called here gives more than 1, as those of other packages may (BLEU of 0 to 100)."""
+    called = one.source in ("reference", "text") and "." not in one.metric
+    return called and one.sets.higher_is_better and len(values) > 0 and float(values.max()) > 1
+
+
+def _threshold_warning(values: Any, name: str = "score") -> list[str]:
     """Scores that are no pass or fail by themselves, and a threshold nobody chose."""
     low, high = float(values.min()), float(values.max())
     if bool(np.isin(values, (0.0, 1.0)).all()):
         return []
-    return [f"score goes from {low:g} to {high:g}: a pass is at least 1.0; --threshold sets what passes"]
+    return [f"{name} goes from {low:g} to {high:g}: a pass is at least 1.0; --threshold sets what passes"]
 
 
 def _choice_warnings(table: Table, scored: Sequence[Scored]) -> list[str]:

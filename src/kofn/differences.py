@@ -275,6 +275,14 @@ class Compared:
 
         return tuple(w for w in self.warnings if DIPPING in w)
 
+    def _repr_html_(self) -> str:
+        from importlib import import_module
+
+        from kofn.notebook import as_html
+
+        # how a comparison is told is part of the reports, above this layer
+        return as_html(import_module("kofn.report.comparison_text").document(self))
+
     def to_dict(self) -> dict[str, Any]:
         """As `kofn compare --json` prints it."""
         told: dict[str, Any] = {

@@ -23,6 +23,8 @@ EXTRAS = {
     "embed": (("wordllama",), "semantic_diversity"),
     "ray": (("ray",), "kofn verify --engine ray"),
     "datasets": (("datasets",), "tasks on data sets of the Hugging Face hub"),
+    "mlflow": (("mlflow-skinny",), "--sink mlflow:URI"),
+    "wandb": (("wandb",), "--sink wandb:PROJECT"),
 }
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
 GB = 1_000_000_000

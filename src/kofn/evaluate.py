@@ -132,9 +132,10 @@ class Result:
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        from kofn.present import as_html
+        from kofn.notebook import as_html
+        from kofn.present import document
 
-        return as_html(self)
+        return as_html(document(self))
 
 
 def estimate_dict(e: Estimate) -> dict[str, Any]:
@@ -173,7 +174,7 @@ def evaluate(table: Table, options: Options | None = None) -> Result:
     if not scored:
         sets = unlabelled_sets(table, answers)
         scored = [Scored(metric="", sets=sets, source="")]
-    return result_of(table, answers, scored, options)
+    return result_of(table, answers, scored, options).with_told(table.told)
 
 
 def result_of(
@@ -322,6 +323,8 @@ def _understood(table: Table, scored: Sequence[Scored], answers: Answers, option
     return {
         "form": table.form,
         "sources": list(table.sources),
+        "origin": dict(table.origin),
+        "labels": dict(table.labels),
         "fields": dict(table.fields),
         "set_size": int(sizes[0]) if len(sizes) and int(sizes.min()) == int(sizes.max()) else None,
         "metrics": {s.metric: s.source for s in scored if s.metric},

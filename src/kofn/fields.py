@@ -51,6 +51,8 @@ SELECTORS = (
     "logprobs_sum",
 )
 
+PREFIXES = ("label.", "selector.")  # a field called label.NAME is a grade, one called selector.NAME a selector's score
+
 WIDE = ("outputs", "candidates", "responses", "samples", "completions", "generations", "predictions")
 
 GROUP_LISTS = {"scores": "score", "passes": "passed", "texts": "text", "answers": "answer"}
@@ -80,6 +82,15 @@ def recognise(
             found[role] = name
             taken.add(name)
     return found
+
+
+def labels_in(columns: Iterable[str]) -> dict[str, bool]:
+    """The grades that a file's own columns name, all better when higher.
+
+    >>> labels_in(["id", "label.match"])
+    {'match': True}
+    """
+    return {c.removeprefix("label."): True for c in columns if c.startswith("label.")}
 
 
 def wide_names(given: Mapping[str, str] | None = None) -> tuple[str, ...]:

@@ -11,14 +11,13 @@ import numpy as np
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from kofn.evaluate import Options, Result
+    from kofn.importers.rows import ReadOptions
     from kofn.report.run import Run
     from kofn.scoring import Answers, Scored
     from kofn.table import Table
-
-_MADE = ("score.", "passed.")  # columns of a run's candidates that its metrics made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +74,9 @@ def opened(path: Path | str, options: Options | None = None, *, fields: Mapping[
 
     path = Path(path)
     given = options or Options()
-    if not path.is_dir():
+    if not path.is_dir() or _is_log(path):
         return _of_file(path, given, fields)
-    from kofn.report.run import load_run
+    from kofn.report.run import load_run, restored
 
     run = load_run(path)
     if run.result is None:
@@ -92,6 +91,32 @@ def opened(path: Path | str, options: Options | None = None, *, fields: Mapping[
     if any((given.by, given.aggregate, given.split, given.cluster, given.weight, given.use)):
         result = again_of(result, merged)
     return Opened(name=run.name, path=path, run=run, options=merged, result=result)
+
+
+def _is_log(path: Path) -> bool:
+    """Whether a folder is another tool's and no run."""
+    from kofn.importers import importer_of
+    from kofn.importers.base import Peek
+    from kofn.report.files import MANIFEST
+
+    return not (path / MANIFEST).exists() and importer_of(Peek(path)) is not None
+
+
+def opened_all(
+    paths: Sequence[Path | str], options: Options, *, reading: ReadOptions, as_repeats: bool = False
+) -> Opened:
+    """One run as it is stored, or whatever else `kofn score` reads, graded as `options` say."""
+    from kofn.api import load
+    from kofn.evaluate import evaluate
+    from kofn.importers.sources import expand
+    from kofn.report.files import MANIFEST
+
+    places = expand(paths)
+    if len(places) == 1 and "://" not in places[0] and (Path(places[0]) / MANIFEST).is_file():
+        return opened(places[0], options)
+    result = evaluate(load(places, reading, as_repeats=as_repeats), options)
+    name = places[0].rstrip("/").rpartition("/")[2].partition(".")[0]
+    return Opened(name=name, path=Path(places[0]), options=options, result=result)
 
 
 def _of_file(path: Path, options: Options, fields: Mapping[str, str] | None) -> Opened:
@@ -114,20 +139,6 @@ def _merged(stored: Options, given: Options) -> Options:
     plain = Options()
     names = (f.name for f in fields(Options))
     return replace(stored, **{n: v for n in names if (v := getattr(given, n)) != getattr(plain, n)})
-
-
-def restored(result: Result) -> Table:
-    """The table of a stored run with what importers give: references and labels of candidates, no grades of metrics."""
-    table = result.table
-    assert table is not None
-    owner = np.repeat(np.arange(table.n_cases), np.diff(table.offsets))
-    rows = table.candidates.drop([c for c in table.candidates.columns if c.startswith(_MADE)])
-    if "reference" in table.cases.columns and "reference" not in rows.columns:
-        rows = rows.with_columns(table.cases["reference"].gather(owner))
-    if "passed.pass" in table.candidates.columns and "passed" not in rows.columns:
-        rows = rows.with_columns(table.candidates["passed.pass"].cast(int).alias("passed"))
-    named = {name: name for name in rows.columns if name in ("answer", "passed", "score")}  # of files that had none
-    return replace(table, candidates=rows, fields={**named, **table.fields})
 
 
 def answers_of(result: Result) -> Answers:

@@ -15,6 +15,7 @@ import numpy as np
 from kofn.choices import dollars
 from kofn.diagnose import counted
 from kofn.errors import InputError
+from kofn.present import Document, Grid
 from kofn.stats import cases_for_width, cases_needed, detectable_difference, variance_shares
 from kofn.stats.intervals import check_level, normal_quantile
 
@@ -169,6 +170,13 @@ class Plan:
             "answer": sentence(self),
             "notes": list(self.notes),
         }
+
+    def _repr_html_(self) -> str:
+        from kofn.notebook import as_html
+
+        headline = (f"{sentence(self)}.", *known_words(self))
+        grids = (grid_of(self),) if self.mixes else ()
+        return as_html(Document(headline, grids, tuple(("note", note) for note in self.notes), ()))
 
 
 # where variances come from
@@ -479,6 +487,37 @@ def now_words(found: Plan) -> str | None:
     if found.question.width is not None:
         return f"the pilot's {size} give a width of {found.now:.3f}"
     return f"the pilot's {size} find a difference of {found.now:.3f}"
+
+
+def known_words(found: Plan) -> list[str]:
+    """What the plan rests on: variances, and what the pilot's own size gives."""
+    v = found.variances
+    within = "not known" if v.within is None else f"{v.within:.4g}"
+    value = "" if v.mean is None else f"{'difference' if found.systems == 2 else 'value'} {v.mean:.3f}, "
+    return [f"{value}variance between cases {v.between:.4g}, within {within}", *filter(None, [now_words(found)])]
+
+
+def grid_of(found: Plan) -> Grid:
+    """The mixes as a table; columns in which nothing is known are left out."""
+    rows = [
+        (
+            f"{mix.repeats:,}",
+            f"{mix.cases:,}",
+            f"{mix.candidates:,}",
+            "-" if mix.labels is None else f"{mix.labels:,}",
+            "-" if mix.dollars is None else dollars(mix.dollars),
+            "◂ cheapest" if mix.cheapest else "",
+        )
+        for mix in found.mixes
+    ]
+    header = ("repeats", "cases", "candidates", "labels", "dollars", "")
+    kept = [i for i, name in enumerate(header) if not name or any(row[i] != "-" for row in rows)]
+    return Grid(
+        "",
+        tuple(header[i] for i in kept),
+        tuple(tuple(row[i] for i in kept) for row in rows),
+        tuple(header[i] != "" for i in kept),
+    )
 
 
 def candidate_cost(sets: CandidateSets) -> float | None:

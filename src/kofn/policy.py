@@ -203,7 +203,7 @@ class Requirement:
         if estimate.point is None:
             return f"undefined: {'no cases' if not estimate.n_missing else f'{estimate.n_missing:,} missing, no other'}"
         value: float | None = getattr(estimate, self.part)
-        digits = 3 if value is None else self._digits(value)
+        digits = 3 if value is None else self.digits(value)
         text = f"{estimate.point:.{digits}f}"
         if estimate.low is not None and estimate.high is not None:
             text += f" [{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
@@ -212,7 +212,8 @@ class Requirement:
         missing = f", {estimate.n_missing:,} missing" if estimate.n_missing else ""
         return f"{text}, {estimate.n:,} {'case' if estimate.n == 1 else 'cases'}{missing}"
 
-    def _digits(self, value: float) -> int:
+    def digits(self, value: float) -> int:
+        """The decimals it takes to see on which side of the bound a number is, at least 3."""
         met = self.met_by(value)
         return next((d for d in range(3, 13) if self.met_by(round(value, d)) == met), 13)
 

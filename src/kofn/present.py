@@ -1,10 +1,9 @@
-"""A result as something to read: one document, shown as text, in a terminal or as HTML."""
+"""A result as something to read: one document, shown as text or in a terminal; `kofn.notebook` shows it as HTML."""
 
 from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
-from html import escape
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,24 @@ if TYPE_CHECKING:
 _BAR = 25
 _WIDTH = 110
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions, half characters, line and paragraph separators
+
+
+class Bar(str):
+    """An interval drawn in characters, and where it is from 0 to 1, to draw it finer.
+
+    places   its low end, its point, its high end
+    rule     a line to hold it against, such as no difference
+    """
+
+    __slots__ = ("places", "rule")
+    places: tuple[float, float, float]
+    rule: float | None
+
+    @classmethod
+    def of(cls, text: str, places: tuple[float, float, float], rule: float | None = None) -> Bar:
+        bar = cls(text)
+        bar.places, bar.rule = places, rule
+        return bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +114,6 @@ def _wrapped(text: str, indent: int) -> str:
     return f"\n{' ' * indent}".join(lines)
 
 
-def as_html(result: Result) -> str:
-    """The same for a notebook; everything that came from a file is escaped."""
-    doc = document(result)
-    parts = [f"<p><b>{escape(doc.headline[0])}</b><br>{'<br>'.join(escape(h) for h in doc.headline[1:])}</p>"]
-    for grid in doc.grids:
-        head = "".join(f"<th>{escape(h)}</th>" for h in grid.header)
-        body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in grid.rows)
-        title = f"<caption>{escape(grid.title)}</caption>" if grid.title else ""
-        parts.append(f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
-    notes = "".join(f"<li>{escape(label)}: {escape(text)}</li>" for label, text in doc.notes)
-    warnings = "".join(f"<li><b>!</b> {escape(w)}</li>" for w in doc.warnings)
-    checked = "".join(f"<li>{line.mark} {escape(line.item)}: {escape(line.reason)}</li>" for line in doc.checklist)
-    return "".join(parts) + f"<ul>{notes}{warnings}</ul>" + (f"<ul>{checked}</ul>" if checked else "")
-
-
 def safe(text: str) -> str:
     """Control and direction characters made visible: text from a file cannot move the cursor or hide.
 
@@ -132,15 +134,19 @@ def interval_bar(e: Estimate, low: float = 0.0, high: float = 1.0, width: int = 
     if e.point is None or not low <= e.point <= high:
         return ""
 
-    def place(x: float) -> int:
-        return min(width - 1, max(0, round((x - low) / (high - low) * (width - 1))))
+    return drawn(e.low, e.point, e.high, (low, high), width)
 
+
+def drawn(low: float | None, point: float, high: float | None, axis: tuple[float, float], width: int = _BAR) -> Bar:
+    """A point and its interval on a line from one end of the axis to the other."""
+    ends = (point, point, point) if low is None or high is None else (low, point, high)
+    start, point, stop = (min(1.0, max(0.0, (x - axis[0]) / (axis[1] - axis[0]))) for x in ends)
     cells = ["·"] * width
-    if e.low is not None and e.high is not None:
-        for i in range(place(e.low), place(e.high) + 1):
-            cells[i] = "─"
-    cells[place(e.point)] = "●"
-    return "".join(cells)
+    first, dot, last = (round(x * (width - 1)) for x in (start, point, stop))
+    if low is not None and high is not None:
+        cells[first : last + 1] = "─" * (last + 1 - first)
+    cells[dot] = "●"
+    return Bar.of("".join(cells), (start, point, stop), 0.5 if axis[0] == -axis[1] else None)
 
 
 def _headline(result: Result) -> tuple[str, ...]:
@@ -150,7 +156,13 @@ def _headline(result: Result) -> tuple[str, ...]:
     noun = "candidate" if u["set_size"] == 1 else "candidates"
     cases = "case" if result.n_cases == 1 else "cases"
     graded = [
-        f"labels in `{src}`" if m == "pass" else f"scores in `{src}`" if m == "score" else f"metric {m}"
+        f"labels in `{src}`"
+        if m == "pass"
+        else f"scores in `{src}`"
+        if m == "score"
+        else f"`{m}` as given"
+        if m in u.get("labels", {})
+        else f"metric {m}"
         for m, src in u["metrics"].items()
     ]
     parts = [
@@ -162,7 +174,9 @@ def _headline(result: Result) -> tuple[str, ...]:
         parts.insert(1, f"the first {u['top_k']} of each set")
     lines = [", ".join(parts)]
     shown = ", ".join(u["sources"][:3]) + (f" and {len(u['sources']) - 3} more" if len(u["sources"]) > 3 else "")
-    fields = ", ".join(f"{role} in `{name}`" for role, name in u["fields"].items() if role != name)
+    fields = ", ".join(
+        f"{role} in `{name}`" for role, name in u["fields"].items() if role != name and not role.startswith("label.")
+    )
     if u["form"] != "run":  # whoever made the outputs knows where they are
         lines.append(f"read {shown or 'rows'} as {u['form']}" + (f": {fields}" if fields else ""))
     extras = [f"selector in {', '.join(f'`{name}`' for name in u['selectors'])}"] if u["selectors"] else []

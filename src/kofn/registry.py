@@ -2,8 +2,8 @@
 
 A name is a built-in ("any_pass"), a built-in with parameters ("ndcg(k=3)"), a short form ("pass@5", "pass^3",
 "maj@5", "selected@5", "ndcg@3"), a path to your own ("my_pkg.module:thing", parameters allowed), or what an installed
-package advertises by entry point (groups kofn.aggregators, kofn.extractors, kofn.metrics, kofn.models). A clash is an
-error.
+package advertises by entry point (groups kofn.aggregators, kofn.extractors, kofn.metrics, kofn.models, kofn.importers,
+kofn.exporters). A clash is an error.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ EXTRACTORS = {
     "strip_reasoning": "kofn.extract:strip_reasoning",
     "pattern": "kofn.extract:Pattern",
     "json_field": "kofn.extract:JsonField",
+    "lm_eval_filter": "kofn.extract.filters:LmEvalFilter",
     "none": "kofn.extract:none",
 }
 
@@ -111,7 +112,35 @@ MODELS = {
     "fake": "kofn.models.fake:Fake",
 }
 
-TABLES = {"aggregator": AGGREGATORS, "extractor": EXTRACTORS, "metric": METRICS, "model": MODELS}
+IMPORTERS = {
+    "lm_eval": "kofn.importers.lm_eval:IMPORTER",
+    "evalplus": "kofn.importers.evalplus:IMPORTER",
+    "human_eval": "kofn.importers.human_eval:IMPORTER",
+    "inspect": "kofn.importers.inspect_log:IMPORTER",
+    "promptfoo": "kofn.importers.promptfoo:IMPORTER",
+    "openai_evals": "kofn.importers.openai_evals:IMPORTER",
+    "helm": "kofn.importers.helm:IMPORTER",
+    "nemo_skills": "kofn.importers.nemo_skills:IMPORTER",
+    "lighteval": "kofn.importers.lighteval:IMPORTER",
+    "hf_dataset": "kofn.importers.hf_dataset:IMPORTER",
+}
+
+EXPORTERS = {
+    "wide": "kofn.exporters.files:WIDE",
+    "long": "kofn.exporters.files:LONG",
+    "csv": "kofn.exporters.files:CSV",
+    "inspect": "kofn.exporters.inspect_log:EXPORTER",
+    "every_eval_ever": "kofn.exporters.every_eval_ever:EXPORTER",
+}
+
+TABLES = {
+    "importer": IMPORTERS,
+    "exporter": EXPORTERS,
+    "aggregator": AGGREGATORS,
+    "extractor": EXTRACTORS,
+    "metric": METRICS,
+    "model": MODELS,
+}
 
 SHORT = {"pass": "pass_at", "any": "pass_at", "maj": "maj_at", "p": "precision", "selected": "selected_at"}
 
@@ -159,10 +188,14 @@ def extractor(spec: str | Callable[..., Any]) -> Callable[..., str | None]:
 def metric(spec: str | Callable[..., Any]) -> Callable[..., Any]:
     """The metric of this name: `(prediction, reference) -> number, bool or mapping`.
 
+    Also a function of `references` and `predictions`, and an object that has it as `compute`.
+
     >>> float(metric("numeric")("1,080", "1080.0"))
     1.0
     """
-    found: Callable[..., Any] = _resolve("metric", spec)
+    from kofn.metrics.base import as_metric
+
+    found: Callable[..., Any] = as_metric(_resolve("metric", as_metric(spec)))
     return found
 
 
@@ -180,6 +213,20 @@ def model(prefix: str) -> Any:
         hint = "expected smollm2, gguf:PATH, openai:MODEL, anthropic:MODEL, hf:PATH; `kofn list models` shows them all"
         raise UnknownName("model", prefix, list(known("model")), hint=hint)
     return _load(target, "model")
+
+
+def importers() -> dict[str, Any]:
+    """Every reader of another tool's files by its name: kofn's own, then those of installed packages.
+
+    >>> importers()["human_eval"].name
+    'human_eval'
+    """
+    return {name: _load(target, "importer") for name, target in known("importer").items()}
+
+
+def exporters() -> dict[str, Any]:
+    """Every writer for other tools by its name: kofn's own, then those of installed packages."""
+    return {name: _load(target, "exporter") for name, target in known("exporter").items()}
 
 
 def named_object(spec: str, kind: str) -> Any:
@@ -283,6 +330,10 @@ def _make(kind: str, name: str, found: Any, args: tuple[Any, ...], kwargs: dict[
             return found
         from functools import partial
 
+        if kind == "metric":
+            from kofn.metrics.base import as_metric
+
+            found = as_metric(found)
         return partial(found, *args, **kwargs)
     signature = inspect.signature(found)
     try:

@@ -34,12 +34,16 @@ class Answers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """The sets under one metric. `beside_labels`: only its values are news, its passes are the labels'."""
+    """The sets under one metric. `beside_labels`: only its values are news, its passes are the labels'.
+
+    `told`: what was noticed while grading.
+    """
 
     metric: str
     sets: CandidateSets
     source: str
     beside_labels: bool = False
+    told: tuple[str, ...] = ()
 
 
 def find_answers(table: Table, extract: str | Callable[..., Any] | None) -> Answers:
@@ -113,7 +117,7 @@ def score_table(
 
 
 def _of_file(table: Table, answers: Answers, threshold: float | None) -> list[Scored]:
-    """What the file itself says: its labels as metric `pass`, its scores as metric `score`."""
+    """What the file itself says: its labels as metric `pass`, its scores as metric `score`, a log's grades by name."""
     rows = table.candidates
     found: list[Scored] = []
     if "passed" in rows.columns:
@@ -132,6 +136,11 @@ def _of_file(table: Table, answers: Answers, threshold: float | None) -> list[Sc
         if not (labelled and np.array_equal(values, found[0].sets.values, equal_nan=True)):
             sets = _sets(table, answers, values, passes)
             found.append(Scored(metric="score", sets=sets, source=table.fields["score"], beside_labels=labelled))
+    for name, better in table.labels.items():
+        values = rows[f"label.{name}"].to_numpy()
+        passes = passes_of(values, threshold, better)
+        sets = _sets(table, answers, values, passes, higher_is_better=better)
+        found.append(Scored(metric=name, sets=sets, source=table.fields.get(f"label.{name}", name)))
     return found
 
 
@@ -169,13 +178,16 @@ def _by_metric(
     better = bool(trait(function, "higher_is_better"))
     ungraded = _ungraded(table, answers)
     source = "reference" if references.null_count() < len(references) else "text"
+    told: list[str] = []
+    columns = _columns(spec, name, predictions, references, answers.extractor, engine, told)
     return [
         Scored(
             metric=found,
             sets=_sets(table, answers, values, passes_of(values, threshold, better), higher_is_better=better),
             source=source,
+            told=tuple(told) if found == name else (),
         )
-        for found, raw in _columns(spec, name, predictions, references, answers.extractor, engine).items()
+        for found, raw in columns.items()
         for values in [raw if ungraded is None else np.where(ungraded, np.nan, raw)]
     ]
 
@@ -214,12 +226,11 @@ def _outcomes(
     engine: Any, spec: str | Callable[..., Any], name: str, predictions: list[Any], references: list[Any]
 ) -> list[Any]:
     """A metric's outcome a pair, from calls on an engine, or right here where there is none."""
-    from kofn.metrics import Outcome, score_answers
-    from kofn.registry import metric
+    from kofn.metrics import Outcome
 
-    if engine is None:
-        return score_answers(metric(spec), predictions, references)
     pairs = list(zip(predictions, references, strict=True))
+    if engine is None:
+        return graded_chunk(spec, pairs)
     size = max(1, min(64, len(pairs) // (8 * engine.workers)))
     chunks = [pairs[i : i + size] for i in range(0, len(pairs), size)]
     outcomes: list[Any] = []
@@ -235,10 +246,15 @@ def _outcomes(
 
 def graded_chunk(spec: str | Callable[..., Any], chunk: list[tuple[Any, Any]]) -> list[Any]:
     """What a worker does: a metric's outcomes for some pairs of prediction and reference."""
+    import warnings
+
     from kofn.metrics import score_answers
+    from kofn.metrics.result import FirstTaken
     from kofn.registry import metric
 
-    return score_answers(metric(spec), [p for p, _ in chunk], [r for _, r in chunk])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FirstTaken)  # told once, with the result
+        return score_answers(metric(spec), [p for p, _ in chunk], [r for _, r in chunk])
 
 
 def _columns(
@@ -248,8 +264,9 @@ def _columns(
     references: pl.Series,
     extractor_name: str | None,
     engine: Any,
+    told: list[str],
 ) -> dict[str, Floats]:
-    """The metric's own column, and one for every other number it returned."""
+    """The metric's own column, and one for every other number it returned; what was noticed goes to `told`."""
     from kofn.metrics import Metric, Numeric, score_column, trait
     from kofn.registry import metric
 
@@ -266,6 +283,8 @@ def _columns(
         scorer: Any = function
         return {name: score_column(scorer, predictions, references).to_numpy()}
     outcomes = _outcomes(engine, spec, name, predictions.to_list(), references.to_list())
+    if taken := next((outcome.taken for outcome in outcomes if outcome.taken is not None), None):
+        told.append(f"metric {name} returned a mapping without {name!r}: its first entry, {taken!r}, is the score")
     columns = {name: [outcome.value for outcome in outcomes]}
     for extra in dict.fromkeys(key for outcome in outcomes for key in outcome.extra):
         columns[extra] = [outcome.extra.get(extra) for outcome in outcomes]

@@ -89,3 +89,10 @@ class Split:
     def to_dict(self) -> dict[str, Any]:
         """For the manifest."""
         return {"part": self.part, "share": self.share, "seed": self.seed}
+
+
+def sampled(table: Table, n: int, seed: int = 0) -> Table:
+    """n of a table's cases with all their candidates, drawn without regard to what they hold, in their order."""
+    kept = np.zeros(table.n_cases, dtype=np.bool_)
+    kept[np.random.default_rng(seed).choice(table.n_cases, min(n, table.n_cases), replace=False)] = True
+    return table.of_cases(kept)

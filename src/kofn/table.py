@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -28,12 +28,15 @@ class Table:
     """Candidates grouped by case.
 
     candidates  a row a candidate, those of one case together; columns (where known): text, answer, reference,
-                passed (Int8), score, cost, seconds, tokens, reasoning, error, facets, candidate_weight, and
-                `selector.NAME` for each named selector score
+                passed (Int8), score, cost, seconds, tokens, reasoning, error, facets, candidate_weight,
+                `selector.NAME` for each named selector score, and `label.NAME` for each grade another tool gave
     cases       a row a case: case_id, and reference, choices, input, cluster, weight, required, ideal where known
     tags        a row a case: every other field that is one value a case
     offsets     candidates of case i are rows offsets[i]:offsets[i+1]
     fields      role -> the name it had in the file
+    labels      NAME of each `label.NAME` -> whether more of it is better
+    told        what a reader noticed, a line each: what it left out, what looks wrong
+    origin      where a log came from, where it says so: tool, task, model, version, ...
     """
 
     candidates: pl.DataFrame
@@ -43,6 +46,9 @@ class Table:
     fields: Mapping[str, str]
     form: str
     sources: tuple[str, ...] = ()
+    labels: Mapping[str, bool] = field(default_factory=dict)
+    told: tuple[str, ...] = ()
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def n_cases(self) -> int:
@@ -79,19 +85,34 @@ def from_rows(
     form: str,
     sources: tuple[str, ...],
     constant: Iterable[str] = (),
+    labels: Mapping[str, bool] | None = None,
+    told: tuple[str, ...] = (),
+    origin: Mapping[str, Any] | None = None,
 ) -> Table:
     """Group rows (columns named by role, `id` among them) into a table; case columns are those of the case's first row.
 
-    A reference that is missing on some rows of a case is taken from the first row that has one. The same repeat
-    index twice in a case is refused, and so is a second value of the reference or of a column in `constant`; `where`
-    names the place of a row.
+    A reference that is missing on some rows of a case is taken from the first row that has one. Of the same repeat
+    index twice in a case the second is dropped, and told, where the rows are equal; else it is refused, and so is a
+    second value of the reference or of a column in `constant`; `where` names the place of a row.
     """
     repeat = rows["repeat"] if "repeat" in rows.columns else None
     grouping = group_rows(rows["id"], repeat)
     if repeat is not None and (row := grouping.repeated(repeat)) is not None:
-        raise InputError(
-            f"{where(row)}: case {rows['id'][row]!r} has {fields['repeat']} {repeat[row]} twice: "
-            "remove the copy or leave the field out"
+        kept, at, line = _without_copies(rows)
+        if line is None:
+            said = f"case {rows['id'][row]!r} has {fields['repeat']} {repeat[row]} twice, with other values"
+            raise InputError(f"{where(row)}: {said}: remove one or leave the field out")
+        return from_rows(
+            kept,
+            fields,
+            tag_names,
+            lambda row: where(int(at[row])),
+            form=form,
+            sources=sources,
+            constant=constant,
+            labels=labels,
+            told=(*told, line),
+            origin=origin,
         )
     if grouping.order is not None:
         rows = rows[grouping.order]
@@ -110,7 +131,36 @@ def from_rows(
         fields=fields,
         form=form,
         sources=sources,
+        labels=labels or {},
+        told=told,
+        origin=origin or {},
     )
+
+
+def _without_copies(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series, str | None]:
+    """Rows without those that are there again word for word, which row each was, and a line about it.
+
+    Only rows with a repeat index can be told from repeats that say the same.
+    """
+    alone = pl.when(pl.col("repeat").is_null()).then(pl.col("at")).alias("alone")
+    marked = rows.with_row_index("at").with_columns(alone)
+    same = marked.select(*rows.columns, "alone")
+    kept = marked.unique(same.columns, keep="first", maintain_order=True)
+    if kept.height == rows.height:
+        return rows, marked["at"], None
+    line = copies_told(rows.height - kept.height, rows["id"].filter(same.is_duplicated()))
+    return kept.drop("at", "alone"), kept["at"], line
+
+
+def copies_told(n: int, ids: pl.Series) -> str:
+    """What there is to say about rows that are there again, word for word.
+
+    >>> copies_told(2, pl.Series(["a", "a", "b"]))
+    '2 rows are there twice, word for word (case a, b): a resumed log? they count once'
+    """
+    named = ", ".join(ids.unique(maintain_order=True)[:3])
+    rows, they = ("1 row is", "it counts") if n == 1 else (f"{n:,} rows are", "they count")
+    return f"{rows} there twice, word for word (case {named}): a resumed log? {they} once"
 
 
 def _check_constant(

@@ -261,3 +261,16 @@ def _scaled(mantissa: str, exponent: str | None) -> Fraction | None:
         return value
     power = int(exponent)
     return value * Fraction(10) ** power if abs(power) <= MAX_PLACES else None
+
+
+def redacted(address: str) -> str:
+    """An address without a password and without its query, which may hold a signature.
+
+    >>> redacted("https://me:secret@host/a.jsonl?token=1"), redacted("runs/a.jsonl")
+    ('https://host/a.jsonl', 'runs/a.jsonl')
+    """
+    scheme, sign, rest = address.partition("://")
+    if not sign:
+        return address
+    host, slash, path = rest.partition("?")[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from kofn.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from pydantic import ValidationError
@@ -75,7 +75,8 @@ def _in_words(kind: str, message: str, context: Mapping[str, Any]) -> str:
 class Yaml:
     """What a YAML file says, and where. Read by the safe loader; a key that is there twice is refused."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, tags: Mapping[str, Callable[[str], Any]] | None = None) -> None:
+        """`tags` makes values of what has a tag of its own, such as `!function`."""
         import yaml
 
         self.path = path
@@ -83,7 +84,7 @@ class Yaml:
             text = path.read_text(encoding="utf-8")
             self.node = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
             _refuse_twice(self.node, path)
-            self.value: Any = None if self.node is None else _constructor().construct_document(self.node)
+            self.value: Any = None if self.node is None else _constructor(tags or {}).construct_document(self.node)
         except yaml.MarkedYAMLError as problem:
             line = f": line {problem.problem_mark.line + 1}" if problem.problem_mark else ""
             raise InputError(f"{path}{line}: not YAML: {problem.problem}") from None
@@ -103,11 +104,16 @@ class Yaml:
         return found
 
 
-def _constructor() -> Any:
+def _constructor(tags: Mapping[str, Callable[[str], Any]]) -> Any:
     """Makes plain values of what was read, as the safe loader does."""
     from yaml.constructor import SafeConstructor
 
-    return SafeConstructor()
+    class Constructor(SafeConstructor):  # type: ignore[misc]  # PyYAML has no types
+        """The safe one, with tags of its own."""
+
+    for tag, make in tags.items():
+        Constructor.add_constructor(tag, lambda self, node, make=make: make(self.construct_scalar(node)))
+    return Constructor()
 
 
 def _inside(node: Any, part: Any) -> Any:

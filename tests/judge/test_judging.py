@@ -343,6 +343,9 @@ def test_one_system_against_another_has_a_rate_over_cases_and_its_p(tmp_path):
     found = prefer(a, b, "preference", settings(taste), out=tmp_path / "kept")
     assert found.rate.point == 0.75  # one pair won, one of equal texts
     assert found.only_a == ("only a",)
+    shown = found._repr_html_()
+    assert "a is preferred to b in 0.750" in shown
+    assert "one half is a tie" in shown
     assert found.p == pytest.approx(2 / 2**12)
     other = prefer(b, a, "preference", settings(taste), out=tmp_path / "kept")
     assert other.rate.point == 0.25

@@ -84,6 +84,12 @@ class Calibration:
     warnings: tuple[str, ...] = ()
     segments: tuple[Calibration, ...] = field(default=())
 
+    def _repr_html_(self) -> str:
+        from kofn.calibration.told import document
+        from kofn.notebook import as_html
+
+        return as_html(document(self))
+
 
 def calibrate(labels: Rows | None, judged: Judged | None, settings: Settings) -> Calibration:
     """Calibrate, over everything and in each segment.

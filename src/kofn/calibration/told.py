@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from kofn.present import Grid, grid_lines, safe
+from kofn.present import Document, Grid, grid_lines, safe
 from kofn.stats import FEW_LABELS, PredictionPowered
 
 if TYPE_CHECKING:
@@ -99,10 +99,19 @@ def as_text(found: Calibration, style: Callable[[str, str], str], *, judged: Map
     if found.raw is not None:
         parts.append(_correction(found, judged or {}, style))
     if found.segments:
-        parts += _by_segment(found.segments, style)
+        parts += [grid_lines(grid, style) for grid in _by_segment(found.segments)]
     if found.warnings:
         parts.append([f"{style('!', 'warn')} {_wrapped(w)}" for w in found.warnings])
     return "\n\n".join("\n".join(part) for part in parts)
+
+
+def document(found: Calibration) -> Document:
+    """The same for a notebook."""
+    grids = [_confusion(found), _rates_grid([found])] if found.rates is not None and found.n_labels else []
+    grids += [_scores_grid(found)] if found.scores is not None else []
+    grids += [_corrections(found, {})] if found.raw is not None else []
+    notes = [("", text) for text in _labels_words(found)] if found.raw is not None else []
+    return Document((_headline(found),), (*grids, *_by_segment(found.segments)), tuple(notes), found.warnings)
 
 
 def _wrapped(text: str) -> str:
@@ -170,6 +179,10 @@ def _scores_grid(found: Calibration) -> Grid:
 
 def _correction(found: Calibration, judged: Mapping[str, str], style: Callable[[str, str], str]) -> list[str]:
     """The raw rate beside the corrected one, and how many labels would halve the interval."""
+    return [*grid_lines(_corrections(found, judged), style), *_labels_words(found)]
+
+
+def _corrections(found: Calibration, judged: Mapping[str, str]) -> Grid:
     raw, c = found.raw, found.corrected
     assert raw is not None
     rows = [
@@ -193,15 +206,17 @@ def _correction(found: Calibration, judged: Mapping[str, str], style: Callable[[
     of = f" of {judged['name']}" if "name" in judged else ""
     title = f"{'rate' if found.scores is None else 'mean'}{of}, {found.n_judged:,} {_things(found)}"
     level = f"{100 * raw.level:g} % interval"
-    lines = grid_lines(
-        Grid("", (title, "value", level, "interval by"), tuple(rows), (False, True, False, False)), style
-    )
-    if getattr(c, "design", "") == "inside":
-        lines.append("labels are of judged cases: in every rate those of a verdict stand for all with that verdict")
-    elif getattr(c, "design", "") == "separate":
-        lines.append("labels are of other cases than the judged ones")
-    elif getattr(c, "design", "") == "overlapping":
-        lines.append("some labels are of judged cases, the others are not")
+    return Grid("", (title, "value", level, "interval by"), tuple(rows), (False, True, False, False))
+
+
+def _labels_words(found: Calibration) -> list[str]:
+    """Of which cases the labels are, and how many more would halve the interval."""
+    words = {
+        "inside": "labels are of judged cases: in every rate those of a verdict stand for all with that verdict",
+        "separate": "labels are of other cases than the judged ones",
+        "overlapping": "some labels are of judged cases, the others are not",
+    }
+    lines = [text for design, text in words.items() if getattr(found.corrected, "design", "") == design]
     return lines if found.more is None else [*lines, *_more(found.more)]
 
 
@@ -211,12 +226,12 @@ def _more(more: MoreLabels) -> list[str]:
     return [f"half the interval: about {more.more:,} more labels"]
 
 
-def _by_segment(segments: Sequence[Calibration], style: Callable[[str, str], str]) -> list[list[str]]:
+def _by_segment(segments: Sequence[Calibration]) -> list[Grid]:
     """A table a field: rates and corrected rates of its segments."""
     fields: dict[str, list[Calibration]] = {}
     for one in segments:
         fields.setdefault((one.segment or "").partition("=")[0], []).append(one)
-    return [grid_lines(_segment_grid(name, some), style) for name, some in fields.items()]
+    return [_segment_grid(name, some) for name, some in fields.items()]
 
 
 def _segment_grid(name: str, segments: Sequence[Calibration]) -> Grid:

@@ -357,11 +357,19 @@ def adopt_orphans() -> None:
 
 
 def _end_orphans() -> None:
-    """Kill what runs below this process though everything it started itself has ended."""
-    for pid in [p for p in descendants(os.getpid()) if p != os.getpid()] if _LINUX else []:
-        _kill(pid)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, 0)
+    """Kill what runs below this process though everything it started itself has ended.
+
+    Looked for until nothing is found: what starts a process while it is being ended leaves one that was not there.
+    """
+    end = time.monotonic() + _GRACE
+    while _LINUX and (found := [pid for pid in descendants(os.getpid()) if pid != os.getpid()]):
+        for pid in found:
+            _kill(pid)
+        for pid in found:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        if time.monotonic() > end:
+            return
 
 
 def _kill(pid: int) -> None:

@@ -11,14 +11,16 @@ from kofn.errors import KofnError, UnknownName
 
 VERBS = {
     "run": "Run a task on a model: generate, score, report.",
-    "score": "Score outputs you already have: JSON lines, CSV or Parquet.",
+    "score": "Score outputs you already have, in files and logs of other tools.",
     "verify": "Run programs against the cases of a problem, in a sandbox.",
     "judge": "Let a model grade the outputs of a run or a file.",
     "new": "Start a problem of your own: a folder that passes.",
     "report": "Show a run again: in the terminal, as HTML, CSV, JSON or markdown.",
+    "export": "Write candidates and grades for other tools: JSON lines, Parquet, CSV, records.",
     "check": "Decide about a run: exit code 0 or 1 for CI.",
     "calibrate": "A judge against people: its errors, and rates corrected for them.",
     "compare": "Compare runs, files, extractors, metrics or selectors case by case.",
+    "extract-audit": "Compare extractors on the same outputs, a model among them.",
     "curve": "Best of n: what each further candidate adds and costs, and the n to choose.",
     "plan": "How many cases, repeats and labels a question needs, and the cheapest mix.",
     "trend": "Runs of a task over time: what changed, and what is noise.",
@@ -37,7 +39,7 @@ class _Verbs(click.Group):
             return None
         from importlib import import_module
 
-        command: click.Command = import_module(f"kofn.cli.{cmd_name}_verb").command
+        command: click.Command = import_module(f"kofn.cli.{cmd_name.replace('-', '_')}_verb").command
         return command
 
     def resolve_command(

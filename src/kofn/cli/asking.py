@@ -29,6 +29,18 @@ _OPTIONS = (
 )
 
 
+LIMITS = (
+    "concurrency",
+    "requests_per_second",
+    "tokens_per_minute",
+    "timeout",
+    "retries",
+    "max_cost",
+    "max_tokens_total",
+    "max_time",
+)  # those of them that are kofn.generate.limits.Limits
+
+
 def asking_options(command: F) -> F:
     """Add them, in this order."""
     for option in reversed(_OPTIONS):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kofn.cli.asking import asking_options
+from kofn.cli.asking import LIMITS, asking_options
 
 if TYPE_CHECKING:
     from kofn.evaluate import Options
@@ -92,8 +92,6 @@ def _settings(given: dict[str, Any]) -> JudgeSettings:
     from kofn.generate.limits import Limits
     from kofn.judge import JudgeSettings
 
-    limits = ("concurrency", "requests_per_second", "tokens_per_minute", "timeout", "retries", "max_cost",
-              "max_tokens_total", "max_time")  # fmt: skip
     own = (
         "models",
         "repeats",
@@ -110,7 +108,7 @@ def _settings(given: dict[str, Any]) -> JudgeSettings:
     )
     return JudgeSettings(
         **{name: given[name] for name in own},
-        limits=Limits(**{name: given[name] for name in limits}),
+        limits=Limits(**{name: given[name] for name in LIMITS}),
         progress=True,
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-KINDS = ("tasks", "models", "aggregators", "extractors", "metrics", "rubrics", "selectors")
+KINDS = ("tasks", "models", "aggregators", "extractors", "metrics", "rubrics", "selectors", "importers", "exporters")
 
 
 @click.command("list")
@@ -36,9 +36,25 @@ def _rows(kind: str) -> list[dict[str, Any]]:
         from kofn.selectors import OWN
 
         return [{"name": name, "summary": summary, "origin": ""} for name, summary in OWN.items()]
+    if kind in ("importers", "exporters"):
+        return _files(kind)
     from kofn.registry import entries
 
     return [entry._asdict() for entry in entries(kind.removesuffix("s"))]
+
+
+def _files(kind: str) -> list[dict[str, Any]]:
+    """What is read and written: kofn's own forms and those of other tools."""
+    from kofn.importers import PLAIN
+    from kofn.registry import TABLES, exporters, importers, known
+
+    word = kind.removesuffix("s")
+    plain = PLAIN if kind == "importers" else {}
+    found = importers() if kind == "importers" else exporters()
+    return [{"name": name, "summary": what, "origin": ""} for name, what in plain.items()] + [
+        {"name": n, "summary": one.what, "origin": "" if n in TABLES[word] else known(word)[n].partition(":")[0]}
+        for n, one in found.items()
+    ]
 
 
 def _rubrics() -> list[dict[str, Any]]:

@@ -11,7 +11,6 @@ import click
 
 if TYPE_CHECKING:
     from kofn.planning import Plan, Prices, Question, Variances
-    from kofn.present import Grid
     from kofn.scoring import Scored
 
 _WIDTH = 100
@@ -175,40 +174,11 @@ def _show(found: Plan, as_json: bool) -> None:
         click.echo(to_json(found.to_dict()))
         return
     from kofn.cli.looks import style
-    from kofn.planning import now_words, sentence
+    from kofn.planning import grid_of, known_words, sentence
     from kofn.present import grid_lines, safe
 
-    v = found.variances
-    within = "not known" if v.within is None else f"{v.within:.4g}"
-    value = "" if v.mean is None else f"{'difference' if found.systems == 2 else 'value'} {v.mean:.3f}, "
-    lines = [f"{value}variance between cases {v.between:.4g}, within {within}"]
-    lines += [said] if (said := now_words(found)) is not None else []
-    lines += ["", *grid_lines(_grid(found), style), ""] if found.mixes else [""]
+    lines = [*known_words(found)]
+    lines += ["", *grid_lines(grid_of(found), style), ""] if found.mixes else [""]
     lines += [style(line, "strong") for line in wrap(sentence(found) + ".", _WIDTH)]
     lines += [f"{style('note', 'dim')}  " + "\n      ".join(wrap(safe(n), _WIDTH - 6)) for n in found.notes]
     click.echo("\n".join(lines))
-
-
-def _grid(found: Plan) -> Grid:
-    from kofn.choices import dollars
-    from kofn.present import Grid
-
-    rows = [
-        (
-            f"{mix.repeats:,}",
-            f"{mix.cases:,}",
-            f"{mix.candidates:,}",
-            "-" if mix.labels is None else f"{mix.labels:,}",
-            "-" if mix.dollars is None else dollars(mix.dollars),
-            "◂ cheapest" if mix.cheapest else "",
-        )
-        for mix in found.mixes
-    ]
-    header = ("repeats", "cases", "candidates", "labels", "dollars", "")
-    kept = [i for i, name in enumerate(header) if not name or any(row[i] != "-" for row in rows)]
-    return Grid(
-        "",
-        tuple(header[i] for i in kept),
-        tuple(tuple(row[i] for i in kept) for row in rows),
-        tuple(header[i] != "" for i in kept),
-    )

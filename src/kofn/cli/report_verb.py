@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kofn.cli.sinks import opened, send_to, sink_option
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -28,9 +30,18 @@ _WIDEST, _NARROWEST = 100, 80
 @click.option("--json", is_flag=True, help="One JSON object: the evaluation, estimates, diagnostics and warnings.")
 @click.option("--markdown", is_flag=True, help="Tables to paste into a pull request or a paper.")
 @click.option("--strict", is_flag=True, help="Exit code 1 where the same judge or score picks and grades.")
+@sink_option
 @click.option("-o", "output", type=click.Path(path_type=Path), metavar="FILE",
               help="Where the one form chosen goes; - is standard output.")  # fmt: skip
-def command(run: Path, detailed: bool, limit: int | None, output: Path | None, strict: bool, **flags: bool) -> None:
+def command(
+    run: Path,
+    detailed: bool,
+    limit: int | None,
+    output: Path | None,
+    strict: bool,
+    sinks: tuple[str, ...],
+    **flags: bool,
+) -> None:
     """Show a run again: whether it passed and why, its groups and its estimates.
 
     RUN is a directory that `kofn score --out` or `CorrectnessResults.save` wrote. Without a form the summary is
@@ -38,6 +49,7 @@ def command(run: Path, detailed: bool, limit: int | None, output: Path | None, s
     """
     forms = [form for form in _FORMS if flags[form]]
     _check(forms, output, limit, detailed=detailed)
+    targets = opened(sinks)
     from kofn.report.run import load_run
 
     loaded = load_run(run)
@@ -46,6 +58,7 @@ def command(run: Path, detailed: bool, limit: int | None, output: Path | None, s
     for form in forms:
         data = _made(loaded, form, detailed=detailed, limit=limit)
         _deliver(data, loaded, output if output is not None else run / _page() if form == "html" else None)
+    send_to(targets, run)
     if strict:
         from kofn.cli.strict import leave_if_dipping
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kofn.cli.asking import asking_options
+from kofn.cli.sinks import opened, send_to, sink_option
 
 if TYPE_CHECKING:
     from kofn.models.base import Prompt
@@ -64,12 +65,20 @@ _COUNT = click.IntRange(min=1)
 @click.option("--device", help="cpu, cuda or mps, for hf models.")
 @click.option("--batch-index", type=int, metavar="N", help="A number for results.jsonl, such as the training step.")
 @click.option("--append-results", type=_PATH, metavar="FILE", help="Append this run's line to FILE too.")
+@sink_option
 @click.option("--estimate", is_flag=True, help="First say what it will cost and take, from a few requests.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask after --estimate.")
 @click.option("--dry-run", is_flag=True, help="Print the first prompts exactly as sent, and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    task: str, estimate: bool, yes: bool, dry_run: bool, as_json: bool, all_adapters: bool, **options: Any
+    task: str,
+    estimate: bool,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+    all_adapters: bool,
+    sinks: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Generate the outputs of a task, score them, and report.
 
@@ -78,6 +87,7 @@ def command(
     """
     from kofn.running import prepare
 
+    targets = opened(sinks)
     model_path = options.pop("model_path")
     chosen = _settings(options, model_path)
     if dry_run:
@@ -85,8 +95,17 @@ def command(
         return
     for settings in _each(chosen, model_path) if all_adapters else [chosen]:
         prepared = prepare(task, settings)
+        _tell(prepared)
         if not estimate or _agreed(prepared, yes=yes):
-            _run(prepared, as_json=as_json)
+            send_to(targets, _run(prepared, as_json=as_json))
+
+
+def _tell(prepared: Prepared) -> None:
+    """What was left out of the task's file."""
+    from kofn.present import safe
+
+    for line in prepared.task.notes:
+        click.echo(safe(f"{prepared.task.source}: {line}"), err=True)
 
 
 def _settings(options: dict[str, Any], model_path: str | None) -> Settings:
@@ -145,7 +164,8 @@ def _agreed(prepared: Prepared, *, yes: bool) -> bool:
     return click.confirm("go on?", default=False, err=True)
 
 
-def _run(prepared: Prepared, *, as_json: bool) -> None:
+def _run(prepared: Prepared, *, as_json: bool) -> Path:
+    """Run, show, say where it is; a run that is not whole is a failure, and is not sent anywhere."""
     from kofn.errors import WorldError
     from kofn.present import safe
     from kofn.running import directory_of, run_in
@@ -163,6 +183,7 @@ def _run(prepared: Prepared, *, as_json: bool) -> None:
         raise WorldError(f"{directory}: stopped: {stopped}; run the same command again to go on")
     if done.manifest["generation"]["errors"] == done.result.n_candidates:
         raise WorldError(f"{directory}: {done.result.warnings[0]}; --retry-errors asks again")
+    return directory
 
 
 def _show(done: Run, as_json: bool) -> None:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
+from kofn.cli.sinks import opened, send_to, sink_option
+
 if TYPE_CHECKING:
     from kofn.evaluate import Result
     from kofn.report.convert import Plan
+    from kofn.rescoring import Rescored
 
 
 @click.command("score")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", metavar="FILE|RUN...", nargs=-1, required=True)
+@click.option("--as-repeats", is_flag=True, help="The files are repeats of the same cases, matched by id or by place.")
+@click.option("--format", "format_name", metavar="F", help="How to read the files (default: by their content; "
+              "`kofn list importers`).")  # fmt: skip
+@click.option("--where", multiple=True, metavar="FIELD=VALUE", help="Only cases with this value; repeatable.")
 @click.option("--extract", metavar="E", help="Extractor of answers, such as number, letter or pattern('x=(.*)').")
 @click.option("--metric", "metrics", multiple=True, metavar="M", help="Metric against the reference; repeatable.")
 @click.option(
@@ -45,7 +52,8 @@ if TYPE_CHECKING:
 @click.option("--ray-address", metavar="A", help="The Ray cluster, with --engine ray.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write a run directory, report.html in it.")
-@click.option("--task", metavar="NAME", help="What is evaluated, in the run directory (default: the file's name).")
+@click.option("--task", metavar="TASK", help="What is evaluated, in the run directory (default: the file's name); "
+              "or a task file, kofn's or lm-eval's, whose extractor, metrics and aggregators are taken.")  # fmt: skip
 @click.option("--verdict", metavar="A", help="The aggregator that says whether a case passes, such as majority or "
               "'mean >= 0.8' (default: the first).")  # fmt: skip
 @click.option("--group", metavar="FIELD", help="The field whose values are the report's groups of cases.")
@@ -56,9 +64,13 @@ if TYPE_CHECKING:
 @click.option("--batch-index", type=int, metavar="N", help="A number for results.jsonl, such as the training step.")
 @click.option("--append-results", type=click.Path(path_type=Path), metavar="FILE",
               help="Append this run's line of results.jsonl to FILE too.")  # fmt: skip
+@sink_option
 @click.option("--policy", default="core-cases", show_default=True, metavar="P", help="When the whole run passes.")
 def command(
-    files: tuple[Path, ...],
+    files: tuple[str, ...],
+    as_repeats: bool,
+    format_name: str | None,
+    where: tuple[str, ...],
     field_options: tuple[str, ...],
     aggregate: tuple[str, ...],
     metrics: tuple[str, ...],
@@ -73,6 +85,7 @@ def command(
     policy: str,
     batch_index: int | None,
     append_results: Path | None,
+    sinks: tuple[str, ...],
     workers: int | None,
     engine_name: str | None,
     ray_address: str | None,
@@ -82,49 +95,158 @@ def command(
     """Score outputs you already have.
 
     FILE is JSON lines with a candidate a line (id, output, reference or pass or score), a case a line (id, outputs:
-    [...]), or parallel lists (scores, passes, texts); or CSV or Parquet with a candidate a row. Field names are
-    recognised; --field says what a file calls them otherwise.
-    """
-    from kofn.api import score
-    from kofn.fields import parse_field_options
+    [...]), or parallel lists (scores, passes, texts); CSV or Parquet with a candidate a row; or a log of another tool
+    (`kofn list importers`). It may be compressed, a pattern, a folder, an address such as s3://..., or - for standard
+    input. Field names are recognised; --field says what a file calls them otherwise.
 
+    A RUN by itself is graded again: with --extract, --metric or --threshold it is shown which verdicts change, and
+    --out writes a run that points at it.
+    """
+    from kofn.importers.sources import expand
+    from kofn.rescoring import is_run
+
+    targets = opened(sinks)
+    places = expand(files)
+    if task is not None and task.endswith((".yaml", ".yml")):
+        of_task = _of_task(task)
+        task, verdict = of_task.name, verdict or of_task.verdict
+        metrics, aggregate = metrics or of_task.metrics, aggregate or of_task.aggregate
+        options["extract"] = options["extract"] or of_task.extract
+        named: tuple[str, ...] = ()
+    else:
+        named = ("task",)
     plan = None
     if out is not None:
         from kofn.report.files import check_new
 
         check_new(out)
         plan = _plan(
-            files, out, task, verdict, group, group_types, group_weights, metric_weights, policy, options["threshold"]
+            places, out, task, verdict, group, group_types, group_weights, metric_weights, policy, options["threshold"]
         )
-    elif given := _only_with_out(click.get_current_context()):
+    elif given := _only_with_out(click.get_current_context(), named):
         raise click.UsageError(f"{given} shapes the run directory: give --out DIR too")
+    again = None
     with _engine(workers, engine_name, ray_address) as engine:
-        result = score(
-            list(files),
-            metric=metrics,
-            aggregate=aggregate,
-            fields=parse_field_options(field_options),
-            everything=out is not None,
-            engine=engine,
-            **options,
-        )
+        graded = {"metric": metrics, "aggregate": aggregate, "engine": engine, **options}
+        if len(places) == 1 and is_run(places[0]):
+            _check_reading(field_options, format_name, where, as_repeats)
+            again = _again(Path(places[0]), **graded)
+            result = again.result
+        else:
+            result = _score(places, out, field_options, format_name, where, as_repeats, **graded)
     if out is not None:
         from kofn.report.files import write_run
 
-        stored = {**options, "metrics": metrics, "aggregate": aggregate, "fields": field_options}
         run = write_run(
-            result, out, sources=files, options=stored, plan=plan, batch_index=batch_index, append_to=append_results
+            result,
+            out,
+            sources=places,
+            options=_stored(again, metrics, aggregate, field_options, options),
+            plan=plan,
+            batch_index=batch_index,
+            append_to=append_results,
+            tables=None if again is None else again.tables(),
+            parent=None if again is None else again.manifest()["parent"],
         )
         result = run.result or result
-    _show(result, as_json)
+    _show(result, as_json, again)
     if out is not None:
         from kofn.present import safe
 
         click.echo(f"run written to {safe(str(out))}; open {safe(str(out / 'report.html'))}", err=True)
+        send_to(targets, out)
     if strict:
         from kofn.cli.strict import leave_if_dipping
 
         leave_if_dipping(result, strict)
+
+
+class _OfTask(NamedTuple):
+    """What a task file says about grading."""
+
+    name: str
+    extract: str | None
+    metrics: tuple[str, ...]
+    aggregate: tuple[str, ...]
+    verdict: str | None
+
+
+def _of_task(path: str) -> _OfTask:
+    from kofn.present import safe
+    from kofn.tasks import load_task
+    from kofn.tasks.grading import repeat_aggregators, verdict_of
+
+    task = load_task(path)
+    for line in task.notes:
+        click.echo(safe(f"{path}: {line}"), err=True)
+    spec = task.spec
+    aggregate = tuple(dict.fromkeys((*spec.aggregate, *repeat_aggregators(spec))))
+    return _OfTask(spec.name, spec.extract, tuple(m.metric for m in spec.metrics), aggregate, verdict_of(spec))
+
+
+def _score(
+    places: list[str],
+    out: Path | None,
+    field_options: tuple[str, ...],
+    format_name: str | None,
+    where: tuple[str, ...],
+    as_repeats: bool,
+    **options: Any,
+) -> Result:
+    from kofn.api import score
+    from kofn.cli.reading import where_of
+    from kofn.fields import parse_field_options
+
+    return score(
+        places,
+        fields=parse_field_options(field_options),
+        everything=out is not None,
+        format=format_name,
+        where=where_of(where),
+        as_repeats=as_repeats,
+        **options,
+    )
+
+
+def _check_reading(
+    field_options: tuple[str, ...], format_name: str | None, where: tuple[str, ...], as_repeats: bool
+) -> None:
+    """A run is read as it is."""
+    given = {"--field": field_options, "--format": format_name, "--where": where, "--as-repeats": as_repeats}
+    if wrong := next((name for name, value in given.items() if value), None):
+        raise click.UsageError(f"{wrong} says how to read files, and a run is read as it is")
+
+
+def _again(path: Path, **given: Any) -> Rescored:
+    """A stored run graded again."""
+    from kofn.checklist import check_use
+    from kofn.evaluate import Options
+    from kofn.rescoring import rescored
+    from kofn.splits import Split
+
+    split, use = given.pop("split"), given.pop("use")
+    names = {"metric": "metrics"}
+    options = Options(
+        **{names.get(name, name): value for name, value in given.items()},
+        use=check_use(use),
+        split=None if split is None else Split.parse(split),
+    )
+    return rescored(path, options)
+
+
+def _stored(
+    again: Rescored | None,
+    metrics: tuple[str, ...],
+    aggregate: tuple[str, ...],
+    field_options: tuple[str, ...],
+    options: dict[str, Any],
+) -> dict[str, Any]:
+    """How the run was evaluated, as run.json keeps it."""
+    if again is None:
+        return {**options, "metrics": metrics, "aggregate": aggregate, "fields": field_options}
+    used = again.options
+    kept = {name: getattr(used, name) for name in options if name not in ("split", "use")}
+    return {**kept, "use": used.use, "split": options["split"], "metrics": used.metrics, "aggregate": used.aggregate}
 
 
 def _engine(workers: int | None, name: str | None, ray_address: str | None) -> Any:
@@ -137,7 +259,6 @@ def _engine(workers: int | None, name: str | None, ray_address: str | None) -> A
 
 
 _FOR_OUT = (
-    "task",
     "verdict",
     "group",
     "group_types",
@@ -146,17 +267,18 @@ _FOR_OUT = (
     "policy",
     "batch_index",
     "append_results",
+    "sinks",
 )
 
 
-def _only_with_out(context: click.Context) -> str | None:
+def _only_with_out(context: click.Context, also: tuple[str, ...]) -> str | None:
     """The first option given that means something only together with --out."""
-    given = [name for name in _FOR_OUT if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    given = [name for name in (*also, *_FOR_OUT) if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     return next((p.opts[0] for p in context.command.params if p.name in given), None)
 
 
 def _plan(
-    files: tuple[Path, ...],
+    places: list[str],
     out: Path,
     task: str | None,
     verdict: str | None,
@@ -171,7 +293,7 @@ def _plan(
     from kofn.report.convert import Plan
 
     return Plan(
-        task=task or ("stdin" if str(files[0]) == "-" else files[0].name.partition(".")[0]),
+        task=task or _task_of(places[0]),
         name=out.resolve().name,
         verdict=verdict,
         group=group,
@@ -183,6 +305,17 @@ def _plan(
         policy=PassPolicy(policy),
         threshold=threshold,
     )
+
+
+def _task_of(place: str) -> str:
+    """What is evaluated, where nobody says: the task of a run, else what the file is called."""
+    from kofn.rescoring import is_run
+
+    if is_run(place):
+        from kofn.report.run import load_run
+
+        return load_run(place).task
+    return "stdin" if place == "-" else place.rstrip("/").rpartition("/")[2].partition(".")[0]
 
 
 def _pairs(option: str, given: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -200,13 +333,18 @@ def _weight(option: str, name: str, text: str) -> float:
         raise click.UsageError(f"{option} {name}={text}: expected a number above 0") from None
 
 
-def _show(result: Result, as_json: bool) -> None:
+def _show(result: Result, as_json: bool, again: Rescored | None) -> None:
+    told = None if again is None else again.manifest()["parent"]
     if as_json:
         import orjson
 
-        click.echo(orjson.dumps(result.to_dict(), option=orjson.OPT_INDENT_2))
+        parent = {} if told is None else {"parent": told}
+        click.echo(orjson.dumps({**result.to_dict(), **parent}, option=orjson.OPT_INDENT_2))
         return
     from kofn.cli.looks import style
     from kofn.present import as_text
+    from kofn.report.parent import parent_lines
 
     click.echo(as_text(result, style))
+    if again is not None and again.changes:
+        click.echo("\n" + "\n".join(parent_lines(told, style)))

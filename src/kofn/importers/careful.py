@@ -10,9 +10,20 @@ import orjson
 import polars as pl
 
 from kofn.errors import InputError
-from kofn.fields import CANDIDATE_ROLES, CASE_ROLES, GROUP_LISTS, NUMERIC, SELECTORS, long_fields, recognise, wide_names
+from kofn.fields import (
+    CANDIDATE_ROLES,
+    CASE_ROLES,
+    GROUP_LISTS,
+    NUMERIC,
+    PREFIXES,
+    SELECTORS,
+    labels_in,
+    long_fields,
+    recognise,
+    wide_names,
+)
 from kofn.importers import scalars
-from kofn.importers.rows import check_given, check_something, constant_columns
+from kofn.importers.rows import check_given, check_something, constant_columns, mixed_told
 from kofn.table import from_rows
 
 if TYPE_CHECKING:
@@ -23,7 +34,7 @@ if TYPE_CHECKING:
     from kofn.table import Table
 
 
-class _Columns:
+class Columns:
     """Rows as they are found: a list a column, and the line each row came from."""
 
     def __init__(self) -> None:
@@ -58,27 +69,34 @@ def read_lines(path: Path, options: ReadOptions) -> Table:
 
 
 def _gather(records: Iterable[tuple[int, dict[str, Any]]], source: str, unit: str, options: ReadOptions) -> Table:
-    found = _Columns()
+    found = Columns()
     fields: dict[str, str] = {}
     tags: dict[str, None] = {}
     nested: dict[str, None] = {}
     forms: dict[str, None] = {}
     empty: list[str] = []
-    for line, record in records:
+    noticed, unnamed = _Noticed(), ""
+    for number, (line, record) in enumerate(records, 1):
         where = f"{source}: {unit} {line}"
         form, rows, seen = _candidates(record, where, options)
         forms[form] = None
         fields = {**seen, **fields}
         case = _case(record, where, options, form, tags, fields)
+        if case.get("id") is None:
+            case["id"] = str(number if options.by_line else line)
+            unnamed = where
+        noticed.add(record, fields, form, case["id"], rows)
         nested.update({name: None for name, value in record.items() if isinstance(value, (list, dict))})
         if not rows:
             empty.append(case["id"])
         for row in rows:
             found.add(line, {**case, **row})
     check_given([*fields.values(), *tags, *nested], source, options, nested)
+    if unnamed and options.by_line and "id" in fields:
+        raise InputError(f"{unnamed}: no {fields['id']!r}, which other rows have: give every row the id of its case")
     if not found.lines:
         raise InputError(f"{source}: no candidates: every set is empty" if empty else f"{source}: no rows")
-    frame = pl.DataFrame([_series(name, values) for name, values in found.columns.items()])
+    frame = pl.DataFrame([typed_series(name, values) for name, values in found.columns.items()])
     dropped = [c for c in frame.columns if c != "id" and frame[c].null_count() == frame.height]
     check_something(set(frame.columns) - set(dropped), f"{source}: {unit} {found.lines[0]}", [*fields.values(), *tags])
     table = from_rows(
@@ -89,8 +107,46 @@ def _gather(records: Iterable[tuple[int, dict[str, Any]]], source: str, unit: st
         form=" and ".join(forms),
         sources=(source,),
         constant=constant_columns(options, fields),
+        told=tuple(noticed.told(fields)),
+        labels=labels_in(frame.columns),
     )
     return _with_empty(table, empty) if empty else table
+
+
+class _Noticed:
+    """What looks odd in records that are read all the same."""
+
+    def __init__(self) -> None:
+        self.types: dict[str, set[str]] = {}
+        self.sets: dict[str, set[int]] = {}
+        self.again: list[str] = []
+
+    def add(self, record: dict[str, Any], fields: dict[str, str], form: str, case: str, rows: list[Any]) -> None:
+        for role in ("passed", "score", "reference"):
+            if role in fields:
+                found = _values(record, role, fields[role])
+                self.types.setdefault(role, set()).update(type(v).__name__ for v in found if v not in (None, ""))
+        if form != "long" and rows:
+            before, said = self.sets.setdefault(case, set()), hash(repr(rows))
+            if said in before:
+                self.again.append(case)
+            before.add(said)
+
+    def told(self, fields: dict[str, str]) -> Iterator[str]:
+        for role, types in self.types.items():
+            yield from mixed_told(role, fields[role], types)
+        if self.again:
+            some = ", ".join(self.again[:3])
+            n = "1 case is" if len(self.again) == 1 else f"{len(self.again):,} cases are"
+            yield f"{n} there again with the same outputs ({some}): a resumed log? they count as more candidates"
+
+
+def _values(record: dict[str, Any], role: str, name: str) -> list[Any]:
+    """What a record gives for a role: its own value, those of its parallel list, or those of its outputs."""
+    if name not in record:
+        return [v.get(name) for vs in record.values() if isinstance(vs, list) for v in vs if isinstance(v, dict)]
+    value = record[name]
+    return value if isinstance(value, list) and role != "reference" else [value]
 
 
 def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -102,7 +158,7 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             return
         for number, line in enumerate(file, 1):
             if line.strip():
-                yield number, _object(line.removeprefix(b"\xef\xbb\xbf"), f"{path}: line {number}")
+                yield number, parsed_line(line.removeprefix(b"\xef\xbb\xbf"), f"{path}: line {number}")
 
 
 def repeated_id(path: Path, name: str) -> tuple[str, int] | None:
@@ -127,7 +183,8 @@ def _array(path: Path, data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, item
 
 
-def _object(line: bytes, where: str) -> dict[str, Any]:
+def parsed_line(line: bytes, where: str) -> dict[str, Any]:
+    """The object on a line; whatever else is there is refused by its place."""
     try:
         record = orjson.loads(line)
     except orjson.JSONDecodeError as problem:
@@ -197,7 +254,7 @@ def _group(record: dict[str, Any], names: list[str], where: str) -> tuple[str, l
     return "groups", rows, fields
 
 
-_CONVERT = {
+CONVERT = {
     "passed": scalars.as_pass,
     "repeat": scalars.as_whole,
     "facets": scalars.as_texts,
@@ -214,13 +271,23 @@ def _roles(record: dict[str, Any], fields: dict[str, str], where: str) -> dict[s
     out: dict[str, Any] = {}
     for role, name in fields.items():
         try:
-            out[role] = _CONVERT.get(role, scalars.as_text)(record[name])
+            out[role] = CONVERT.get(role, scalars.as_text)(record[name])
         except scalars.Unreadable as problem:
             raise InputError(f"{where}: field {name!r}: {problem}") from None
     for name in SELECTORS:
         if isinstance(record.get(name), (int, float)) and name not in fields.values():
             out[f"selector.{name}"] = float(record[name])
+    for name in record:
+        if name.startswith(PREFIXES):
+            out[name] = _number(record[name], f"{where}: field {name!r}")
     return out
+
+
+def _number(value: Any, where: str) -> float | None:
+    try:
+        return scalars.as_number(value)
+    except scalars.Unreadable as problem:
+        raise InputError(f"{where}: {problem}") from None
 
 
 def _case(
@@ -244,23 +311,23 @@ def _case(
         taken = {*roles.values(), *lists}
     fields.update(roles)
     case = _roles({n: record[n] for n in roles.values()}, roles, where)
-    if case.get("id") is None:
-        if form != "groups":
-            if "id" in roles:
-                raise InputError(f"{where}: field {roles['id']!r} is null: every case needs an id")
-            raise InputError(
-                f"{where}: no id: expected one of {', '.join(CASE_ROLES['id'])} (or --field id=NAME), "
-                f"found {', '.join(record)}"
-            )
-        case["id"] = where.rpartition(" ")[2]
+    if case.get("id") is None and form != "groups" and not (options.by_line and "id" not in roles):
+        if "id" in roles:
+            raise InputError(f"{where}: field {roles['id']!r} is null: every case needs an id")
+        raise InputError(
+            f"{where}: no id: expected one of {', '.join(CASE_ROLES['id'])} (or --field id=NAME), "
+            f"found {', '.join(record)}"
+        )
     for name, value in record.items():
-        if name not in taken and name not in SELECTORS and isinstance(value, (str, int, float, bool)):
+        own = name in taken or name in SELECTORS or name.startswith(PREFIXES)
+        if not own and isinstance(value, (str, int, float, bool)):
             tags[name] = None
             case[name] = value
     return case
 
 
-def _series(name: str, values: list[Any]) -> pl.Series:
+def typed_series(name: str, values: list[Any]) -> pl.Series:
+    """A column of rows by role, each role with its one type; anything of several types is text."""
     if name == "reference":
         single = all(v is None or len(v) == 1 for v in values)
         if single:
@@ -272,7 +339,7 @@ def _series(name: str, values: list[Any]) -> pl.Series:
         return pl.Series(name, values, dtype=pl.List(pl.Float64))
     if name == "passed":
         return pl.Series(name, values, dtype=pl.Int8)
-    if name in NUMERIC or name.startswith("selector."):
+    if name in NUMERIC or name.startswith(("selector.", "label.")):
         return pl.Series(name, values, dtype=pl.Float64)
     if name == "repeat":
         return pl.Series(name, values, dtype=pl.Int64)

@@ -5,6 +5,7 @@ A value of another type later in the file is an error there, never a silent null
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,13 +17,15 @@ from kofn.fields import (
     CASE_ROLES,
     GROUP_LISTS,
     NUMERIC,
+    PREFIXES,
     ROLES,
     SELECTORS,
+    labels_in,
     long_fields,
     recognise,
     wide_names,
 )
-from kofn.importers.rows import ReadOptions, check_given, long_table, role_columns
+from kofn.importers.rows import ReadOptions, check_given, long_table, mixed_told, role_columns
 from kofn.sets import offsets_of
 from kofn.table import CASE_COLUMNS, Table
 
@@ -61,13 +64,22 @@ def read_quick(path: Path, options: ReadOptions) -> Table:
     if sample.wide is not None:
         return _quick_wide(path, sample, options)
     fields = long_fields(sample.rows, options.fields)
-    if not any(role in CANDIDATE_ROLES for role in fields) and not any(name in SELECTORS for name in sample.rows):
+    if not any(role in CANDIDATE_ROLES for role in fields) and not any(
+        name in SELECTORS or _is_given(name) for name in sample.rows
+    ):
         raise TooMixed  # nothing to score: the careful reader says what it saw
     schema = _schema(sample.rows, fields, options)
     if "error" not in fields:
         schema["error"] = pl.String  # failed calls are rare: they may stand in none of the sampled lines
     frame = pl.read_ndjson(path, schema=schema)
-    return long_table(frame, str(path), _LineFinder(path), options, "long")
+    return _mixed(long_table(frame, str(path), _LineFinder(path), options, "long"), sample)
+
+
+def _mixed(table: Table, sample: _Sample) -> Table:
+    """The table, with a line where the sampled references are of several types; labels of several are not read here."""
+    name = table.fields.get("reference", "")
+    told = mixed_told("reference", name, sample.rows.get(name, ()))
+    return replace(table, told=(*table.told, *told)) if told else table
 
 
 def _take_sample(path: Path, wide_lists: tuple[str, ...]) -> _Sample:
@@ -75,7 +87,7 @@ def _take_sample(path: Path, wide_lists: tuple[str, ...]) -> _Sample:
     rows: dict[str, set[str]] = {}
     inner: dict[str, set[str]] = {}
     items: set[str] = set()
-    for line in _sample_lines(path):
+    for line in sample_lines(path):
         record = _loads(line)
         if not isinstance(record, dict):
             raise TooMixed
@@ -103,7 +115,8 @@ def _note(record: dict[str, Any], seen: dict[str, set[str]]) -> None:
             seen[name].add(type(value).__name__)
 
 
-def _sample_lines(path: Path) -> Iterator[bytes]:
+def sample_lines(path: Path) -> Iterator[bytes]:
+    """The first lines of a file, and lines spread over the rest of it."""
     size = path.stat().st_size
     with path.open("rb") as file:
         for _ in range(_SAMPLE_HEAD):
@@ -126,7 +139,7 @@ def _schema(seen: dict[str, set[str]], fields: dict[str, str], options: ReadOpti
     out: dict[str, Any] = {}
     for name, types in seen.items():
         role = roles.get(name)
-        wanted = role is not None or name in options.keep or name in SELECTORS or options.everything
+        wanted = role is not None or name in options.keep or name in SELECTORS or options.everything or _is_given(name)
         if role == "input" and not options.everything and name not in options.keep:
             wanted = False
         if not wanted or not (types or role == "id"):
@@ -137,6 +150,10 @@ def _schema(seen: dict[str, set[str]], fields: dict[str, str], options: ReadOpti
         elif role is not None or name in options.keep:
             raise TooMixed
     return out
+
+
+def _is_given(name: str) -> bool:
+    return name.startswith(PREFIXES)
 
 
 def _dtype(role: str | None, types: set[str]) -> Any:
@@ -173,7 +190,7 @@ def _quick_wide(path: Path, sample: _Sample, options: ReadOptions) -> Table:
     frame = pl.read_ndjson(path, schema=schema)
     if not frame.height or frame[sample.wide].null_count() or frame[case_fields["id"]].null_count():
         raise TooMixed
-    return _explode(frame, sample.wide, case_fields, inner_fields, path)
+    return _mixed(_explode(frame, sample.wide, case_fields, inner_fields, path), sample)
 
 
 def _explode(
@@ -206,6 +223,7 @@ def _explode(
         fields=kept,
         form="wide",
         sources=(str(path),),
+        labels=labels_in(candidates.columns),
     )
 
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from kofn.errors import InputError
-from kofn.fields import CANDIDATE_ROLES, CASE_ROLES, NUMERIC, SELECTORS, long_fields
+from kofn.fields import CANDIDATE_ROLES, CASE_ROLES, NUMERIC, PREFIXES, SELECTORS, labels_in, long_fields
 from kofn.importers import scalars
 from kofn.table import from_rows
 
@@ -20,21 +21,37 @@ if TYPE_CHECKING:
 
 Where = Callable[[int], str]
 
+NUMBERED = "place in the file"  # instead of the name of a field of ids, where there is none
+
+_KINDS = {"bool": "true/false", "int": "numbers", "float": "numbers", "str": "text"}
+_READ_AS = {"passed": "pass or fail", "score": "numbers", "reference": "text"}
+
 LISTS = {"choices": pl.List(pl.String), "required": pl.List(pl.String), "facets": pl.List(pl.String)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What a reader must keep: roles named by the user, fields to slice by, and whether the inputs are wanted."""
+    """What a reader must keep: roles named by the user, fields to slice by, and whether the inputs are wanted.
+
+    format      the importer to use; None: the one that knows the content
+    where       field -> value: only these cases, such as one provider of an export that has several
+    by_line     rows without an id are numbered: files of equal length hold the same cases in the same order
+    """
 
     fields: Mapping[str, str] = field(default_factory=dict)
     keep: tuple[str, ...] = ()
     everything: bool = False
+    format: str | None = None
+    where: Mapping[str, str] = field(default_factory=dict)
+    by_line: bool = False
 
 
 def long_table(raw: pl.DataFrame, source: str, where: Where, options: ReadOptions, form: str) -> Table:
     """A table from one row a candidate. `where` names the place of a row for messages."""
     fields = long_fields(raw.columns, options.fields)
+    if "id" not in fields and options.by_line:
+        raw = raw.with_columns(pl.Series(NUMBERED, np.arange(1, raw.height + 1)))
+        fields = {"id": NUMBERED, **fields}
     if "id" not in fields:
         seen = ", ".join(raw.columns[:12]) or "no fields"
         raise InputError(
@@ -47,7 +64,9 @@ def long_table(raw: pl.DataFrame, source: str, where: Where, options: ReadOption
         row = int(rows["id"].is_null().arg_max() or 0)
         raise InputError(f"{source}: {where(row)}: missing {fields['id']!r}: every row needs the id of its case")
     check_something(rows.columns, f"{source}: {where(0)}", raw.columns)
-    tag_names = [c for c in raw.columns if c not in fields.values() and c in rows.columns]
+    tag_names = [
+        c for c in raw.columns if c not in fields.values() and c in rows.columns and not c.startswith(PREFIXES)
+    ]
     return from_rows(
         rows,
         fields,
@@ -56,7 +75,33 @@ def long_table(raw: pl.DataFrame, source: str, where: Where, options: ReadOption
         form=form,
         sources=(source,),
         constant=constant_columns(options, fields),
+        told=tuple(_spelled_told(raw, fields)),
+        labels=labels_in(rows.columns),
     )
+
+
+def mixed_told(role: str, name: str, types: Iterable[str]) -> list[str]:
+    """A line where a field that grades holds values of several kinds, and what they are read as.
+
+    >>> mixed_told("passed", "correct", ["int", "str", "bool"])
+    ["field 'correct' holds numbers, text and true/false: all are read as pass or fail"]
+    >>> mixed_told("passed", "correct", ["int", "float"])
+    []
+    """
+    kinds = sorted({_KINDS[found] for found in types if found in _KINDS})
+    if role not in _READ_AS or len(kinds) < 2:
+        return []
+    return [f"field {name!r} holds {', '.join(kinds[:-1])} and {kinds[-1]}: all are read as {_READ_AS[role]}"]
+
+
+def _spelled_told(raw: pl.DataFrame, fields: Mapping[str, str]) -> list[str]:
+    """The same for labels that are all text, as in CSV: by what is spelled."""
+    name = fields.get("passed")
+    if name is None or raw.schema[name] != pl.String:
+        return []
+    words = raw[name].drop_nulls().str.strip_chars().str.to_lowercase().unique()
+    types = ["int" if w[:1].isdigit() else "bool" if w in ("true", "false") else "str" for w in words if w]
+    return mixed_told("passed", name, types)
 
 
 def constant_columns(options: ReadOptions, fields: Mapping[str, str]) -> tuple[str, ...]:
@@ -67,7 +112,7 @@ def constant_columns(options: ReadOptions, fields: Mapping[str, str]) -> tuple[s
 
 def check_something(columns: Iterable[str], where: str, seen: Iterable[str]) -> None:
     """Refuse input in which no row has anything to look at."""
-    if any(c in CANDIDATE_ROLES or c.startswith("selector.") for c in columns if c != "repeat"):
+    if any(c in CANDIDATE_ROLES or c.startswith(PREFIXES) for c in columns if c != "repeat"):
         return
     raise InputError(
         f"{where}: nothing to score: expected {', '.join(CANDIDATE_ROLES['text'][:4])}, pass or score, a list such as "
@@ -100,6 +145,8 @@ def role_columns(raw: pl.DataFrame, fields: Mapping[str, str], source: str, wher
             continue
         if role in SELECTORS and column.dtype.is_numeric() and column.name not in names:
             columns.append(column.cast(pl.Float64).alias(f"selector.{role}"))
+        elif role.startswith(PREFIXES) and column.name not in names:
+            columns.append(_numbers(column, source, where))
         elif column.name in names:
             columns.append(_typed(role, column, source, where).alias(role))
         elif not column.dtype.is_nested() and column.name not in fields:
@@ -134,10 +181,8 @@ def _texts(column: pl.Series) -> pl.Series:
 def _passes(column: pl.Series, source: str, where: Where) -> pl.Series:
     if column.dtype == pl.Boolean:
         return column.cast(pl.Int8)
-    if column.dtype.is_numeric():
-        wrong = ~column.is_in([0, 1]).fill_null(value=True)
-        if not wrong.any():
-            return column.cast(pl.Int8)
+    if column.dtype.is_numeric() and ((column == 0) | (column == 1)).fill_null(value=True).all():
+        return column.cast(pl.Int8)
     return _each(column, scalars.as_pass, pl.Int8, source, where)
 
 

@@ -66,7 +66,7 @@ def as_pass(value: Any) -> int | None:
             return int(word in TRUE)
         if word in ("", "null", "none"):
             return None
-    raise Unreadable(f"expected true, false, 1, 0 or null, found {_shown(value)}")
+    raise Unreadable(f"expected true, false, 1, 0 or null, found {_shown(value)}: write null where nobody graded it")
 
 
 def as_number(value: Any) -> float | None:

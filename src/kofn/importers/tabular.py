@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kofn.errors import InputError
-from kofn.fields import GROUP_LISTS, SELECTORS, long_fields, wide_names
+from kofn.fields import GROUP_LISTS, PREFIXES, SELECTORS, long_fields, wide_names
 from kofn.importers.rows import check_given, long_table
 
 if TYPE_CHECKING:
@@ -19,11 +19,16 @@ if TYPE_CHECKING:
 
 def read_csv(path: Path, options: ReadOptions, separator: str = ",") -> Table:
     """Read CSV; every cell is text until its field's role says otherwise, so 007 stays 007."""
+    from kofn.importers import SEPARATOR_LINE
+
+    with path.open("rb") as file:
+        first = file.readline(16).removeprefix(b"\xef\xbb\xbf").strip(b"\r\n")
     try:
-        raw = pl.read_csv(path, infer_schema=False, separator=separator)
+        skipped = 1 if SEPARATOR_LINE.fullmatch(first) else 0
+        raw = pl.read_csv(path, infer_schema=False, separator=separator, skip_lines=skipped)
     except (pl.exceptions.PolarsError, UnicodeDecodeError) as problem:
         raise InputError(f"{path}: {_not_utf8(path) or f'not readable as CSV: {_first_line(problem)}'}") from None
-    selectors = [c for c in raw.columns if c in SELECTORS]
+    selectors = [c for c in raw.columns if c in SELECTORS]  # those called label. or selector. are numbers or an error
     raw = raw.with_columns([pl.col(c).cast(pl.Float64, strict=False) for c in selectors])
     return frame_table(raw, str(path), options, "csv")
 
@@ -45,7 +50,7 @@ def _wanted(columns: list[str], options: ReadOptions) -> list[str]:
         return columns
     fields = long_fields(columns, options.fields)
     roles = {name for role, name in fields.items() if role != "input"}
-    return [c for c in columns if c in roles or c in options.keep or c in SELECTORS]
+    return [c for c in columns if c in roles or c in options.keep or c in SELECTORS or c.startswith(PREFIXES)]
 
 
 def frame_table(raw: pl.DataFrame, source: str, options: ReadOptions, form: str) -> Table:

@@ -244,6 +244,12 @@ class Preference:
     only_b: tuple[str, ...]
     warnings: tuple[str, ...]
 
+    def _repr_html_(self) -> str:
+        from kofn.judge.told import preference_document
+        from kofn.notebook import as_html
+
+        return as_html(preference_document(self))
+
     def to_dict(self) -> dict[str, Any]:
         """As `kofn judge --against --json` prints it."""
         from kofn.evaluate import estimate_dict

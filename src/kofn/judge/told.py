@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kofn.judge.scores import Column
     from kofn.models.base import Model
     from kofn.opened import Opened
+    from kofn.present import Document
     from kofn.table import Table
 
 VERDICT_SCHEMA = pl.Schema(
@@ -203,18 +204,38 @@ def preference_lines(found: Preference, style: Callable[[str, str], str]) -> lis
     """A against B for a terminal."""
     from kofn.present import interval_bar, safe
 
-    told, rate = found.to_dict(), found.rate
+    rate = found.rate
     if rate.point is None:
-        return [style("no pair has a verdict", "bad"), *(f"! {safe(w)}" for w in found.warnings)]
-    ends = "" if rate.low is None or rate.high is None else f" [{rate.low:.3f}, {rate.high:.3f}]"
+        return [style(_preferred(found), "bad"), *(f"! {safe(w)}" for w in found.warnings)]
     lines = [
-        style(
-            safe(f"{found.name_a} is preferred to {found.name_b} in {rate.point:.3f}{ends} of pairs, p {found.p:.3g}"),
-            "strong",
-        ),
+        style(safe(_preferred(found)), "strong"),
         f"{interval_bar(rate)}  0 to 1, one half is a tie; {rate.n:,} cases",
         "",
     ]
+    lines += [f"{style(name.ljust(10), 'dim')} {safe(value)}" for name, value in _preference_facts(found)]
+    return lines + [f"{style('!', 'warn')} {safe(w)}" for w in found.warnings]
+
+
+def preference_document(found: Preference) -> Document:
+    """The same for a notebook."""
+    from kofn.present import Document, Grid, interval_bar
+
+    grid = Grid("", ("0  1", ""), ((interval_bar(found.rate), "one half is a tie"),), (False, False))
+    known = found.rate.point is not None
+    notes = tuple(_preference_facts(found)) if known else ()
+    return Document((_preferred(found),), (grid,) if known else (), notes, found.warnings)
+
+
+def _preferred(found: Preference) -> str:
+    rate = found.rate
+    if rate.point is None:
+        return "no pair has a verdict"
+    ends = "" if rate.low is None or rate.high is None else f" [{rate.low:.3f}, {rate.high:.3f}]"
+    return f"{found.name_a} is preferred to {found.name_b} in {rate.point:.3f}{ends} of pairs, p {found.p:.3g}"
+
+
+def _preference_facts(found: Preference) -> list[tuple[str, str]]:
+    told = found.to_dict()
     wins = f"{told['wins']:,} pairs won, {told['ties']:,} tied, {told['losses']:,} lost"
     facts = [
         ("pairs", wins),
@@ -225,5 +246,4 @@ def preference_lines(found: Preference, style: Callable[[str, str], str]) -> lis
     for side, ids in ((found.name_a, found.only_a), (found.name_b, found.only_b)):
         if ids:
             facts.append(("unmatched", f"{len(ids):,} cases are only in {side}: {', '.join(ids[:5])}"))
-    lines += [f"{style(name.ljust(10), 'dim')} {safe(value)}" for name, value in facts]
-    return lines + [f"{style('!', 'warn')} {safe(w)}" for w in found.warnings]
+    return facts

@@ -5,7 +5,7 @@ A metric is any callable. The built-in ones are values: frozen settings, a repr,
 which the best match counts, and grade nothing (None) without a reference.
 """
 
-from kofn.metrics.base import Metric, metric_name, trait
+from kofn.metrics.base import Metric, as_metric, metric_name, trait
 from kofn.metrics.choice import Choice
 from kofn.metrics.columns import score_column
 from kofn.metrics.config import (
@@ -45,6 +45,7 @@ __all__ = [
     "TokenF1",
     "Truncated",
     "Unparsed",
+    "as_metric",
     "call_metric",
     "dataset_aggregate",
     "default_metric",

@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 MetricFunction: TypeAlias = Callable[..., Any]
 
 
+_METHODS = ("compute", "sentence_score")  # of `evaluate` modules, of sacrebleu's metrics
+
 _PLAIN_TRAITS = {
     "higher_is_better": True,
     "uses": "answer",
@@ -47,14 +49,35 @@ class Metric:
         return True
 
 
+def as_metric(thing: Any) -> Any:
+    """Return the method of a metric object that scores, such as `compute` of an `evaluate` module.
+
+    What can be called, and what has no such method, is returned as it is.
+
+    >>> class Accuracy:
+    ...     def compute(self, *, predictions=None, references=None): ...
+    >>> metric_name(as_metric(Accuracy()))
+    'accuracy'
+    """
+    if callable(thing):
+        return thing
+    return next((method for name in _METHODS if callable(method := getattr(thing, name, None))), thing)
+
+
+def _wrapped(metric: object) -> object:
+    """What has the name and the traits: a partial's function, and the object whose scoring method is given."""
+    function = getattr(metric, "func", metric)
+    owner = getattr(function, "__self__", None)
+    return owner if owner is not None and getattr(function, "__name__", "") in _METHODS else function
+
+
 def trait(metric: object, name: str) -> Any:
     """Return a trait of `metric`, or the default that a plain function gets.
 
     >>> trait(len, "higher_is_better"), trait(len, "uses"), trait(len, "handles_none")
     (True, 'answer', False)
     """
-    function = getattr(metric, "func", metric)  # a functools.partial has the traits of what it wraps
-    return getattr(function, name, _PLAIN_TRAITS[name])
+    return getattr(_wrapped(metric), name, _PLAIN_TRAITS[name])
 
 
 def metric_name(metric: object) -> str:
@@ -67,9 +90,11 @@ def metric_name(metric: object) -> str:
     >>> metric_name(accuracy)
     'accuracy'
     """
-    function = getattr(metric, "func", metric)
+    function = _wrapped(metric)
     named = getattr(function, "__name__", None)
-    if isinstance(named, str):
+    if hasattr(getattr(metric, "func", metric), "__self__"):  # a module of `evaluate` knows its own
+        named = getattr(function, "name", named)
+    if isinstance(named, str) and named:
         return named
     base = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(function).__name__).lower()
     settings = ", ".join(_changed_settings(function))

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kofn.errors import InputError, UnknownName
-from kofn.metrics.base import Metric, trait
+from kofn.metrics.base import Metric, as_metric, trait
 from kofn.metrics.result import grade
 
 if TYPE_CHECKING:
@@ -141,10 +141,10 @@ REPEAT_AGGREGATORS: Mapping[str, RepeatAggregator] = {
 class MetricConfig:
     """One metric of a task: how a prediction is scored, repeats are combined, and cases are aggregated.
 
-    `fn` is any metric, `kwargs` its settings. `repeat_aggregation_fn` is a name (`REPEAT_AGGREGATORS`) or a
-    callable `(scores, **kwargs) -> float`; None means "first", and an unknown name is an error when built.
-    `higher_is_better` is True unless given or unless `fn` says otherwise. `threshold` is what any_correct and
-    all_correct ask for: by default 1, and 0 when lower is better.
+    `fn` is any metric (a function, or an object that has `compute`), `kwargs` its settings.
+    `repeat_aggregation_fn` is a name (`REPEAT_AGGREGATORS`) or a callable `(scores, **kwargs) -> float`; None means
+    "first", and an unknown name is an error when built. `higher_is_better` is True unless given or unless `fn` says
+    otherwise. `threshold` is what any_correct and all_correct ask for: by default 1, and 0 when lower is better.
 
     >>> config = MetricConfig(name="acc", repeat_aggregation_fn="max")
     >>> config.compute_repeat_aggregation([0.5, 0.8, 0.3])
@@ -172,6 +172,7 @@ class MetricConfig:
             raise InputError("a metric needs a name")
         if self.output_type not in OUTPUT_TYPES:
             raise UnknownName("output_type", str(self.output_type), list(OUTPUT_TYPES))
+        object.__setattr__(self, "fn", as_metric(self.fn))
         for what in ("fn", "aggregation_fn"):
             if not callable(getattr(self, what)):
                 raise InputError(f"metric {self.name}: {what} must be callable, not {getattr(self, what)!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,37 +21,55 @@ if TYPE_CHECKING:
 
     from kofn.metrics.base import MetricFunction
 
-_PREDICTION_NAMES = frozenset(
+_ALL_PREDICTIONS = frozenset(
     [
-        *("prediction", "pred", "answer", "output", "response", "completion", "hypothesis", "candidate"),
-        *("predictions", "preds", "answers", "outputs", "responses", "completions", "actual", "y_pred"),
+        *("predictions", "preds", "answers", "outputs", "responses", "completions", "hypotheses", "hyps"),
+        *("candidates", "y_pred"),
     ]
 )
+_PREDICTION_NAMES = _ALL_PREDICTIONS | frozenset(
+    ["prediction", "pred", "answer", "output", "response", "completion", "hypothesis", "candidate", "actual"]
+)
 _SEVERAL = frozenset(["references", "refs", "targets", "golds", "labels", "ground_truths"])
-_REFERENCE_NAMES = _SEVERAL | frozenset(
-    ["reference", "ref", "target", "gold", "label", "ground_truth", "expected", "truth", "y_true"]
+_ALL_REFERENCES = _SEVERAL | {"y_true"}
+_REFERENCE_NAMES = _ALL_REFERENCES | frozenset(
+    ["reference", "ref", "target", "gold", "label", "ground_truth", "expected", "truth"]
+)
+_NESTED = re.compile(
+    r"\b(?:Sequence|List|list|Iterable|Collection)\[(?:\w+\.)*(?:Sequence|List|list|Iterable|Collection)\["
 )
 _BY_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one metric said of one candidate: `value` (None: not graded), and other numbers by full name."""
+    """What one metric said of one candidate: `value` (None: not graded), and other numbers by full name.
+
+    `taken` says which entry of a mapping is the value, where none was named like the metric.
+    """
 
     value: float | None
     extra: Mapping[str, float] = field(default_factory=dict)
+    taken: str | None = field(default=None, compare=False, repr=False)
+
+
+class FirstTaken(UserWarning):
+    """Of a mapping without an entry named like the metric the first entry is the score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallStyle:
     """How a metric wants its arguments; decided once from its signature.
 
-    `by_list`: keywords `predictions=[..]` and `references=[..]`. `swapped`: the reference goes first.
-    `takes_several`: its reference is the list of all. `accepts`: the further fields it names, of which it
+    `by_list`: the predictions and references of a whole dataset, so it gets lists of one. `by_keyword`: as
+    `predictions=` and `references=`. `nested`: each reference is a list itself. `swapped`: the reference goes
+    first. `takes_several`: its reference is the list of all. `accepts`: the further fields it names, of which it
     cannot do without those in `requires`.
     """
 
     by_list: bool = False
+    by_keyword: bool = False
+    nested: bool = False
     swapped: bool = False
     takes_several: bool = False
     accepts: frozenset[str] = frozenset()
@@ -62,8 +81,8 @@ def normalise(result: object, name: str) -> Outcome:
 
     A number or bool is the value. Of a mapping the entry called `name` is, or else the first one, with a
     warning that says which; the other numbers are kept as `name.key`, and entries that are no numbers (an
-    explanation, a list of precisions) are notes, not scores. None is not graded. NumPy scalars and
-    containers of one number count as that number. Anything else is an error.
+    explanation, a list of precisions) are notes, not scores. None is not graded. NumPy scalars, containers of
+    one number and objects with a number as `score` count as that number. Anything else is an error.
 
     >>> normalise({"f1": 0.8, "recall": 0.6}, "f1")
     Outcome(value=0.8, extra={'f1.recall': 0.6})
@@ -77,25 +96,29 @@ def normalise(result: object, name: str) -> Outcome:
         return Outcome(value=None)
     if not isinstance(result, Mapping):
         return Outcome(value=_required_number(result, name))
-    key = _score_key(result, name)
+    key, named = _score_key(result, name)
     value = _required_number(result[key], name, key)
     others = {other: _number(entry) for other, entry in result.items() if other != key}
     for other, number in others.items():
         if number is not None and not math.isfinite(number):
             raise InputError(f"metric {name} returned {number} for {other!r}: a score must be finite")
-    return Outcome(value=value, extra={f"{name}.{other}": n for other, n in others.items() if n is not None})
+    extra = {f"{name}.{other}": n for other, n in others.items() if n is not None}
+    return Outcome(value=value, extra=extra, taken=None if named else str(key))
 
 
 def call_metric(metric: MetricFunction, prediction: object, reference: object, **fields: object) -> Any:
     """Return what `metric` returns for one prediction, called the way its signature asks for.
 
-    With parameters `predictions` and `references`: by keyword, each in a list of one. With names that say
-    the reference comes first: in that order. Otherwise `(prediction, reference)`. Of `fields` (`choices`,
-    say) it gets those that it names.
+    With parameters `predictions` and `references`: by keyword, each in a list of one. With other names in the
+    plural for both, or `y_true, y_pred`: in lists of one, in their order. With names that say the reference comes
+    first: in that order. Otherwise `(prediction, reference)`. Of `fields` (`choices`, say) it gets those that it
+    names.
 
     >>> call_metric(lambda prediction, reference: prediction == reference, "a", "a")
     True
     >>> call_metric(lambda references, predictions: (references, predictions), "p", "r")
+    (['r'], ['p'])
+    >>> call_metric(lambda y_true, y_pred: (y_true, y_pred), "p", "r")
     (['r'], ['p'])
     >>> call_metric(lambda gold, pred: f"{pred} for {gold}", "p", "r")
     'p for r'
@@ -106,7 +129,9 @@ def call_metric(metric: MetricFunction, prediction: object, reference: object, *
         name = metric_name(metric)
         raise InputError(f"metric {name} asks for {missing[0]!r}: it must take (prediction, reference)")
     if style.by_list:
-        return metric(predictions=[prediction], references=[reference], **named)
+        prediction, reference = [prediction], [[reference] if style.nested else reference]
+    if style.by_keyword:
+        return metric(predictions=prediction, references=reference, **named)
     if style.swapped:
         return metric(reference, prediction, **named)
     return metric(prediction, reference, **named)
@@ -194,8 +219,8 @@ def score_answers(
 def call_style(metric: MetricFunction) -> CallStyle:
     """Return how `metric` is called; an error names the metric that cannot take two arguments.
 
-    >>> call_style(lambda prediction, references: 1.0)
-    CallStyle(by_list=False, swapped=False, takes_several=True, accepts=frozenset(), requires=frozenset())
+    >>> call_style(lambda prediction, references: 1.0).takes_several
+    True
     """
     try:
         return _cached_style(metric)
@@ -217,7 +242,10 @@ def _style(metric: MetricFunction) -> CallStyle:
         return CallStyle()
     keywords = {p.name: p for p in signature.parameters.values() if p.kind in _BY_KEYWORD}
     if {"predictions", "references"} <= keywords.keys():
-        return CallStyle(by_list=True, **_fields(keywords, ("predictions", "references")))
+        nested = _is_nested(keywords["references"])
+        return CallStyle(
+            by_list=True, by_keyword=True, nested=nested, **_fields(keywords, ("predictions", "references"))
+        )
     try:
         bound = signature.bind_partial(None, None)
     except TypeError:
@@ -225,8 +253,16 @@ def _style(metric: MetricFunction) -> CallStyle:
         raise InputError(f"metric {shown} must take (prediction, reference)") from None
     names = [*bound.arguments, "", ""][:2]
     swapped = names[0] in _REFERENCE_NAMES and names[1] in _PREDICTION_NAMES
-    several = names[0 if swapped else 1] in _SEVERAL
-    return CallStyle(swapped=swapped, takes_several=several, **_fields(keywords, names))
+    theirs, ours = (names[0], names[1]) if swapped else (names[1], names[0])
+    fields = _fields(keywords, names)
+    if ours in _ALL_PREDICTIONS and theirs in _ALL_REFERENCES:
+        return CallStyle(by_list=True, nested=_is_nested(signature.parameters[theirs]), swapped=swapped, **fields)
+    return CallStyle(swapped=swapped, takes_several=theirs in _SEVERAL, **fields)
+
+
+def _is_nested(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter is declared as lists of lists, as the references of sacrebleu's corpus functions are."""
+    return _NESTED.search(str(parameter.annotation)) is not None
 
 
 def _fields(keywords: Mapping[str, inspect.Parameter], taken: Sequence[str]) -> dict[str, Any]:
@@ -235,21 +271,22 @@ def _fields(keywords: Mapping[str, inspect.Parameter], taken: Sequence[str]) -> 
     return {"accepts": frozenset(p.name for p in others), "requires": frozenset(required)}
 
 
-def _score_key(result: Mapping[Any, object], name: str) -> Any:
+def _score_key(result: Mapping[Any, object], name: str) -> tuple[Any, bool]:
+    """The entry that is the score, and whether it is named like the metric."""
     if not result:
         raise InputError(f"metric {name} returned an empty mapping: it must hold a number")
     base = name.split("(")[0]
     for key in (name, base):
         if key in result:
-            return key
+            return key, True
     first = next(iter(result))
     keys = ", ".join(map(repr, result))
     warnings.warn(
         f"metric {name} returned {keys}: the first, {first!r}, is taken as the score",
-        UserWarning,
+        FirstTaken,
         stacklevel=4,
     )
-    return first
+    return first, False
 
 
 def _required_number(value: object, name: str, key: object = None) -> float:
@@ -269,6 +306,7 @@ def _number(value: object) -> float | None:
     """Return the number that `value` is or holds alone, else None."""
     if isinstance(value, (list, tuple)) and len(value) == 1:
         value = value[0]
+    value = getattr(value, "score", value)
     item = getattr(value, "item", None)
     if callable(item) and getattr(value, "size", 1) == 1:
         value = item()

@@ -120,6 +120,14 @@ def _nothing(chosen: _Chosen) -> dict[str, Packed]:
     return {"case-index": packed(_index(chosen, 0)), **chunks}
 
 
+def told_lines(reports: pl.DataFrame) -> pl.Series:
+    """What the report of every case tells of it, but how it was executed, in a line each."""
+    one = pl.element().struct
+    told = one.field("attribute") + ": " + one.field("value").fill_null("null").str.slice(0, 300)
+    given = told.filter(~one.field("attribute").is_in(EXECUTION))
+    return reports.select(pl.col("case").list.eval(given).list.join(" · ")).to_series()
+
+
 class _Source:
     """A run's cases, a row each in the order of reports.parquet, and their candidates where there are some."""
 
@@ -140,10 +148,7 @@ class _Source:
         """What is asked in every case; for a case of a program what is told of it."""
         if self.table is not None:
             return self.table.cases["input"] if "input" in self.table.cases.columns else None
-        one = pl.element().struct
-        told = one.field("attribute") + ": " + one.field("value").fill_null("null").str.slice(0, 300)
-        given = told.filter(~one.field("attribute").is_in(EXECUTION))
-        lines = self.run.reports.select(pl.col("case").list.eval(given).list.join(" · ")).to_series()
+        lines = told_lines(self.run.reports)
         return lines if bool((lines != "").any()) else None
 
     @property
@@ -403,8 +408,8 @@ def _candidate_columns(chosen: _Chosen) -> dict[str, Any]:
         "passing": passing[at] if result.scored[0].metric else None,
         "strip": strips,
         "tied": _tied(sets)[at] if sets.answers is not None else None,
-        "cost": _case_sums(sets.costs, sets)[at] if sets.costs is not None else None,
-        "seconds": _case_sums(sets.seconds, sets)[at] if sets.seconds is not None else None,
+        "cost": case_sums(sets.costs, sets)[at] if sets.costs is not None else None,
+        "seconds": case_sums(sets.seconds, sets)[at] if sets.seconds is not None else None,
     }
 
 
@@ -431,7 +436,7 @@ def _tied(sets: CandidateSets) -> Ints:
     return tied
 
 
-def _case_sums(values: Floats, sets: CandidateSets) -> Any:
+def case_sums(values: Floats, sets: CandidateSets) -> Any:
     """The sum of a set's known values; NaN where none is known."""
     known = ~np.isnan(values)
     running = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kofn.diagnose import counted
-from kofn.present import Grid, columns, grid_lines, safe
+from kofn.present import Document, Grid, columns, drawn, grid_lines, safe
 from kofn.report.terminal import name_of, pieces
 from kofn.report.trend_text import between, chance, of_level, signed
 from kofn.stats.estimate import SMALL_SEGMENT
@@ -107,19 +107,56 @@ def _said(found: Compared, width: int) -> list[str]:
 
 def _tables(found: Compared, style: Style, width: int) -> list[list[str]]:
     """A table a pair, and one for each field it is sliced by; pairs of one row each share a table."""
+    parts = []
+    for words, rows, together in _groups(found):
+        head = [style(line, "strong") for line in pieces(safe(words), width)] if words else []
+        parts.append(head + _table(rows, style, width, pairs=together))
+    return parts
+
+
+def _groups(found: Compared) -> Iterable[tuple[str, list[Difference], bool]]:
+    """What stands in one table: its title, its rows, and whether each is of another pair."""
     groups: dict[tuple[tuple[int, int] | None, str], list[Difference]] = {}
     pairs = {d.sides for d in found.differences}
     together = len(pairs) > 1 and len(pairs) == len(found.differences)
     for d in found.differences:
         by = "" if d.segment is None else d.segment.partition("=")[0]
         groups.setdefault((None if together else d.sides, by), []).append(d)
-    parts = []
     for (_, by), rows in groups.items():
         names = f"{_short(rows[0].name_b)} against {_short(rows[0].name_a)}" if len(pairs) > 1 and not together else ""
-        words = ", ".join(filter(None, [names, f"by {by}" if by else ""]))
-        head = [style(line, "strong") for line in pieces(safe(words), width)] if words else []
-        parts.append(head + _table(rows, style, width, pairs=together))
-    return parts
+        yield ", ".join(filter(None, [names, f"by {by}" if by else ""])), rows, together
+
+
+def document(found: Compared) -> Document:
+    """The same for a notebook: every difference drawn, what changed as counts."""
+    return Document(
+        headline=(title(found), *sentences(found, _short)),
+        grids=(*(_drawn(*group) for group in _groups(found)), *_selections(found)),
+        notes=tuple(_facts(found)),
+        warnings=found.warnings,
+    )
+
+
+def _drawn(words: str, rows: Sequence[Difference], pairs: bool) -> Grid:
+    """A table of differences with a column that draws them, 0 in its middle."""
+    header, cells = _cells(rows, pairs=pairs)
+    every = [
+        abs(x) for d in rows for x in (d.comparison.low, d.comparison.difference, d.comparison.high) if x is not None
+    ]
+    most = max(every, default=0.0) or 1.0
+    sides = {} if pairs else {"a": name_of(rows[0].name_a, _NAME), "b": name_of(rows[0].name_b, _NAME)}
+    kept = [i for i in range(len(header)) if header[i] == "" or any(row[i] not in ("", "-") for row in cells)]
+    at = kept.index(header.index("")) if "" in header else len(kept)
+    names = [sides.get(header[i], header[i]) for i in kept]
+    right = [header[i] not in ("compared", "metric", "number", "segment", "") for i in kept]
+    body = []
+    for d, row in zip(rows, cells, strict=True):
+        c = d.comparison
+        bar = "" if c.difference is None else drawn(c.low, c.difference, c.high, (-most, most))
+        shown = [row[i] for i in kept]
+        body.append((*shown[:at], bar, *shown[at:]))
+    axis = f"{-most:+.2g}  {most:+.2g}"
+    return Grid(words, (*names[:at], axis, *names[at:]), tuple(body), (*right[:at], False, *right[at:]))
 
 
 def _table(rows: Sequence[Difference], style: Style, width: int, *, pairs: bool) -> list[str]:
@@ -251,7 +288,22 @@ def changed_text(found: Compared, a: str, b: str) -> str:
 
 
 def _selection_lines(found: Compared, style: Style, width: int) -> list[str]:
-    """What every selector makes of the candidates there are."""
+    """What every selector makes of the candidates there are, with the columns that fit."""
+    lines: list[str] = []
+    for grid in _selections(found):
+        level = grid.header[3]
+        for dropped in ((), ("picks by",), ("picks by", "chance"), ("picks by", "chance", level)):
+            kept = [i for i, h in enumerate(grid.header) if h not in dropped]
+            cells = tuple(tuple(row[i] for i in kept) for row in grid.rows)
+            right = tuple(grid.right[i] for i in kept)
+            lines = grid_lines(Grid("", tuple(grid.header[i] for i in kept), cells, right), style)
+            if max(columns(line) for line in lines[1:]) <= width:
+                break
+    return lines
+
+
+def _selections(found: Compared) -> list[Grid]:
+    """The table of selectors, where selectors were compared."""
     if not found.selections:
         return []
     level = of_level(found.rules.level)
@@ -266,13 +318,7 @@ def _selection_lines(found: Compared, style: Style, width: int) -> list[str]:
         )
         for s in found.selections
     )
-    for dropped in ((), ("picks by",), ("picks by", "chance"), ("picks by", "chance", level)):
-        kept = [i for i, h in enumerate(header) if h not in dropped]
-        cells = tuple(tuple(row[i] for i in kept) for row in rows)
-        lines = grid_lines(Grid("", tuple(header[i] for i in kept), cells, tuple(i > 1 for i in kept)), style)
-        if max(columns(line) for line in lines[1:]) <= width:
-            break
-    return lines
+    return [Grid("", header, rows, tuple(i > 1 for i in range(len(header))))]
 
 
 def _labelled(rows: Sequence[tuple[str, str]], style: Style, width: int) -> list[str]:

@@ -85,6 +85,12 @@ class Found:
             "checklist": [line.to_dict() for line in self.checklist],
         }
 
+    def _repr_html_(self) -> str:
+        from kofn.notebook import as_html
+        from kofn.report.curve_text import document
+
+        return as_html(document(self))
+
     def checked(self, checklist: tuple[Line, ...]) -> Found:
         """With the checklist of what the curve is of, and what the curve itself answers."""
         spent = self.table.rows[0]

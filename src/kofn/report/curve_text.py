@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from kofn.choices import dear, dollars, seconds
 from kofn.curves import ladder
 from kofn.diagnose import counted
-from kofn.present import Grid, checklist_lines, columns, grid_lines, safe
+from kofn.present import Document, Grid, checklist_lines, columns, drawn, grid_lines, safe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kofn.best_of import BestOf, Row
-    from kofn.report.curve import Found, Segment
+    from kofn.report.curve import Found
 
     Style = Callable[[str, str], str]
 
@@ -43,10 +43,32 @@ def as_text(found: Found, style: Style = lambda text, _: text, *, width: int = 1
     lines += ["", *_said(choice_words(found), style, width)]
     lines += _labelled([*cost_rows(table), *selection_rows(found), *note_rows(table)], style, width)
     if found.segments:
-        lines += ["", *_segments(found.segments, found, style)]
+        lines += ["", *grid_lines(_segments(found), style)]
     warnings = [f"{style('!', 'warn')} {_set_in(safe(w), 2, width)}" for w in found.warnings]
     checked = ["", *checklist_lines(found.checklist, style, width)] if found.checklist else []
     return "\n".join([*lines, *([""] if warnings else []), *warnings, *checked])
+
+
+def document(found: Found) -> Document:
+    """The same for a notebook: any@k of every row drawn where the terminal has one chart of all."""
+    table = found.table
+    header, rows = cells(table, found.level)
+    at = header.index("any@k") + 1 if "any@k" in header else 1
+    drawings = ["" if r.any is None else drawn(r.any_low, r.any, r.any_high, (0.0, 1.0)) for r in table.rows]
+    shown = set(_shown(table))
+    kept = [
+        (*row[:at], bar, *row[at:]) for row, bar, of in zip(rows, drawings, table.rows, strict=True) if of.k in shown
+    ]
+    main = Grid(
+        "", (*header[:at], "0  1", *header[at:]), tuple(kept), (True,) * at + (False,) + (True,) * len(header[at:])
+    )
+    return Document(
+        headline=(headline(found), choice_words(found)),
+        grids=(main, _segments(found)) if found.segments else (main,),
+        notes=(*cost_rows(table), *selection_rows(found), *note_rows(table)),
+        warnings=found.warnings,
+        checklist=found.checklist,
+    )
 
 
 def headline(found: Found) -> str:
@@ -314,12 +336,12 @@ def _axis(scale: _Scale, across: int) -> str:
 # segments
 
 
-def _segments(segments: Sequence[Segment], found: Found, style: Style) -> list[str]:
+def _segments(found: Found) -> Grid:
     """A row a segment: its ends, and the n to choose there."""
     measure = found.table.measure
     names = {"any": "any", "selected": "selected", "majority": "maj"}
     rows = []
-    for one in segments:
+    for one in found.segments:
         first, last = one.table.measured[0], one.table.measured[-1]
         few = "*" if one.few else ""
         rows.append(
@@ -334,4 +356,4 @@ def _segments(segments: Sequence[Segment], found: Found, style: Style) -> list[s
             )
         )
     header = ("segment", "cases", f"{names[measure]}@1", f"{names[measure]}@n", "interval", "independent", "choose")
-    return grid_lines(Grid("by segment", header, tuple(rows), (False, True, True, True, True, True, True)), style)
+    return Grid("by segment", header, tuple(rows), (False, True, True, True, True, True, True))

@@ -37,7 +37,7 @@ def write_run(
     result: Result,
     directory: Path,
     *,
-    sources: Sequence[Path],
+    sources: Sequence[Path | str],
     options: Mapping[str, Any],
     plan: Plan | None = None,
     batch_index: int | None = None,
@@ -45,12 +45,14 @@ def write_run(
     generation: Mapping[str, Any] | None = None,
     model_extraction: ModelExtraction | None = None,
     tables: Mapping[str, pl.DataFrame] | None = None,
+    parent: Mapping[str, Any] | None = None,
 ) -> Run:
     """Write the whole run directory. A run with run.json is whole, but for the page, which can be made again.
 
     `append_to` names a results.jsonl of several runs that gets this run's line too. `generation` is what is to be said
-    of how the outputs were made, where kofn made them; `tables` are further files of the run. A directory that holds a
-    finished run becomes an unfinished one until all of it is written again.
+    of how the outputs were made, where kofn made them; `tables` are further files of the run; `parent` is what is to be
+    said of the run that was graded again here. A directory that holds a finished run becomes an unfinished one until
+    all of it is written again.
     """
     from kofn.checklist import kept
     from kofn.report.convert import report_of
@@ -61,7 +63,7 @@ def write_run(
 
     result = replace(result, checklist=kept(result))
     evaluation, reports = report_of(result, plan)
-    manifest = manifest_of(result, sources, options, generation)
+    manifest = manifest_of(result, sources, options, generation) | ({} if parent is None else {"parent": parent})
     run = Run(name=directory.resolve().name, evaluation=evaluation, reports=reports, manifest=manifest, result=result)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -230,7 +232,10 @@ def _free_names(names: Sequence[str], taken: set[str]) -> dict[str, str]:
 
 
 def manifest_of(
-    result: Result, sources: Sequence[Path], options: Mapping[str, Any], generation: Mapping[str, Any] | None = None
+    result: Result,
+    sources: Sequence[Path | str],
+    options: Mapping[str, Any],
+    generation: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Everything needed to make the run again, and its result."""
     return {
@@ -275,11 +280,16 @@ def _git_commit() -> str | None:
     return done.stdout.strip() or None
 
 
-def _fingerprint(source: Path) -> dict[str, Any]:
-    """What a file was; a stream has been read and is gone, so nothing can be said of it but its name."""
-    if not source.is_file():
-        return {"path": str(source), "bytes": None, "sha256": None}
-    return {"path": str(source), "bytes": source.stat().st_size, "sha256": digest(source)}
+def _fingerprint(source: Path | str) -> dict[str, Any]:
+    """What a file was; of a folder, an address or a stream that has been read, nothing is said but its name."""
+    from pathlib import Path
+
+    from kofn.values import redacted
+
+    place = Path(source)
+    if "://" in str(source) or not place.is_file():
+        return {"path": redacted(str(source)), "bytes": None, "sha256": None}
+    return {"path": str(source), "bytes": place.stat().st_size, "sha256": digest(place)}
 
 
 def digest(path: Path) -> str:
@@ -337,9 +347,14 @@ def _what_is(path: Path) -> str:
 
 
 def read_parquet(
-    path: Path, schema: pl.Schema | None = None, *, sha256: str | None = None, columns: list[str] | None = None
+    path: Path,
+    schema: pl.Schema | None = None,
+    *,
+    sha256: str | None = None,
+    columns: list[str] | None = None,
+    without: Sequence[str] = (),
 ) -> tuple[pl.DataFrame, dict[str, str]]:
-    """A Parquet file's rows (of these columns, or all) and its metadata.
+    """A Parquet file's rows (of these columns, or all but those in `without`) and its metadata.
 
     With a schema, its columns must be there with these types. `sha256` is what the file had when it was written.
     """
@@ -347,6 +362,8 @@ def read_parquet(
 
     check_parquet(path, sha256)
     try:
+        if without:
+            columns = [name for name in pl.read_parquet_schema(path) if name not in without]
         frame = pl.read_parquet(path, columns=columns, glob=False, hive_partitioning=False)
         metadata = pl.read_parquet_metadata(path)
     except pl.exceptions.ColumnNotFoundError:

@@ -8,6 +8,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import orjson
 from markupsafe import Markup, escape
@@ -47,7 +48,7 @@ def document(
     from kofn.report.vega import vega_bundle
 
     code = [script_text(vega_bundle())] if charts else []
-    code += [_own(script) for script in (source("page.js"), *scripts)]
+    code += [own_script(script) for script in (source("page.js"), *scripts)]
     return (
         environment()
         .get_template("document.html.j2")
@@ -72,7 +73,9 @@ def page(run: Run, budget: Budget | None = None) -> str:
     data["warnings"] += cases.notes
     charts = [chart for part in ("estimates", "sets", "segments", "spending") for chart in data[part]]
     template = environment().get_template("report.html.j2")
-    body = template.render(**data, shown=cases.shown, total=cases.total, searched=cases.searched)
+    body = template.render(
+        **data, shown=cases.shown, total=cases.total, searched=cases.searched, case_link=_link_inside
+    )
     return document(
         title=f"{data['task']} – {data['verdict']['word'].lower()} · kofn",
         body=Markup(body),  # noqa: S704 - the template escapes
@@ -80,6 +83,11 @@ def page(run: Run, budget: Budget | None = None) -> str:
         scripts=[source("report.js")],
         islands=cases.islands,
     )
+
+
+def _link_inside(case: Mapping[str, Any]) -> str:
+    """Where the page itself shows a case."""
+    return f"#case={quote(case['id'][:1000], errors='replace')}&row={case['row']}"
 
 
 def _in_page(data: bytes | Packed) -> Markup:
@@ -108,7 +116,7 @@ def script_text(text: str) -> str:
     return _ENDS_SCRIPT.sub(r"\\x3c", text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\\0"))
 
 
-def _own(text: str) -> str:
+def own_script(text: str) -> str:
     """A script of ours with names of its own: the chart library leaves short names on the page."""
     return script_text(f'(() => {{\n"use strict";\n{text}\n}})();\n')
 

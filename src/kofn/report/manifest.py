@@ -109,6 +109,8 @@ class _Extraction(_Strict):
 class _Understood(_Strict):
     form: str
     sources: list[str]
+    origin: dict[str, Any] = {}
+    labels: dict[str, bool] = {}
     fields: dict[str, str]
     set_size: int | None
     metrics: dict[str, str]
@@ -223,10 +225,52 @@ class _Source(_Strict):
     sha256: str | None
 
 
+class _Moved(_Strict):
+    before: str
+    after: str
+    n: int
+
+
+class _Paired(_Strict):
+    a: float | None
+    b: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    wins: int
+    losses: int
+
+
+class _Example(_Strict):
+    case_id: str
+    index: int
+    answer_before: str | None
+    answer_after: str | None
+    passed_before: bool | None
+    passed_after: bool | None
+
+
+class _Change(_Strict):
+    before: str
+    after: str
+    n: int
+    moved: list[_Moved]
+    n_answers: int
+    numbers: dict[str, _Paired]
+    examples: list[_Example]
+
+
+class _Parent(_Strict):
+    name: str
+    created: str | None
+    changes: list[_Change]
+
+
 class _Manifest(_Strict):
     kind: str
     created: Time
     sources: list[_Source]
+    parent: _Parent | None = None
     options: _Options
     versions: dict[str, str]
     git_commit: str | None = None

@@ -27,6 +27,7 @@ from kofn.report.findings import (
 )
 from kofn.report.frames import case_scores
 from kofn.report.judges import judges_of
+from kofn.report.parent import parent_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -53,6 +54,7 @@ def as_markdown(run: Run, *, detailed: bool = False, limit: int = LIMIT) -> str:
         *_failing(run, scores, limit),
         *([_tally(scores), _slowest(scores)] if detailed else []),
         _judges(run),
+        *_parent(run),
         _warnings(run),
         _checklist(run),
     ]
@@ -118,6 +120,19 @@ def _cell(text: str) -> str:
 
 def _longest_run(text: str) -> int:
     return max((len(run) for run in re.findall("`+", text)), default=0)
+
+
+def _parent(run: Run) -> list[list[str]]:
+    """What changed since the run that this one was made from."""
+    parent = parent_of(run.manifest)
+    if parent is None:
+        return []
+    out = [[f"Graded again from {code(parent['name'])}."]]
+    for part in parent["parts"]:
+        out.append([prose(part["summary"])])
+        cells = [[tuple(prose(cell) for cell in row) for row in grid.rows] for grid in part["grids"]]
+        out += [table(grid.header, grid.right, rows) for grid, rows in zip(part["grids"], cells, strict=True)]
+    return out
 
 
 def _judges(run: Run) -> list[str]:

@@ -15,6 +15,7 @@ from kofn.report.findings import cut_text, duration
 from kofn.report.frames import case_scores
 from kofn.report.generation import generation_facts
 from kofn.report.judges import judges_of
+from kofn.report.parent import parent_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,8 +53,8 @@ class Facts:
     items: tuple[tuple[str, str, str], ...]
 
 
-def page_data(run: Run) -> dict[str, Any]:
-    """Everything the template shows but the table of cases."""
+def page_data(run: Run, *, drawn: bool = True) -> dict[str, Any]:
+    """Everything the template shows but the table of cases; without `drawn` not what is made from all candidates."""
     scores = case_scores(run.reports)
     result = run.result
     return {
@@ -68,16 +69,17 @@ def page_data(run: Run) -> dict[str, Any]:
         "stats": _stats(run),
         "warnings": _warnings(run),
         "judges": judges_of(run),
+        "parent": parent_of(run.manifest),
         "checklist": shown_checklist(() if result is None else result.checklist),
         "estimates": [] if result is None else pagecharts.forests(result),
-        "sets": [] if result is None else pagecharts.set_charts(run, result),
+        "sets": [] if result is None or not drawn else pagecharts.set_charts(run, result),
         "segments": [] if result is None else pagecharts.segment_charts(run, result),
         "groups": _groups(run, scores),
         "n_groups": len(run.evaluation.group_outcomes),
         "types": _types(run),
         "attributes": _attributes(run),
         "facts": [] if result is None else [*_generation(run), *_facts(result)],
-        "spending": pagecharts.spending(run, scores),
+        "spending": pagecharts.spending(run, scores) if drawn else [],
         "slowest": _slowest(scores),
         "manifest": _manifest(run.manifest),
         "sources": _sources(run.manifest),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from kofn.scoring import Scored
     from kofn.table import Table
     from kofn.types import Estimate
+
+OUTPUTS, QUESTIONS = ("text", "reasoning", "note"), ("input", "choices")  # what models and people wrote
+_MADE = ("score.", "passed.")  # columns of a run's candidates that its metrics made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,14 +62,24 @@ class Run:
         by, aggregate = (stored.get(name) or () for name in ("by", "aggregate"))
         return Options(**kept, by=(by,) if isinstance(by, str) else tuple(by), aggregate=tuple(aggregate))
 
+    def _repr_html_(self) -> str:
+        from kofn.notebook import as_html
+        from kofn.report.terminal import run_document
+
+        return as_html(run_document(self))
+
     def full(self) -> CorrectnessResults:
         """The evaluation with its case reports as objects."""
         found = reports_in(Path(REPORTS) if self.path is None else self.path / REPORTS, self.reports)
         return self.evaluation.model_copy(update={"reports": found})
 
 
-def load_run(directory: Path | str) -> Run:
-    """Read a run directory. What is missing, damaged or foreign is named in one line."""
+def load_run(directory: Path | str, *, texts: bool = True) -> Run:
+    """Read a run directory. What is missing, damaged or foreign is named in one line.
+
+    Without `texts` the table lacks what models and people wrote (`OUTPUTS`, `QUESTIONS`): most of a run's bytes, and in
+    no number but those of diversity.
+    """
     path = Path(directory)
     manifest: dict[str, Any] = {}
     if _has_manifest(path):
@@ -74,7 +87,7 @@ def load_run(directory: Path | str) -> Run:
         check_version(path / MANIFEST, manifest)
         check_manifest(path / MANIFEST, manifest)
     evaluation, reports = load(path, CorrectnessResults, finished=bool(manifest))
-    result = _result(path, manifest, reports) if manifest.get("result") is not None else None
+    result = _result(path, manifest, reports, texts=texts) if manifest.get("result") is not None else None
     return Run(
         name=path.resolve().name, evaluation=evaluation, reports=reports, manifest=manifest, result=result, path=path
     )
@@ -92,12 +105,15 @@ def _has_manifest(path: Path) -> bool:
         raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
 
 
-def _result(path: Path, manifest: Mapping[str, Any], reports: pl.DataFrame) -> Result:
+def _result(path: Path, manifest: Mapping[str, Any], reports: pl.DataFrame, *, texts: bool) -> Result:
     """The stored result; its numbers are read, not made again."""
     stored, layout = manifest["result"], manifest["layout"]
     known = manifest["files"]
-    candidates, _ = read_parquet(path / CANDIDATES, sha256=known.get(CANDIDATES))
-    cases, _ = read_parquet(path / CASES, sha256=known.get(CASES))
+    candidates, _ = read_parquet(path / CANDIDATES, sha256=known.get(CANDIDATES), without=() if texts else OUTPUTS)
+    cases, _ = read_parquet(path / CASES, sha256=known.get(CASES), without=() if texts else QUESTIONS)
+    if not texts:
+        layout = {**layout, "case_columns": [c for c in layout["case_columns"] if c not in QUESTIONS]}
+        manifest = {**manifest, "layout": layout}
     _check_columns(path / CASES, cases, _case_types(layout))
     _check_columns(path / CANDIDATES, candidates, _candidate_types(layout, candidates.columns))
     for name, frame, said in ((CASES, cases, "n_cases"), (CANDIDATES, candidates, "n_candidates")):
@@ -176,7 +192,7 @@ def _candidate_types(layout: Mapping[str, Any], columns: Sequence[str]) -> dict[
 
     known: dict[str, Any] = dict.fromkeys(("text", "answer", "reasoning", "error", "note"), pl.String)
     known |= dict.fromkeys(("score", "cost", "seconds", "tokens", "candidate_weight"), pl.Float64)
-    known |= {"facets": pl.List(pl.String)} | {c: pl.Float64 for c in columns if c.startswith("selector.")}
+    known |= {"facets": pl.List(pl.String)} | {c: pl.Float64 for c in columns if c.startswith(("selector.", "label."))}
     wanted: dict[str, Any] = {"case_id": pl.String, "index": pl.Int64}
     wanted |= {name: dtype for name, dtype in known.items() if name in columns}
     wanted |= {f"score.{m['metric']}": pl.Float64 for m in layout["metrics"] if m["metric"]}
@@ -215,6 +231,8 @@ def _table(
         fields=understood["fields"],
         form=understood["form"],
         sources=tuple(understood["sources"]),
+        labels={n: better for n, better in understood.get("labels", {}).items() if f"label.{n}" in candidates.columns},
+        origin=understood.get("origin", {}),
     )
 
 
@@ -231,3 +249,17 @@ def _scored(table: Table, metric: Mapping[str, Any]) -> Scored:
         passes = np.full(table.n_candidates, NOT_GRADED, dtype=np.int8)
     sets = stored_sets(table, values, passes, higher_is_better=metric["higher_is_better"])
     return Scored(metric=name, sets=sets, source=metric["source"], beside_labels=metric["beside_labels"])
+
+
+def restored(result: Result) -> Table:
+    """The table of a stored run with what importers give: references and labels of candidates, no grades of metrics."""
+    table = result.table
+    assert table is not None
+    owner = np.repeat(np.arange(table.n_cases), np.diff(table.offsets))
+    rows = table.candidates.drop([c for c in table.candidates.columns if c.startswith(_MADE)])
+    if "reference" in table.cases.columns and "reference" not in rows.columns:
+        rows = rows.with_columns(table.cases["reference"].gather(owner))
+    if "passed.pass" in table.candidates.columns and "passed" not in rows.columns:
+        rows = rows.with_columns(table.candidates["passed.pass"].cast(int).alias("passed"))
+    named = {name: name for name in rows.columns if name in ("answer", "passed", "score")}  # of files that had none
+    return replace(table, candidates=rows, fields={**named, **table.fields})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from kofn.present import Grid, checklist_lines, columns, document, grid_lines, safe
+from kofn.present import Bar, Document, Grid, checklist_lines, columns, document, grid_lines, safe
 from kofn.report.findings import (
     LIMIT,
     MOST_ATTRIBUTES,
@@ -29,6 +29,7 @@ from kofn.report.findings import (
 )
 from kofn.report.frames import case_scores
 from kofn.report.judges import judges_of
+from kofn.report.parent import parent_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -68,11 +69,28 @@ def as_text(
     ]
     if detailed:
         parts += _detailed_parts(run, scores, style, limit, width)
-    parts.append(_judge_lines(run, style, width))
+    parts += [_judge_lines(run, style, width), parent_lines(run.manifest.get("parent"), style)]
     checked = () if run.result is None else run.result.checklist
     parts += [_warning_lines(run, style, width), checklist_lines(checked, style, width) if checked else []]
     parts += [_file_lines(run, style, width, detailed=detailed)]
     return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def run_document(run: Run) -> Document:
+    """The same for a notebook, without what --detailed shows."""
+    status, result = status_of(run), run.result
+    groups = groups_of(run, case_scores(run.reports))
+    grids = [_group_grid(groups, 200)] if len(groups) > 1 else []
+    notes = [*facts_of(run), *_judge_rows(run)]
+    notes += [] if run.path is None else [("files", f"{run.path}: {', '.join(files_of(run))}")]
+    about = document(result) if result is not None else None
+    return Document(
+        headline=(f"{status.mark} {status.word}: {status.reason}", *(() if about is None else about.headline[:1])),
+        grids=(*(() if about is None else about.grids), *grids),
+        notes=tuple(notes),
+        warnings=() if result is None else result.warnings,
+        checklist=() if result is None else result.checklist,
+    )
 
 
 def pieces(text: str, width: int) -> list[str]:
@@ -138,7 +156,7 @@ def _labelled(rows: Iterable[tuple[str, str]], style: Style, width: int, indent:
     return lines
 
 
-def share_bar(part: int, whole: int, cells: int = 20) -> str:
+def share_bar(part: int, whole: int, cells: int = 20) -> Bar:
     """A share drawn; full only where it is all, empty only where it is nothing.
 
     >>> share_bar(1, 1000, 5), share_bar(999, 1000, 5), share_bar(2, 2, 5)
@@ -146,12 +164,21 @@ def share_bar(part: int, whole: int, cells: int = 20) -> str:
     """
     filled = round(cells * part / whole) if whole else 0
     filled = min(max(filled, 1 if part else 0), cells if part == whole else cells - 1)
-    return "█" * filled + "·" * (cells - filled)
+    share = part / whole if whole else 0.0
+    return Bar.of("█" * filled + "·" * (cells - filled), (0.0, share, share))
 
 
 def _group_lines(groups: list[Group], style: Style, width: int) -> list[str]:
     if not groups:
         return []
+    grid = _group_grid(groups, width)
+    lines = _marked(grid_lines(grid, style), style)
+    if len(grid.rows) < len(groups):
+        lines.append(style(f"the {len(grid.rows)} lowest of {len(groups):,} groups", "dim"))
+    return lines
+
+
+def _group_grid(groups: list[Group], width: int) -> Grid:
     gaps = any(g.unverified for g in groups)
     header = ("", "group", "type", "weight", "score", "passed", *(["unverified"] if gaps else []), "")
     right = tuple(h in ("weight", "score", "passed", "unverified") for h in header)
@@ -169,10 +196,7 @@ def _group_lines(groups: list[Group], style: Style, width: int) -> list[str]:
     ]
     others = sum(2 + max(map(columns, column)) for column in zip(header[2:], *cells, strict=True))
     rows = [(g.mark, name_of(g.name, max(12, width - 3 - others)), *rest) for g, rest in zip(shown, cells, strict=True)]
-    lines = _marked(grid_lines(Grid("", header, tuple(rows), right), style), style)
-    if len(rows) < len(groups):
-        lines.append(style(f"the {len(rows)} lowest of {len(groups):,} groups", "dim"))
-    return lines
+    return Grid("", header, tuple(rows), right)
 
 
 def _marked(lines: list[str], style: Style) -> list[str]:
@@ -348,12 +372,16 @@ def _case_mark(case: dict[str, Any]) -> str:
 
 
 def _judge_lines(run: Run, style: Style, width: int) -> list[str]:
+    return _labelled(_judge_rows(run), style, width)
+
+
+def _judge_rows(run: Run) -> list[tuple[str, str]]:
     """What each judge says, and what people would."""
     rows = [
         (f"judge {judge['name']}", ", ".join(filter(None, [f"raw {judge['raw']}", f"corrected {judge['corrected']}"])))
         for judge in judges_of(run)
     ]
-    return _labelled([(name, text.replace("corrected not", "not")) for name, text in rows], style, width)
+    return [(name, text.replace("corrected not", "not")) for name, text in rows]
 
 
 def _warning_lines(run: Run, style: Style, width: int) -> list[str]:

@@ -28,8 +28,9 @@ def table_of(rows: pl.DataFrame, items: Sequence[Item], kind: str, *, source: st
     cases = case_columns(items)
     tags = [c for c in cases.columns if c.startswith("tag.")]
     joined = rows.join(cases, on="id", how="left", maintain_order="left")
-    joined = joined.rename({c: c.removeprefix("tag.") for c in tags})
-    names = [c.removeprefix("tag.") for c in tags]
+    # a field called like a column of ours keeps its prefix
+    plain = {c: name if (name := c.removeprefix("tag.")) not in joined.columns else c for c in tags}
+    joined, names = joined.rename(plain), list(plain.values())
     return from_rows(
         joined,
         {c: c for c in joined.columns if c not in names},

@@ -45,7 +45,11 @@ def load_task(task: str | Path | Mapping[str, Any] | Task) -> Task:
 
 def read(path: Path) -> Task:
     """The task of a YAML file."""
-    found = Yaml(path)
+    from kofn.tasks.lm_eval import Function, is_lm_eval, read_config, task_of
+
+    found = Yaml(path, tags={"!function": Function})
+    if is_lm_eval(found.value) or (isinstance(found.value, dict) and "include" in found.value):
+        return task_of(read_config(path), str(path), path.parent)
     if not isinstance(found.value, dict):
         raise InputError(f"{path}: expected a mapping with name, dataset and what is asked")
     source = path.stem if path.parent == HERE else str(path)

@@ -27,11 +27,12 @@ _OF_STAGES = tuple(name for name in StageSpec.model_fields if name not in ("name
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A task file, and where it came from: paths in it are relative to its folder."""
+    """A task file, and where it came from: paths in it are relative to its folder. `notes`: what was left out of it."""
 
     spec: TaskSpec
     folder: Path | None = None
     source: str = "task"
+    notes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -60,7 +61,7 @@ class Task:
         for name, count in (("limit", limit), ("sample", sample)):
             if count is not None and count < 1:
                 raise InputError(f"{name}: expected a whole number of at least 1, not {count}")
-        found = items_of(self.spec, self._records(data))
+        found = items_of(self.spec, map(self.prepared, self._records(data)))
         if not found:
             raise InputError(f"task {self.name}: its data holds no records")
         self._check_names(found)
@@ -68,6 +69,10 @@ class Task:
             self._check_groups(found)
         first = limit if limit is not None or samples else self.spec.limit
         return chosen(found, samples=samples, limit=first, sample=sample, group=self.group_field, seed=seed)
+
+    def prepared(self, placed: datasets.Placed) -> datasets.Placed:
+        """A record as its fields are looked for in it; here as it is."""
+        return placed
 
     def recipe(self, data: Path | None = None, *, seed: int = 0) -> TaskRecipe:
         """How the task asks. `data` is where the items came from: few-shot examples may lie beside it."""
@@ -155,7 +160,7 @@ class Task:
             if isinstance(few.source, list)
             else self._dev(few.source, data)
         )
-        pool = tuple(items_of(self.spec, records))
+        pool = tuple(items_of(self.spec, map(self.prepared, records)))
         if len(pool) < few.count:
             raise InputError(f"task {self.name}: fewshot: {few.count} examples asked for, {len(pool)} there")
         per_repeat = self.spec.output_type == "multiple_choice" if few.per_repeat is None else few.per_repeat

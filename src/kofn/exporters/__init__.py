@@ -1,0 +1,1 @@
+"""Candidates and their grades, written for other tools."""

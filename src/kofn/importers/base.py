@@ -1,0 +1,125 @@
+"""What an importer is, and what it may look at to tell whether a file is its own."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from kofn.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from kofn.importers.rows import ReadOptions
+    from kofn.table import Table
+
+_HEAD = 1 << 16
+_LINE = 64 << 20
+_DOCUMENT = 4 << 30  # a JSON document is read whole
+
+
+class Peek:
+    """A file or folder about to be read. Each view of it is made when first asked for, and once.
+
+    path      where it is: decompressed and local by now
+    shown     what to call it in messages
+    """
+
+    def __init__(self, path: Path, shown: str | None = None) -> None:
+        self.path, self.shown = path, shown or str(path)
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first bytes; none of a folder."""
+        if self.path.is_dir():
+            return b""
+        with self.path.open("rb") as file:
+            return file.read(_HEAD)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What is in a folder, or in a zip archive; nothing for any other file, and for a broken archive."""
+        if self.path.is_dir():
+            return tuple(sorted(entry.name for entry in self.path.iterdir()))
+        if not self.head.startswith(b"PK\x03\x04"):
+            return ()
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                return tuple(archive.namelist())
+        except (zipfile.BadZipFile, OSError):
+            return ()
+
+    @cached_property
+    def columns(self) -> Mapping[str, Any]:
+        """Column -> polars type of a Parquet file; empty for any other."""
+        if not self.head.startswith(b"PAR1"):
+            return {}
+        import polars as pl
+
+        try:
+            return dict(pl.read_parquet_schema(self.path))
+        except (pl.exceptions.PolarsError, OSError):
+            return {}
+
+    @cached_property
+    def first(self) -> dict[str, Any] | None:
+        """The first line as a JSON object; None where it is none."""
+        if not self.head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+            return None
+        with self.path.open("rb") as file:
+            for line in iter(lambda: file.readline(_LINE), b""):
+                if text := line.removeprefix(b"\xef\xbb\xbf").strip():
+                    return _object(text)
+        return None
+
+    @cached_property
+    def document(self) -> dict[str, Any] | None:
+        """The whole file as one JSON object; None where it is none, JSON lines among them."""
+        if not self.head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+            return None
+        if self.first is not None and self._several_lines:
+            return None
+        if self.first is not None:
+            return self.first
+        if self.path.stat().st_size > _DOCUMENT:
+            raise InputError(f"{self.shown}: one JSON document of more than {_DOCUMENT >> 30} GiB: split it")
+        return _object(self.path.read_bytes().removeprefix(b"\xef\xbb\xbf"))
+
+    @cached_property
+    def _several_lines(self) -> bool:
+        with self.path.open("rb") as file:
+            lines = (line for line in iter(lambda: file.readline(_LINE), b"") if line.strip())
+            next(lines, None)
+            return next(lines, None) is not None
+
+
+def _object(text: bytes) -> dict[str, Any] | None:
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Importer:
+    """A reader of one tool's files.
+
+    name          what --format calls it
+    what          one line for `kofn list importers`
+    recognises    whether a file or folder is this tool's, by its content
+    read          the candidates in it; whatever cannot be read is named in one line, or told in `Table.told`
+    """
+
+    name: str
+    what: str
+    recognises: Callable[[Peek], bool]
+    read: Callable[[Peek, ReadOptions], Table]
+
+    def __str__(self) -> str:
+        return self.name

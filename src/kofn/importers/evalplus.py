@@ -1,0 +1,182 @@
+"""EvalPlus (HumanEval+, MBPP+): samples with whole solutions, and eval_results.json in its old and its new form."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from kofn.errors import InputError
+from kofn.importers.base import Importer
+from kofn.importers.lines import objects
+from kofn.importers.records import Row, log_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from kofn.importers.base import Peek
+    from kofn.importers.rows import ReadOptions
+    from kofn.table import Table
+
+_SAMPLE = frozenset({"task_id", "solution", "completion", "_identifier"})
+_PASS = frozenset({"pass", "success"})  # the second until version 0.2
+_FAIL = frozenset({"fail", "failed", "timeout", "timed out"})
+_BEGINNING = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:date|hash|eval)"')
+_FOLDER = re.compile(r"(HumanEval|Mbpp)_\d+")
+_NOTE = 200
+
+
+def recognises(peek: Peek) -> bool:
+    """A line has task_id and solution and nothing else; a document has `eval`; a folder has one for each task."""
+    if peek.path.is_dir():
+        return any(_FOLDER.fullmatch(name) and (peek.path / name).is_dir() for name in peek.names)
+    first = peek.first
+    if first is not None and {"task_id", "solution"} <= set(first) <= _SAMPLE:
+        return True
+    if b'"base_status"' not in peek.head and b'"nfiles"' not in peek.head:
+        return False
+    if first is not None:
+        return "eval" in first
+    return _BEGINNING.match(peek.head) is not None  # over several lines, or cut off
+
+
+def read(peek: Peek, options: ReadOptions) -> Table:
+    """One set a task, in the order of the samples.
+
+    The labels are `base` and `plus`, counted as the tool counts pass@k: a solution passes plus where it passes the base
+    tests and the added ones. Which tests failed is its note.
+    """
+    told: list[str] = []
+    if peek.path.is_dir():
+        rows, form = _of_folder(peek), "EvalPlus samples"
+    elif peek.first is not None and "task_id" in peek.first:
+        rows, form = _of_lines(peek), "EvalPlus samples"
+    else:
+        rows, form = iter(_of_results(peek, told)), "EvalPlus results"
+    return log_table(
+        rows,
+        source=peek.shown,
+        form=form,
+        options=options,
+        labels={"base": True, "plus": True},
+        told=told,
+        origin={"tool": "evalplus"},
+        fields={"id": "task_id", "text": "solution", "label.base": "base_status", "label.plus": "plus_status"},
+    )
+
+
+def _of_lines(peek: Peek) -> Iterator[Row]:
+    for place, record in objects(peek, "task_id"):
+        text = record.get("solution", record.get("completion"))
+        if not isinstance(text, str):
+            raise InputError(f"{peek.shown}: {place}: expected a solution or a completion, found {', '.join(record)}")
+        yield Row(place, {"id": record["task_id"], "text": text})
+
+
+def _of_folder(peek: Peek) -> Iterator[Row]:
+    """A folder HumanEval_0 of 0.py, 1.py, ... for each task."""
+    for name in sorted(filter(_FOLDER.fullmatch, peek.names), key=lambda name: int(name.rpartition("_")[2])):
+        for path in sorted((peek.path / name).glob("*.py"), key=_number):
+            values = {"id": name.replace("_", "/"), "text": path.read_text(errors="replace")}
+            yield Row(f"{name}/{path.name}", values)
+
+
+def _number(path: Path) -> tuple[int, str]:
+    return (int(path.stem) if path.stem.isdigit() else 1 << 31, path.name)
+
+
+def _of_results(peek: Peek, told: list[str]) -> list[Row]:
+    document = peek.document
+    if document is None:
+        raise InputError(f"{peek.shown}: not readable as JSON: is the file cut off? run evalplus.evaluate again")
+    tasks = document.get("eval")
+    if not isinstance(tasks, dict):
+        raise InputError(f"{peek.shown}: eval: expected an object of tasks, found {type(tasks).__name__}")
+    rows, unread = [], dict[str, None]()
+    for task, samples in tasks.items():
+        where = f"{peek.shown}: eval: {task}"
+        for i, (text, base, plus) in enumerate(_samples(samples, where)):
+            values = {"id": task, "text": text, **_labels(base, plus, unread), "note": _note(base, plus)}
+            rows.append(Row(f"eval: {task}[{i}]", values))
+    if unread:
+        words = ", ".join(map(repr, list(unread)[:3]))
+        told.append(f"statuses that are neither pass, fail nor timeout ({words}): not graded")
+    if rows and all(row.values["text"] is None for row in rows):
+        told.append("results in the form of EvalPlus 0.1: verdicts without the solutions")
+    return rows
+
+
+class _Status:
+    """The status under one kind of tests, and the inputs that failed, where they are told."""
+
+    def __init__(self, word: Any, failed: Any = None) -> None:
+        self.word, self.failed = word, failed if isinstance(failed, list) else []
+
+    def passes(self, unread: dict[str, None]) -> float | None:
+        if self.word is None or self.word in _PASS or self.word in _FAIL:
+            return None if self.word is None else float(self.word in _PASS)
+        unread[str(self.word)] = None
+        return None
+
+
+def _samples(samples: Any, where: str) -> list[tuple[str | None, _Status, _Status]]:
+    """(solution, base, plus) of every sample of a task: a list of objects, or parallel lists in the old form."""
+    if isinstance(samples, dict):
+        return _old(samples, where)
+    if not isinstance(samples, list):
+        raise InputError(f"{where}: expected a list of samples, found {type(samples).__name__}")
+    out = []
+    for i, one in enumerate(samples):
+        if not isinstance(one, dict) or "base_status" not in one:
+            found = ", ".join(one) if isinstance(one, dict) else type(one).__name__
+            raise InputError(f"{where}[{i}]: expected a sample with base_status, found {found}")
+        base = _Status(one["base_status"], one.get("base_fail_tests"))
+        plus = _Status(one.get("plus_status"), one.get("plus_fail_tests"))
+        out.append((one.get("solution"), base, plus))
+    return out
+
+
+def _old(samples: dict[str, Any], where: str) -> list[tuple[str | None, _Status, _Status]]:
+    base, plus = samples.get("base"), samples.get("plus") or []
+    if not isinstance(base, list) or not isinstance(plus, list):
+        raise InputError(f"{where}: expected lists base and plus, found {', '.join(samples)}")
+    if plus and len(plus) != len(base):
+        raise InputError(f"{where}: base has {len(base)} results and plus has {len(plus)}: expected one each a sample")
+    return [
+        (None, _Status(_first(one)), _Status(_first(plus[i])) if plus else _Status(None)) for i, one in enumerate(base)
+    ]
+
+
+def _first(result: Any) -> Any:
+    """The status of (status, details)."""
+    return result[0] if isinstance(result, list) and result else result
+
+
+def _labels(base: _Status, plus: _Status, unread: dict[str, None]) -> dict[str, float | None]:
+    """The labels of a sample; plus asks for both, and of a sample that was not run with the added tests there is none.
+
+    >>> _labels(_Status("pass"), _Status("fail"), {}), _labels(_Status("fail"), _Status("pass"), {})
+    ({'label.base': 1.0, 'label.plus': 0.0}, {'label.base': 0.0, 'label.plus': 0.0})
+    """
+    one, other = base.passes(unread), plus.passes(unread)
+    both = None if one is None or other is None else min(one, other)
+    return {"label.base": one, "label.plus": both}
+
+
+def _note(base: _Status, plus: _Status) -> str | None:
+    """What failed: "plus fail on [[1, 2]]"."""
+    from kofn.importers.scalars import as_text
+
+    said = []
+    for name, status in (("base", base), ("plus", plus)):
+        if isinstance(status.word, str) and status.word not in _PASS:
+            on = f" on {as_text(_shortest(status.failed))}"[:_NOTE] if status.failed else ""
+            said.append(f"{name} {status.word}{on}")
+    return "; ".join(said) or None
+
+
+def _shortest(tests: Sequence[Any]) -> Any:
+    return min(tests, key=lambda test: len(str(test)))
+
+
+IMPORTER = Importer(name="evalplus", what="EvalPlus samples and eval_results.json", recognises=recognises, read=read)

@@ -1,0 +1,195 @@
+"""A folder that holds a Hugging Face dataset: saved by `save_to_disk`, or shards as on the hub; or one Arrow file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from kofn.errors import InputError
+from kofn.importers.base import Importer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import polars as pl
+
+    from kofn.importers.base import Peek
+    from kofn.importers.rows import ReadOptions
+    from kofn.table import Table
+
+_ENDS = (".arrow", ".parquet")
+_SPLITS = {"test": 0, "validation": 1, "valid": 1, "val": 1, "dev": 1, "train": 2}
+_WORD = "|".join(_SPLITS)
+_SHARD = re.compile(rf"(?:.*-)?(?P<split>{_WORD})(?:-(?P<at>\d+)-of-(?P<of>\d+))?(?:-[0-9a-f]+)?")
+_ARROW = (b"\xff\xff\xff\xff", b"ARROW1")  # the beginnings of its two forms: a stream, a file
+_NUMBERED = re.compile(r"(?:data-)?(?P<at>\d+)(?:-of-(?P<of>\d+))?")
+
+
+class _Split(NamedTuple):
+    """The files of one split, and what is to be told of them."""
+
+    name: str
+    files: list[Path]
+    told: list[str]
+
+
+def recognises(peek: Peek) -> bool:
+    """A folder with the records that `save_to_disk` writes, or with shards named after splits; an Arrow file."""
+    if not peek.path.is_dir():
+        return peek.head.startswith(_ARROW)
+    if "run.json" in peek.names:  # a run of ours
+        return False
+    if "dataset_dict.json" in peek.names or ("state.json" in peek.names and "dataset_info.json" in peek.names):
+        return True
+    return any(_shards(folder) for folder in (peek.path, *_folders(peek)))
+
+
+def _folders(peek: Peek) -> list[Path]:
+    return [peek.path / name for name in peek.names if not name.startswith(".") and (peek.path / name).is_dir()]
+
+
+def read(peek: Peek, options: ReadOptions) -> Table:
+    """One split: the one asked for with `--where split=NAME`, else test, validation or train, in this order.
+
+    Its columns are recognised as those of any file of rows.
+    """
+    import polars as pl
+
+    from kofn.importers import only
+    from kofn.importers.tabular import frame_table
+
+    splits = _all_splits(peek)
+    names = [split.name for split in splits]
+    asked = options.where.get("split")
+    where = {k: v for k, v in options.where.items() if k != "split" or asked not in names}
+    split = splits[names.index(asked)] if asked in names else splits[0]
+    frames = [_frame(path, peek) for path in split.files]
+    frame = pl.concat([frame for frame in frames if frame.height] or frames[:1], how="diagonal_relaxed")
+    if "split" in where and "split" not in frame.columns:
+        raise InputError(f"{peek.shown}: no split {asked!r}: it has {', '.join(names)}")
+    kept = tuple(name for name in options.keep if name != "split" or "split" in frame.columns)
+    plain = replace(options, where={}, keep=kept)
+    table = frame_table(frame, peek.shown, plain, "Hugging Face dataset")
+    told = list(split.told)
+    if len(splits) > 1 and asked not in names:
+        told.append(f"the split {split.name} is read, of {', '.join(names)}: --where split=NAME reads another")
+    table = replace(
+        table,
+        form=f"Hugging Face dataset, {table.form}" if table.form != "Hugging Face dataset" else table.form,
+        told=(*table.told, *told),
+        origin={"tool": "datasets", **({"split": split.name} if split.name else {})},
+    )
+    return only(table, replace(options, where=where))
+
+
+def _all_splits(peek: Peek) -> list[_Split]:
+    """Every split of a dataset, the one to read by default first."""
+    if not peek.path.is_dir():
+        return [_Split("", [peek.path], [])]
+    if "dataset_dict.json" in peek.names:
+        listed = _json(peek.path / "dataset_dict.json", peek).get("splits")
+        names = listed if isinstance(listed, list) else []
+        found = [_saved(peek.path / name, str(name), peek) for name in names if (peek.path / str(name)).is_dir()]
+        if not found:
+            raise InputError(f"{peek.shown}: dataset_dict.json names splits {names}: none of them is there")
+    elif "state.json" in peek.names:
+        found = [_saved(peek.path, "", peek)]
+    else:
+        found = _on_hub(peek)
+    return sorted(found, key=lambda split: (_SPLITS.get(split.name, 3), split.name))
+
+
+def _saved(folder: Path, name: str, peek: Peek) -> _Split:
+    """A folder of `save_to_disk`: its state names the files, in order."""
+    state = _json(folder / "state.json", peek)
+    if state.get("_indices_data_files"):
+        raise InputError(f"{peek.shown}: rows chosen by an index file: load it with datasets and save it again")
+    listed = state.get("_data_files")
+    files = [folder / str(one["filename"]) for one in listed or [] if isinstance(one, dict) and "filename" in one]
+    if not files:
+        raise InputError(f"{peek.shown}: state.json names no data files: save the dataset again")
+    there = [path for path in files if path.exists()]
+    told = [f"{path.name} is not there: its rows are missing" for path in files if path not in there]
+    if not there:
+        raise InputError(f"{peek.shown}: {files[0].name} is not there, which state.json names: copy the whole folder")
+    return _Split(name, there, told)
+
+
+def _on_hub(peek: Peek) -> list[_Split]:
+    """Shards in the folder itself or in `data`; folders beside each other are configurations, of which one is read."""
+    places = {folder: found for folder in (peek.path, *_folders(peek)) if (found := _shards(folder))}
+    if peek.path in places:
+        return _splits(places[peek.path])
+    if peek.path / "data" in places:
+        return _splits(places[peek.path / "data"])
+    if all(folder.name in _SPLITS for folder in places):
+        return _splits({path: folder.name for folder, found in places.items() for path in found})
+    if len(places) > 1:
+        names = ", ".join(folder.name for folder in places)
+        raise InputError(f"{peek.shown}: several configurations ({names}): give the folder of one")
+    return _splits(next(iter(places.values())))
+
+
+def _shards(folder: Path) -> dict[Path, str]:
+    """File -> split: shards named after a split, or numbered ones in a folder that is."""
+    found: dict[Path, str] = {}
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError:  # not ours to read
+        return found
+    for path in paths:
+        if path.suffix not in _ENDS or not path.is_file():
+            continue
+        if match := _SHARD.fullmatch(path.stem):
+            found[path] = match["split"]
+        elif folder.name in _SPLITS and _NUMBERED.fullmatch(path.stem):
+            found[path] = folder.name
+    return found
+
+
+def _splits(shards: Mapping[Path, str]) -> list[_Split]:
+    by_name: dict[str, list[Path]] = {}
+    for path, name in shards.items():
+        by_name.setdefault(name, []).append(path)
+    return [_Split(name, files, _missing(files)) for name, files in by_name.items()]
+
+
+def _missing(files: Sequence[Path]) -> list[str]:
+    """A line where shards say that there are more of them than there are."""
+    counts = {int(m["of"]) for path in files if (m := _SHARD.fullmatch(path.stem)) and m["of"]}
+    expected = max(counts, default=len(files))
+    return [f"{len(files)} of {expected} shards are there: the rows of the others are missing"] * (
+        expected > len(files)
+    )
+
+
+def _json(path: Path, peek: Peek) -> dict[str, Any]:
+    try:
+        found = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError) as problem:
+        raise InputError(f"{peek.shown}: {path.name} is not readable: {str(problem).partition(chr(10))[0]}") from None
+    return found if isinstance(found, dict) else {}
+
+
+def _frame(path: Path, peek: Peek) -> pl.DataFrame:
+    """The rows of a file: Parquet, or Arrow in either of its two forms."""
+    import polars as pl
+
+    try:
+        if path.suffix == ".parquet":
+            return pl.read_parquet(path)
+        with path.open("rb") as file:
+            stream = not file.read(8).startswith(_ARROW[1])
+        return pl.read_ipc_stream(path) if stream else pl.read_ipc(path)
+    except (pl.exceptions.PolarsError, OSError) as problem:
+        kind = "Parquet" if path.suffix == ".parquet" else "Arrow"
+        raise InputError(f"{peek.shown}: {path.name}: not readable as {kind}: {str(problem)[:120]}") from None
+
+
+IMPORTER = Importer(
+    name="hf_dataset", what="a folder of a Hugging Face dataset (Arrow or Parquet)", recognises=recognises, read=read
+)

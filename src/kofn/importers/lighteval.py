@@ -1,0 +1,234 @@
+"""Detail files of lighteval: Parquet, a row a document, with every prediction of it."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from kofn.errors import InputError
+from kofn.importers.base import Importer
+from kofn.importers.records import Row, log_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import polars as pl
+
+    from kofn.importers.base import Peek
+    from kofn.importers.rows import ReadOptions
+    from kofn.table import Table
+
+_NEW = ("doc", "model_response", "metric")
+_UNDERSCORED = tuple(f"__{name}__" for name in _NEW)  # what versions 0.11 and 0.12 call them
+_OLD = ("full_prompt", "predictions", "metrics")
+_OLD_COLUMNS = (*_OLD, "example", "gold", "gold_index", "choices", "cont_tokens", "input_tokens")
+_FILE = re.compile(r"details_(?P<task>.+)_\d{4}-\d\d-\d\dT[\d.-]+\.parquet")
+_LOWER = re.compile(r"perplexity|ppl|bits_per_byte|^(ter|wer|cer)$", re.IGNORECASE)
+
+
+def recognises(peek: Peek) -> bool:
+    """Parquet with the columns of one of the forms."""
+    return _names(peek) is not None or set(_OLD) <= set(peek.columns)
+
+
+def _names(peek: Peek) -> tuple[str, ...] | None:
+    return next((names for names in (_NEW, _UNDERSCORED) if set(names) <= set(peek.columns)), None)
+
+
+def read(peek: Peek, options: ReadOptions) -> Table:
+    """One set a document: all its predictions.
+
+    The metrics of a document with one prediction are labels. Of several predictions the tool keeps one value for all of
+    them (pass@k, maj@n), which is a tag. Where options were compared by likelihood the likeliest is the output.
+    """
+    docs = _docs(peek)
+    notes: dict[str, int] = {}
+    rows = list(_rows(docs, notes))
+    labels = {name.removeprefix("label."): True for row in rows for name in row.values if name.startswith("label.")}
+    return log_table(
+        rows,
+        source=peek.shown,
+        form="lighteval details",
+        options=options,
+        labels={name: not _LOWER.search(name) for name in labels},
+        told=_told(docs, notes),
+        origin={"tool": "lighteval", **_origin(peek, docs)},
+        fields={"id": "document", "text": "predictions", "reference": "gold"},
+    )
+
+
+class _Doc:
+    """One document, whatever the form of its file."""
+
+    def __init__(self, doc: Mapping[str, Any], response: Mapping[str, Any], metrics: Any, number: int) -> None:
+        self.number, self.task = number, doc.get("task_name")
+        self.id = str(doc.get("id") or number)
+        self.query = doc.get("query")
+        self.texts = _listed(response.get("text"))
+        self.final = _listed(response.get("text_post_processed")) or self.texts
+        self.reasonings = _listed(response.get("reasonings"))
+        self.likelihoods = _listed(response.get("logprobs"))
+        self.tokens = _listed(response.get("output_tokens"))
+        self.tokens_in = response.get("input_tokens")
+        self.metrics = _plain(metrics) or {}
+        self.choices = [str(one) for one in _listed(doc.get("choices"))]
+        self.golds = _golds(self.choices, doc.get("gold_index")) or None
+
+
+def _docs(peek: Peek) -> list[_Doc]:
+    import polars as pl
+
+    names = _names(peek)
+    try:
+        if names is None:
+            present = [c for c in _OLD_COLUMNS if c in peek.columns]
+            frame = _lengths(pl.read_parquet(peek.path, columns=present), ("cont_tokens", "input_tokens"))
+            return [_old(row, number) for number, row in enumerate(frame.iter_rows(named=True))]
+        frame = pl.read_parquet(peek.path, columns=list(names)).rename(dict(zip(names, _NEW, strict=True)))
+        frame = _slim(frame)
+    except (pl.exceptions.PolarsError, OSError) as problem:
+        first = str(problem).partition("\n")[0]
+        raise InputError(f"{peek.shown}: not readable as Parquet: {first[:160]}") from None
+    rows = enumerate(frame.iter_rows(named=True))
+    return [_Doc(_plain(r["doc"]) or {}, _plain(r["model_response"]) or {}, r["metric"], number) for number, r in rows]
+
+
+def _slim(frame: pl.DataFrame) -> pl.DataFrame:
+    """Without the tokens themselves, which are most of such a file: how many there are is enough."""
+    import polars as pl
+
+    dtype = frame.schema["model_response"]
+    if not isinstance(dtype, pl.Struct):
+        return frame
+    inner = frame["model_response"].struct.unnest().drop("logits", strict=False)
+    inner = _lengths(inner, ("output_tokens", "input_tokens"))
+    return frame.with_columns(inner.to_struct("model_response"))
+
+
+def _lengths(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """Lists of tokens replaced by their lengths: one of a list, several of a list of lists."""
+    import polars as pl
+
+    for name in names:
+        dtype = frame.schema.get(name)
+        if isinstance(dtype, pl.List):
+            nested = isinstance(dtype.inner, pl.List)
+            column = pl.col(name)
+            frame = frame.with_columns(column.list.eval(pl.element().list.len()) if nested else column.list.len())
+    return frame
+
+
+def _old(row: Mapping[str, Any], number: int) -> _Doc:
+    """A row of the form until 0.10: predictions are texts, or likelihoods (each alone or with its greediness)."""
+    predictions = _listed(row["predictions"])
+    texts = all(isinstance(one, str) for one in predictions)
+    numbers = [one[0] if isinstance(one, (list, tuple)) and one else one for one in predictions]
+    doc = {
+        "query": row.get("full_prompt") or row.get("example"),
+        "choices": row.get("choices"),
+        "gold_index": row.get("gold_index"),
+    }
+    response = {
+        "text": predictions if texts else [],
+        "logprobs": [] if texts else numbers,
+        "output_tokens": _listed(row.get("cont_tokens")) if texts else [],
+    }
+    found = _Doc(doc, response, row["metrics"], number)
+    found.golds = [str(one) for one in _listed(row.get("gold"))] or found.golds
+    return found
+
+
+def _rows(docs: Sequence[_Doc], notes: dict[str, int]) -> Iterator[Row]:
+    for doc in docs:
+        case = {"id": doc.id, "input": doc.query, "reference": doc.golds}
+        candidates = list(_candidates(doc))
+        kind = "label" if len(candidates) == 1 else "tag"
+        grades = _grades(doc.metrics, notes)
+        notes["sets"] = notes.get("sets", 0) + (kind == "tag" and bool(grades))
+        for repeat, candidate in enumerate(candidates or [{"error": "no prediction"}]):
+            graded = {f"{kind}.{name}": value for name, value in grades.items()}
+            yield Row(f"row {doc.number + 1}", {**case, "repeat": repeat, **candidate, **graded})
+
+
+def _candidates(doc: _Doc) -> Iterator[dict[str, Any]]:
+    """Every text; where there is none, the option that is likeliest."""
+    for i, text in enumerate(doc.final):
+        raw = doc.texts[i] if i < len(doc.texts) else text
+        reasoning = doc.reasonings[i] if i < len(doc.reasonings) else None
+        yield {
+            "text": text,
+            "reasoning": reasoning or (raw if raw != text else None),
+            "tokens": doc.tokens[i] if i < len(doc.tokens) and isinstance(doc.tokens[i], int) else None,
+            "tokens_in": doc.tokens_in if isinstance(doc.tokens_in, int) else None,
+        }
+    if not doc.final and doc.choices and len(doc.likelihoods) == len(doc.choices):
+        likeliest = max(range(len(doc.choices)), key=lambda i: doc.likelihoods[i])
+        yield {"text": doc.choices[likeliest], "answer": doc.choices[likeliest].strip()}
+
+
+def _grades(metrics: Mapping[str, Any], notes: dict[str, int]) -> dict[str, float]:
+    """The metrics that are one number; what a corpus metric keeps of each document is none."""
+    grades = {}
+    for name, value in metrics.items():
+        one = value[0] if isinstance(value, list) and len(value) == 1 else value
+        if isinstance(one, (bool, int, float)) and math.isfinite(one):
+            grades[name] = float(one)
+        elif one is not None:
+            notes[f"metric {name}"] = notes.get(f"metric {name}", 0) + 1
+    return grades
+
+
+def _told(docs: Sequence[_Doc], notes: Mapping[str, int]) -> list[str]:
+    told = []
+    if n := notes.get("sets"):
+        said = f"lighteval has one value for all predictions of a document ({n:,} of {len(docs):,})"
+        told.append(f"{said}: kept as tags; the candidates are graded here")
+    if any(not doc.final and doc.likelihoods for doc in docs):
+        told.append("options compared by likelihood: the likeliest is read as the output")
+    told += [
+        f"{name} is no number in {n:,} documents: left out" for name, n in notes.items() if name.startswith("metric ")
+    ]
+    return told
+
+
+def _origin(peek: Peek, docs: Sequence[_Doc]) -> dict[str, Any]:
+    """Task and model, where the documents or the folders of the file say so: details/ORG/MODEL/DATE/details_TASK_..."""
+    named = _FILE.fullmatch(peek.path.name)
+    tasks = {str(doc.task) for doc in docs if doc.task}
+    task = tasks.pop() if len(tasks) == 1 else named["task"] if named else None
+    parts = peek.path.parts
+    model = "/".join(parts[parts.index("details") + 1 : -2]) if named and "details" in parts[:-3] else None
+    return {key: value for key, value in {"task": task, "model": model}.items() if value}
+
+
+def _golds(choices: Sequence[str], index: Any) -> list[str]:
+    places = index if isinstance(index, list) else [index]
+    return [choices[i] for i in places if isinstance(i, int) and 0 <= i < len(choices)]
+
+
+def _plain(value: Any) -> Any:
+    """What a cell holds; some versions wrote nested values as Python text.
+
+    >>> _plain("['a', 'b']"), _plain({"acc": 1}), _plain("text")
+    (['a', 'b'], {'acc': 1}, 'text')
+    """
+    if isinstance(value, str) and value[:1] in ("[", "{"):
+        try:
+            return ast.literal_eval(value)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return value
+    return value
+
+
+def _listed(value: Any) -> list[Any]:
+    plain = _plain(value)
+    if plain is None:
+        return []
+    return list(plain) if isinstance(plain, (list, tuple)) else [plain]
+
+
+IMPORTER = Importer(
+    name="lighteval", what="lighteval details_*.parquet, all predictions", recognises=recognises, read=read
+)

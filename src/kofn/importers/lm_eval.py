@@ -1,0 +1,385 @@
+"""Logs of lm-evaluation-harness (`--log_samples`): `samples_TASK_DATE.jsonl`, and `results_DATE.json` beside them.
+
+A line is a document and a filter; the lines of one document are one set, and every response in `resps` is a candidate.
+A grade on a line is of what its filter made of the responses. Of one response that is its label. Of several it is of
+the filter's choice (the first, a vote), so it stays with the case as the tag `lm_eval.METRIC`, and candidates are
+graded here.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+from kofn.errors import InputError
+from kofn.importers import lm_eval_lines as lines
+from kofn.importers.base import Importer, Peek
+from kofn.importers.lm_eval_results import results_beside
+from kofn.importers.records import frame_of_log
+from kofn.importers.together import as_one
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kofn.importers.lm_eval_results import Results
+    from kofn.importers.rows import ReadOptions
+    from kofn.table import Table
+
+FORM = "lm-eval samples"
+FILTER = "filter"
+_KEYS = {"doc_id", "doc", "resps", "filtered_resps"}
+_NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?))?\.jsonl?$")
+_ANNOUNCED = {"id": "doc_id", "text": "resps", "answer": "filtered_resps", "reference": "target", "input": "arguments"}
+_NOTHING = "[invalid]"  # what the tool's regex filter puts where it finds no answer
+_NO_RESPONSE = "no response in the log"
+_SHOWN = 3
+
+
+def recognises(peek: Peek) -> bool:
+    """A line has doc_id, doc, resps and filtered_resps; a folder has a file of such lines."""
+    if peek.path.is_dir():
+        return any(_is_log(path) for path in _logs(peek.path)[:1])
+    return _is_log(peek.path, peek)
+
+
+def _is_log(path: Path, peek: Peek | None = None) -> bool:
+    try:
+        first = (peek or Peek(path)).first
+    except OSError:
+        return False
+    return first is not None and set(first) >= _KEYS
+
+
+def read(peek: Peek, options: ReadOptions) -> Table:
+    """The sets of one task, or of all tasks of a folder, ids led by the task."""
+    if peek.path.is_dir():
+        return _read_folder(peek, options)
+    found, told = lines.read_lines(peek, _wanted(options))
+    task, date = named(Path(peek.shown).name)
+    return as_table(found, peek.shown, options, results_beside(peek, task, date), told)
+
+
+def named(name: str) -> tuple[str | None, str | None]:
+    """(task, date) as the tool writes them into the name of a file; none where it has another name.
+
+    >>> named("samples_gsm8k_cot_2026-01-21T03-44-18.458309.jsonl")
+    ('gsm8k_cot', '2026-01-21T03-44-18.458309')
+    >>> named("outputs.jsonl")
+    (None, None)
+    """
+    found = _NAME.match(name)
+    return (found["task"], found["date"]) if found else (None, None)
+
+
+def _wanted(options: ReadOptions) -> lines.Wanted:
+    names = dict.fromkeys((*options.keep, *options.where))
+    tags = tuple(name for name in names if name not in (FILTER, "task"))
+    return lines.Wanted(input=options.everything, filter=options.where.get(FILTER), tags=tags)
+
+
+# --- folders
+
+
+def _logs(folder: Path) -> list[Path]:
+    """The files of samples in a folder, or in the one folder of a model inside it."""
+    found = sorted(folder.glob("samples_*.jsonl"))
+    if found:
+        return found
+    inside = [path for path in sorted(folder.iterdir()) if path.is_dir() and any(path.glob("samples_*.jsonl"))]
+    return [path for one in inside for path in sorted(one.glob("samples_*.jsonl"))]
+
+
+def _read_folder(peek: Peek, options: ReadOptions) -> Table:
+    logs = _logs(peek.path)
+    if len(models := sorted({path.parent.name for path in logs})) > 1:
+        raise InputError(
+            f"{peek.shown}: samples of several models ({', '.join(models[:_SHOWN])}): score each folder by itself"
+        )
+    if wanted := options.where.get("task"):
+        known = [named(path.name)[0] for path in logs]
+        logs = [path for path in logs if named(path.name)[0] == wanted]
+        if not logs:
+            raise InputError(f"{peek.shown}: no case has task={wanted}: there is {', '.join(filter(None, known))}")
+    newest: dict[str | None, Path] = {}
+    for path in sorted(logs, key=lambda path: named(path.name)[1] or ""):
+        newest[named(path.name)[0]] = path
+    tables = [read(Peek(path), options) for path in sorted(newest.values())]
+    told: tuple[str, ...] = ()
+    if older := len(logs) - len(newest):
+        told = (f"{older} older samples file{'s' if older > 1 else ''} of the same tasks in {peek.shown}: not read",)
+    whole = tables[0] if len(tables) == 1 else as_one(tables, options)
+    from dataclasses import replace
+
+    return replace(whole, told=(*whole.told, *told))
+
+
+# --- from lines to sets
+
+
+class _Grade(NamedTuple):
+    """A metric under one filter: its column, what it is called, and of whom the filter's value is."""
+
+    column: str
+    metric: str
+    filter: str
+    name: str
+
+
+def as_table(
+    found: pl.DataFrame, source: str, options: ReadOptions, results: Results, told: Iterable[str] = ()
+) -> Table:
+    """A table of the lines: those of one document together, with the grades of every filter."""
+    if not found.height:
+        raise InputError(f"{source}: no candidates in these {FORM}: the log is empty, or its run had not begun")
+    if "task" in (*options.keep, *options.where):
+        found = found.with_columns(pl.lit(results.task, dtype=pl.String).alias(f"{lines.TAG}task"))
+    found, left_out = _of_single_cases(found)
+    found, numbered = _with_filters(found)
+    found = _asked_for(found, source, options)
+    found, copies = _without_copies(found)
+    filters = found[FILTER].unique(maintain_order=True).to_list()
+    first = found.filter(pl.col(FILTER) == filters[0]) if len(filters) > 1 else found
+    first = _with_reference(first)
+    several = bool((first["resps"].list.len() > 1).any())
+    grades = [
+        _Grade(c, metric, name, metric if len(filters) == 1 else f"{metric},{name}")
+        for name in filters
+        for c in found.columns
+        if c.startswith(lines.METRIC) and found[c].null_count() < found.height
+        for metric in [c.removeprefix(lines.METRIC)]
+    ]
+    if FILTER in (*options.keep, *options.where):
+        first = first.with_columns(pl.col(FILTER).alias(f"{lines.TAG}{FILTER}"))
+    cases = first.select(c for c in first.columns if not c.startswith(lines.METRIC) and c != FILTER)
+    cases = _with_grades(cases, found, grades, filters, prefix="tag.lm_eval." if several else "label.")
+    cases, own = _own_grades(cases, first, several)
+    rows = _exploded(cases, results.nothing | {_NOTHING})
+    names = [g.metric for g in grades]
+    notes = [*told, *left_out, *numbered, *copies, *_notes(first, grades, filters, several, own)]
+    notes += [*results.told(first.height), *results.not_means(dict.fromkeys(names))]
+    place = rows["line"]
+    return frame_of_log(
+        rows.drop("line"),
+        lambda row: f"line {place[row]}",
+        source=source,
+        form=FORM,
+        options=options,
+        labels={g.name: results.higher_is_better(g.metric) for g in grades},
+        told=notes,
+        origin=results.origin(),
+        fields=_ANNOUNCED,
+    )
+
+
+def _of_single_cases(found: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """The lines without what is called perplexity there and is the log-likelihood of a case."""
+    column = f"{lines.METRIC}perplexity"
+    if column not in found.columns:
+        return found, ()
+    return found.drop(column), (
+        "perplexity is one number over all cases, and its column has log-likelihoods: left out",
+    )
+
+
+def _with_filters(found: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """Lines of versions that do not name filters: those of one document are told apart by their order."""
+    if not found[FILTER].null_count():
+        return found, ()
+    place = pl.int_range(pl.len()).over("id") + 1
+    found = found.with_columns(pl.col(FILTER).fill_null(pl.format("filter {}", place)))
+    if found[FILTER].n_unique() == 1:
+        return found, ()
+    return found, ("the log names no filters: lines of one document are told apart by their order",)
+
+
+def _asked_for(found: pl.DataFrame, source: str, options: ReadOptions) -> pl.DataFrame:
+    for name, value in options.where.items():
+        column = name if name == FILTER else f"{lines.TAG}{name}"
+        if column not in found.columns:
+            continue
+        kept = found.filter(pl.col(column).cast(pl.String) == value)
+        if not kept.height:
+            some = ", ".join(found[column].drop_nulls().cast(pl.String).unique(maintain_order=True)[:_SHOWN])
+            raise InputError(f"{source}: no case has {name}={value}: there is {some or 'no such field'}")
+        found = kept
+    return found
+
+
+def _without_copies(found: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """Of lines with the same document and filter the last is kept: a resumed log has some twice."""
+    key = ["id", FILTER]
+    of_each = found.group_by(FILTER).agg(pl.col("id").n_unique())
+    if of_each["id"].sum() == found.height:
+        return found, ()
+    kept = found.unique(key, keep="last", maintain_order=True)
+    copies = found.height - kept.height
+    if not copies:
+        return found, ()
+    twice = found.filter(found.select(key).is_duplicated())
+    others = twice.drop("line").unique().height - twice.select(key).unique().height
+    some = ", ".join(twice["id"].unique(maintain_order=True)[:_SHOWN])
+    what = f"{copies:,} line{'s' if copies > 1 else ''} of a document and filter that were there before (doc_id {some})"
+    same = "word for word the same" if not others else f"{others:,} with other values: the last counts"
+    return kept, (f"{what}: a resumed log? {same}",)
+
+
+def _with_reference(first: pl.DataFrame) -> pl.DataFrame:
+    """The column `reference`: the label of the right option, or the target, which may list several."""
+    parts = []
+    if "by_place" in first.columns:
+        parts.append(_right_options(first))
+    if "target" in first.columns:
+        parts.append(_targets(first["target"]))
+    if len(parts) == 2 and {p.dtype for p in parts} != {pl.String}:
+        parts = [p if p.dtype != pl.String else p.reshape((-1, 1)).arr.to_list() for p in parts]
+    columns = [c for c in ("by_place", "by_text", "target") if c in first.columns]
+    if not parts:
+        return first
+    whole = parts[0] if len(parts) == 1 else pl.select(pl.coalesce(parts)).to_series()
+    return first.drop(columns).with_columns(whole.alias("reference"))
+
+
+def _right_options(first: pl.DataFrame) -> pl.Series:
+    """A target "1" is the second option, or the option that reads 1: whichever the tool's own accuracy goes with."""
+    grade = f"{lines.METRIC}acc"
+    readings = ["by_place", "by_text"]
+    if grade in first.columns:
+        chosen = pl.col("filtered").list.first()
+        agree = [(pl.col(r).list.contains(chosen) == (pl.col(grade) == 1)).sum().alias(r) for r in readings]
+        counts = first.select(agree).row(0)
+        readings = readings if counts[0] >= counts[1] else readings[::-1]
+    labels = first.select(pl.coalesce(readings)).to_series()
+    return labels if (labels.list.len() > 1).any() else labels.list.first()
+
+
+def _targets(targets: pl.Series) -> pl.Series:
+    """Targets as references. A list of texts, which the log has in the words of Python, is several; "" is none."""
+    if (empty := targets == "").any():
+        targets = targets.set(empty, None)
+    if not targets.str.starts_with("[").any():
+        return targets
+    listed = targets.str.contains(r"^\[\s*['\"]") & targets.str.ends_with("]")
+    if not listed.any():
+        return targets
+    values = [_texts(t) if several else t for t, several in zip(targets, listed, strict=True)]
+    if not any(isinstance(v, list) for v in values):
+        return targets
+    return pl.Series(
+        "target", [v if isinstance(v, list) or v is None else [v] for v in values], dtype=pl.List(pl.String)
+    )
+
+
+def _texts(target: str) -> list[str] | str:
+    try:
+        found = ast.literal_eval(target)
+    except (ValueError, SyntaxError):
+        return target
+    return found if isinstance(found, list) and all(isinstance(t, str) for t in found) else target
+
+
+def _with_grades(
+    cases: pl.DataFrame, found: pl.DataFrame, grades: Sequence[_Grade], filters: Sequence[str], prefix: str
+) -> pl.DataFrame:
+    """The grades of every filter beside their case."""
+    for name in filters:
+        own = [g for g in grades if g.filter == name]
+        columns = [pl.col(g.column).alias(f"{prefix}{g.name}") for g in own]
+        if len(filters) == 1:
+            return cases.with_columns(found.select(columns))
+        lines_of = found.filter(pl.col(FILTER) == name).select("id", *columns)
+        cases = cases.join(lines_of, on="id", how="left", maintain_order="left")
+    return cases
+
+
+def _own_grades(cases: pl.DataFrame, first: pl.DataFrame, several: bool) -> tuple[pl.DataFrame, list[str]]:
+    """Grades of every repeat of options, where those of the first repeat are what the tool says of it."""
+    each = [c for c in cases.columns if c.startswith("each.")]
+    own = [c for c in each if several and _agrees(first, c)]
+    cases = cases.rename({c: f"label.{c.removeprefix('each.')}" for c in own})
+    cases = cases.drop([c for c in each if c not in own])
+    return cases, [c.removeprefix("each.") for c in own]
+
+
+def _agrees(first: pl.DataFrame, each: str) -> bool:
+    grade = f"{lines.METRIC}{each.removeprefix('each.')}"
+    return (
+        grade in first.columns
+        and not first[each].null_count()
+        and bool((first[each].list.first() == first[grade]).all())
+    )
+
+
+def _exploded(cases: pl.DataFrame, nothing: set[str]) -> pl.DataFrame:
+    """A row a candidate."""
+    resps = cases["resps"]
+    sizes = resps.list.len()
+    if (sizes == 0).any():  # a document without a response keeps its place
+        cases = cases.with_columns(pl.when(sizes == 0).then(pl.lit([None], dtype=resps.dtype)).otherwise("resps"))
+        sizes = cases["resps"].list.len()
+    lists = [c for c in ("loglik", *cases.columns) if c in cases.columns and _is_each(c, cases, sizes)]
+    answers = "filtered" in cases.columns and _is_each("filtered", cases, sizes)
+    cases = cases.drop([c for c in ("filtered", "loglik") if c in cases.columns and c not in lists])
+    several = bool((sizes > 1).any())
+    rows = cases.explode(list(dict.fromkeys(["resps", *lists])))
+    likelihood = (
+        rows["likelihood"] if "likelihood" in rows.columns else pl.Series([False]).new_from_index(0, rows.height)
+    )
+    lost = rows["resps"].is_null() & ~likelihood.fill_null(value=False)
+    if lost.any():
+        rows = rows.with_columns(pl.when(lost).then(pl.lit(_NO_RESPONSE)).alias("error"))
+        rows = rows.with_columns(
+            pl.when(~lost).then(pl.col(c)).alias(c) for c in rows.columns if c.startswith("label.")
+        )
+    rows = rows.drop("likelihood", strict=False).rename({"resps": "text"})
+    if "loglik" in rows.columns:
+        rows = rows.rename({"loglik": "selector.logprob"}) if several else rows.drop("loglik")
+    return _with_answers(rows, nothing) if answers else rows
+
+
+def _is_each(column: str, cases: pl.DataFrame, sizes: pl.Series) -> bool:
+    """Whether a column holds a list with a value for every candidate of its case."""
+    if column != "filtered" and column != "loglik" and not column.startswith("label."):
+        return False
+    values = cases[column]
+    return isinstance(values.dtype, pl.List) and bool((values.list.len() == sizes).fill_null(value=False).all())
+
+
+def _with_answers(rows: pl.DataFrame, nothing: set[str]) -> pl.DataFrame:
+    """What the filter made of each response as its answer, unless the filter left them as they are."""
+    made = rows["filtered"]
+    rows = rows.drop("filtered")
+    if (made == rows["text"]).fill_null(value=True).all():
+        return rows
+    return rows.with_columns(made.set(made.is_in(list(nothing)), None).alias("answer"))
+
+
+def _notes(
+    first: pl.DataFrame, grades: Sequence[_Grade], filters: Sequence[str], several: bool, own: Sequence[str]
+) -> list[str]:
+    notes = []
+    if len(filters) > 1:
+        named = ", ".join(filters)
+        notes.append(
+            f"{len(filters)} filters ({named}): answers are those of {filters[0]}; --where filter=NAME takes one"
+        )
+    if several and grades:
+        names = ", ".join(g.name for g in grades if g.metric not in own or len(filters) > 1)
+        repeats = max(first["resps"].list.len().to_list())
+        if names:
+            notes.append(
+                f"{names}: lm-eval's value is of what its filter made of up to {repeats} responses, not of each: it is "
+                f"the tag lm_eval.{names.partition(', ')[0]}, and candidates are graded here"
+            )
+    return notes
+
+
+IMPORTER = Importer(
+    name="lm_eval",
+    what="samples of lm-evaluation-harness (--log_samples), one file or a folder with its results",
+    recognises=recognises,
+    read=read,
+)

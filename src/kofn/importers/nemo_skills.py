@@ -1,0 +1,201 @@
+"""Outputs of NeMo-Skills: `output-rs*.jsonl`, a file a random seed, and the greedy `output.jsonl`."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from kofn.errors import InputError
+from kofn.importers.base import Importer, Peek
+from kofn.importers.lines import objects
+from kofn.importers.records import Row, log_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from kofn.importers.rows import ReadOptions
+    from kofn.table import Table
+
+_SEED = re.compile(r"output-rs(\d+)\.jsonl")
+_GREEDY = "output.jsonl"
+_TELLING = frozenset({"expected_answer", "predicted_answer", "symbolic_correct", "judgement", "judge_correct"})
+_NOT_RUN = ("", "<not_executed>")
+_SHORT = 60
+_LABELS = {
+    "symbolic_correct": ("symbolic_correct", "is_correct"),
+    "judge_correct": ("judge_correct",),
+    "plus": ("is_correct-plus",),
+}
+_KNOWN = frozenset(
+    [
+        *("generation", "id", "problem", "question", "expected_answer", "predicted_answer", "reference_solution"),
+        *("symbolic_correct", "is_correct", "is_correct-plus", "judge_correct", "judgement", "error_message", "error"),
+        *("detailed_error", "num_generated_tokens", "num_input_tokens", "generation_time", "generation_start_time"),
+        *("generation_end_time", "reward_model_score", "reasoning_content", "finish_reason", "_async_position"),
+    ]
+)
+
+
+def recognises(peek: Peek) -> bool:
+    """A line has a generation beside an expected or predicted answer or a verdict; a folder has seeds of such lines."""
+    if not peek.path.is_dir():
+        return _is_output(peek.first)
+    try:
+        seeds = _seeds(peek.path)
+        return bool(seeds) and _is_output(Peek(seeds[0]).first)
+    except OSError:  # not ours to read
+        return False
+
+
+def _is_output(first: Mapping[str, Any] | None) -> bool:
+    return first is not None and "generation" in first and bool(_TELLING & set(first))
+
+
+def _seeds(folder: Path) -> list[Path]:
+    found = {int(match[1]): path for path in folder.iterdir() if (match := _SEED.fullmatch(path.name))}
+    return [found[seed] for seed in sorted(found)]
+
+
+def read(peek: Peek, options: ReadOptions) -> Table:
+    """One file is one repeat of every problem; a folder is all its seeds, without the greedy file beside them.
+
+    Cases are matched by `id`, or by the text of the problem where there is none. The labels are symbolic_correct and
+    judge_correct, which is also read from the text of a judgement. A generation that failed (`error`) is not graded.
+    """
+    told = _Told()
+    return log_table(
+        _all_rows(peek, told),
+        source=peek.shown,
+        form="NeMo-Skills outputs",
+        options=options,
+        labels=dict.fromkeys(_LABELS, True),
+        told=told,
+        origin={"tool": "nemo-skills"},
+        fields={
+            "id": "id",
+            "text": "generation",
+            "answer": "predicted_answer",
+            "reference": "expected_answer",
+            "input": "problem",
+            "tokens": "num_generated_tokens",
+            "seconds": "generation_time",
+            "note": "error_message",
+        },
+    )
+
+
+class _Told:
+    """What is to be said once all lines are read."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.count: Counter[str] = Counter()
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.lines
+        if n := self.count["judgement"]:
+            yield f"{n:,} judgements say neither yes nor no: not graded (NeMo-Skills counts them as no)"
+        if n := self.count["error"]:
+            yield f"{n:,} generations failed: not graded (NeMo-Skills counts them as wrong)"
+        if n := self.count["again"]:
+            yield f"{n:,} lines have the problem of an earlier line of their file: read as cases of their own"
+
+
+def _all_rows(peek: Peek, told: _Told) -> Iterator[Row]:
+    if not peek.path.is_dir():
+        yield from _rows(peek, 0, "", told)
+        return
+    seeds = _seeds(peek.path)
+    greedy = peek.path / _GREEDY
+    if greedy.exists():
+        same = next((seed.name for seed in seeds if seed.read_bytes() == greedy.read_bytes()), None)
+        copy = f", a copy of {same}" if same else ""
+        told.lines.append(f"{_GREEDY} (greedy{copy}) is left out: give it by itself to score it")
+    for repeat, path in enumerate(seeds):
+        yield from _rows(Peek(path, f"{peek.shown.rstrip('/')}/{path.name}"), repeat, f"{path.name}: ", told)
+
+
+def _rows(peek: Peek, repeat: int, lead: str, told: _Told) -> Iterator[Row]:
+    seen: Counter[str] = Counter()
+    for place, record in objects(peek, "generation"):
+        case = _id(record, f"{peek.shown}: {place}")
+        if record.get("id") is None:
+            # the tool itself matches seeds by line: the same problem again is another case
+            seen[case] += 1
+            told.count["again"] += seen[case] > 1
+            case = case if seen[case] == 1 else f"{case} #{seen[case]}"
+        yield Row(f"{lead}{place}", {"id": case, "repeat": repeat, **_values(record, told)})
+
+
+def _id(record: Mapping[str, Any], where: str) -> str:
+    """The id, or the problem's text: whole where it is short, else its beginning and a digest of it.
+
+    >>> _id({"problem": "What is 2 + 2?"}, ""), _id({"id": 7}, "")
+    ('What is 2 + 2?', '7')
+    """
+    if record.get("id") is not None:
+        return str(record["id"])
+    text = record.get("problem", record.get("question"))
+    if not isinstance(text, str) or not text.strip():
+        raise InputError(f"{where}: no id and no problem: nothing says which case this is; found {', '.join(record)}")
+    words = " ".join(text.split())
+    if len(words) <= _SHORT:
+        return words
+    return f"{words[: _SHORT - 12]}... {hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _values(record: Mapping[str, Any], told: _Told) -> dict[str, Any]:
+    error = record.get("error") or (None if record["generation"] is not None else "no generation")
+    told.count["error"] += error is not None
+    note = record.get("error_message")
+    values = {
+        "text": record["generation"],
+        "error": error,
+        "answer": record.get("predicted_answer"),
+        "reference": record.get("expected_answer"),
+        "input": record.get("problem", record.get("question")),
+        "reasoning": record.get("reasoning_content"),
+        "tokens": record.get("num_generated_tokens"),
+        "tokens_in": record.get("num_input_tokens"),
+        "seconds": record.get("generation_time"),
+        "note": None if note in _NOT_RUN else note,  # of code that the answer ran: it is graded all the same
+        "selector.reward_model_score": record.get("reward_model_score"),
+    }
+    labels = {} if error else _labels(record, told)
+    return {**values, **{f"label.{name}": value for name, value in labels.items()}, **_tags(record)}
+
+
+def _labels(record: Mapping[str, Any], told: _Told) -> dict[str, Any]:
+    labels = {
+        label: next((record[name] for name in names if record.get(name) is not None), None)
+        for label, names in _LABELS.items()
+    }
+    if labels["judge_correct"] is None and isinstance(text := record.get("judgement"), str):
+        labels["judge_correct"] = judged(text)
+        told.count["judgement"] += labels["judge_correct"] is None
+    return labels
+
+
+def judged(text: str) -> bool | None:
+    """What a judgement says after its last "Judgement:"; None where that is neither yes nor no.
+
+    >>> judged("Reasoning: equal. Judgement: Yes"), judged("Judgement: no."), judged("I agree")
+    (True, False, None)
+    """
+    _, found, verdict = text.rpartition("Judgement:")
+    word = verdict.strip().lower()
+    if not found or not word.startswith(("yes", "no")):
+        return None
+    return word.startswith("yes")
+
+
+def _tags(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"tag.{k}": v for k, v in record.items() if k not in _KNOWN and isinstance(v, (str, int, float, bool))}
+
+
+IMPORTER = Importer(
+    name="nemo_skills", what="NeMo-Skills output-rs*.jsonl: files, or their folder", recognises=recognises, read=read
+)

@@ -1,0 +1,194 @@
+"""Logs of OpenAI evals (`oaieval`): a line with the run's spec, a line an event, a line with the final report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kofn.errors import InputError
+from kofn.importers import scalars
+from kofn.importers.base import Importer
+from kofn.importers.chat import dialogue
+from kofn.importers.lines import objects
+from kofn.importers.records import Row, log_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kofn.importers.base import Peek
+    from kofn.importers.rows import ReadOptions
+    from kofn.table import Table
+
+_EVENTS = ("sampling", "match", "metrics", "raw_sample", "error")
+
+
+def recognises(peek: Peek) -> bool:
+    """The first line is the spec of a run."""
+    spec = (peek.first or {}).get("spec")
+    return isinstance(spec, dict) and "eval_name" in spec and ("run_config" in spec or "completion_fns" in spec)
+
+
+def read(peek: Peek, options: ReadOptions) -> Table:
+    """Samples by their id: whatever was sampled for one are its candidates, its matches their labels."""
+    log = _Log(peek, options)
+    log.load()
+    return log_table(
+        log.rows(),
+        source=peek.shown,
+        form="OpenAI evals events",
+        options=options,
+        told=log.told(),
+        origin=log.origin(),
+        fields={"id": "sample_id", "text": "sampled", "reference": "expected", "answer": "picked"},
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sample:
+    """The events of one sample_id. A candidate is its text, its prompt, and its usage where that is of it alone."""
+
+    place: str
+    candidates: list[tuple[Any, Any, Mapping[str, Any]]] = field(default_factory=list)
+    matches: list[Mapping[str, Any]] = field(default_factory=list)
+    metrics: list[Mapping[str, Any]] = field(default_factory=list)
+    raw: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+
+
+class _Log:
+    def __init__(self, peek: Peek, options: ReadOptions) -> None:
+        self.peek, self.options = peek, options
+        self.spec: dict[str, Any] = {}
+        self.report: Any = None
+        self.samples: dict[str, _Sample] = {}
+        self.seen: Counter[str] = Counter()
+        self.other: Counter[str] = Counter()
+
+    def load(self) -> None:
+        """Gather the events of every sample: events of several are mixed, for samples run side by side."""
+        for place, record in objects(self.peek):
+            if "spec" in record:
+                self.spec = record["spec"] if isinstance(record["spec"], dict) else {}
+            elif "final_report" in record:
+                self.report = record["final_report"]
+            else:
+                self._event(place, record)
+        if not self.samples:
+            raise InputError(f"{self.peek.shown}: no events of samples in this OpenAI evals log: the run made none")
+
+    def _event(self, place: str, record: Mapping[str, Any]) -> None:
+        for name in ("sample_id", "type", "data"):
+            if name not in record:
+                found = ", ".join(list(record)[:8])
+                raise InputError(f"{self.peek.shown}: {place}: no {name!r}: expected it in every event, found {found}")
+        data = record["data"] if isinstance(record["data"], dict) else {}
+        sample = self.samples.setdefault(str(record["sample_id"]), _Sample(place=place))
+        kind = record["type"]
+        if kind == "sampling":
+            sampled = data.get("sampled")
+            texts = sampled if isinstance(sampled, list) else [sampled]
+            usage = data.get("usage") if len(texts) == 1 and isinstance(data.get("usage"), dict) else {}
+            sample.candidates += [(text, data.get("prompt"), usage or {}) for text in texts]
+        elif kind == "match":
+            sample.matches.append(data)
+        elif kind == "metrics":
+            sample.metrics.append(data)
+        elif kind == "raw_sample":
+            sample.raw = data
+        elif kind == "error":
+            sample.error = str(data.get("message") or data.get("type") or "error")
+        else:
+            self.other[str(kind)] += 1
+
+    def rows(self) -> Iterator[Row]:
+        """A row a candidate; a sample that only failed is one row with its error."""
+        for name, sample in self.samples.items():
+            graded = self._without_grader(sample)
+            shared = {"id": name, "reference": _reference(sample), **self._input(sample)}
+            if not graded:
+                self.seen["failed"] += 1
+                yield Row(sample.place, {**shared, "error": sample.error or "nothing was sampled"})
+            labels = self._labels(sample, graded)
+            for (text, _, usage), label in zip(graded, labels, strict=True):
+                tokens = {"tokens": usage.get("completion_tokens"), "tokens_in": usage.get("prompt_tokens")}
+                yield Row(sample.place, {**shared, "text": text, **tokens, **label})
+
+    def _without_grader(self, sample: _Sample) -> list[tuple[Any, Any, Mapping[str, Any]]]:
+        """The candidates; what a model that grades sampled is the last event and no candidate."""
+        eval_spec = (self.spec.get("run_config") or {}).get("eval_spec") or {}
+        if "modelgraded" not in str(eval_spec.get("cls")) or len(sample.candidates) < 2:
+            return sample.candidates
+        self.seen["grader"] += 1
+        return sample.candidates[:-1]
+
+    def _labels(self, sample: _Sample, candidates: list[tuple[Any, Any, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+        """Labels of every candidate: its own match, by order or by what it says was sampled; its own metrics."""
+        out: list[dict[str, Any]] = [{} for _ in candidates]
+        if len(sample.matches) == len(candidates):
+            pairs = list(zip(out, sample.matches, strict=True))
+        else:
+            texts = [text for text, _, _ in candidates]
+            known = [one for one in sample.matches if one.get("sampled") in texts]
+            pairs = [(out[texts.index(one["sampled"])], one) for one in known]
+            self.seen["unmatched"] += len(sample.matches) - len(known)
+        for label, match in pairs:
+            label |= {"label.match": match.get("correct"), "answer": _one(match.get("picked"))}
+        if len(sample.metrics) == len(candidates):
+            for label, metrics in zip(out, sample.metrics, strict=True):
+                label |= {f"label.{name}": value for name, value in metrics.items() if _is_number(value)}
+                label |= {"note": metrics["choice"]} if isinstance(metrics.get("choice"), str) else {}
+        elif sample.metrics:
+            self.seen["metrics"] += 1
+        return out
+
+    def _input(self, sample: _Sample) -> dict[str, Any]:
+        if not self.options.everything:
+            return {}
+        prompt = sample.candidates[0][1] if sample.candidates else sample.raw.get("input")
+        return {"input": dialogue(prompt)}
+
+    def told(self) -> Iterator[str]:
+        """A line for everything somebody should know; read after the rows."""
+        from kofn.diagnose import counted
+
+        lines = {
+            "failed": ("sample", "failed: not graded"),
+            "grader": ("sample", "graded by a model: what it wrote is no candidate"),
+            "unmatched": ("verdict", "on what was not sampled: left out"),
+            "metrics": ("sample", "with metrics of the whole sample and not of each output: left out"),
+        }
+        for kind, (noun, line) in lines.items():
+            if self.seen[kind]:
+                yield f"{counted(self.seen[kind], noun)} {line}"
+        if self.report is None:
+            yield "no final report: the run was not finished"
+        if self.other:
+            kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.other.items()))
+            yield f"events that are no outputs and no grades are left out: {kinds}"
+
+    def origin(self) -> dict[str, Any]:
+        models = self.spec.get("completion_fns") or [self.spec.get("model_name")]
+        known = {"task": self.spec.get("eval_name"), "model": " and ".join(str(m) for m in models if m)}
+        return {"tool": "openai-evals", **{name: value for name, value in known.items() if value}}
+
+
+def _reference(sample: _Sample) -> Any:
+    found = next((match["expected"] for match in sample.matches if match.get("expected") is not None), None)
+    return found if found is not None else sample.raw.get("ideal")
+
+
+def _one(picked: Any) -> str | None:
+    """What was picked; a list of what an output agrees with has the same under several names.
+
+    >>> _one(["Paris", "paris"]), _one([]), _one(None)
+    ('Paris', None, None)
+    """
+    return scalars.as_text(next(iter(picked), None) if isinstance(picked, list) else picked)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float)) and value == value
+
+
+IMPORTER = Importer(name="openai_evals", what="logs of OpenAI evals", recognises=recognises, read=read)

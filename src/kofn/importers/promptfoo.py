@@ -1,0 +1,261 @@
+"""Exports of promptfoo: `promptfoo eval -o results.json` (or .jsonl), `promptfoo export`, and evaluate()'s summary.
+
+A row is one output of one test, prompt and provider. With `--repeat` every repeat has a test index of its own, so the
+repeats of a test are found by what the test is: its description, variables and assertions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kofn.errors import InputError
+from kofn.importers import scalars
+from kofn.importers.base import Importer
+from kofn.importers.documents import members
+from kofn.importers.records import Row, log_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kofn.importers.base import Peek
+    from kofn.importers.rows import ReadOptions
+    from kofn.table import Table
+
+_SUMMARY = re.compile(rb'"results"\s*:\s*\{\s*"version"\s*:\s*\d')
+_LIST = re.compile(rb'"results"\s*:\s*\[')
+_WRAPPED = re.compile(rb'"evalId"\s*:.*"results"\s*:\s*\{', re.DOTALL)
+_OWN = (b'"promptIdx"', b'"namedScores"', b'"gradingResult"')
+_ERROR = 2  # failureReason: 0 none, 1 an assertion, 2 an error
+_LONG = 80  # a prompt's label is its whole text where nobody gave it one
+_STRIPPED = "[output stripped]"
+_UNKNOWN = 1 << 59  # after every test whose index is known
+
+
+def recognises(peek: Peek) -> bool:
+    """A summary under `results`, or a list of results that have promptfoo's own fields; or such results as lines."""
+    start = peek.head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not start.startswith(b"{"):
+        return False
+    if _SUMMARY.search(start) or _WRAPPED.search(start):
+        return True
+    if _LIST.search(start) and b'"version"' in start:
+        return any(name in start for name in _OWN)
+    first = peek.first
+    return first is not None and {"provider", "prompt", "vars", "success"} <= set(first)
+
+
+def read(peek: Peek, options: ReadOptions) -> Table:
+    """Outputs by test, those of each provider and prompt a set of their own."""
+    export = _Export(peek, options)
+    rows = export.rows()
+    return log_table(
+        rows,
+        source=peek.shown,
+        form="promptfoo results",
+        options=options,
+        labels={"pass": True, "score": True},
+        systems=("provider", "prompt"),
+        told=export.told(),
+        origin=export.origin(rows),
+        fields={
+            "text": "response.output",
+            "repeat": "testIdx",
+            "seconds": "latencyMs",
+            "label.pass": "success",
+            "label.score": "score",
+        },
+    )
+
+
+class _Test(NamedTuple):
+    """The test of a result: its index in the run, its description, and what it is."""
+
+    at: int
+    title: str | None
+    key: str
+
+
+class _Export:
+    """The results of an export, and what was noticed in them."""
+
+    def __init__(self, peek: Peek, options: ReadOptions) -> None:
+        self.peek, self.options = peek, options
+        self.seen: Counter[str] = Counter()
+        self.version: Any = None
+
+    def rows(self) -> list[Row]:
+        """A row a result. Tests are told apart by what they are, and named by their description or their place."""
+        found = [self._row(place, result) for place, result in self._results()]
+        tests = [values["test"] for _, values in found]
+        first: dict[str, int] = {}
+        for test in tests:
+            first[test.key] = min(first.get(test.key, test.at), test.at)
+        place = {key: number for number, key in enumerate(sorted(first, key=lambda key: first[key]), 1)}
+        shared = Counter({test.key: test.title for test in tests}.values())
+        same = all(values.get("label.score") == values.get("label.pass") for _, values in found)
+        left_out = {"test", *(["label.score"] if same else [])}
+        rows = []
+        for test, (where, values) in zip(tests, found, strict=True):
+            name = test.title if test.title and shared[test.title] == 1 else f"test {place[test.key]}"
+            rows.append(Row(where, {"id": name, **{k: v for k, v in values.items() if k not in left_out}}))
+        return rows
+
+    def _results(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        if self.peek.first is not None and "results" not in self.peek.first:
+            from kofn.importers.lines import objects
+
+            yield from objects(self.peek, "provider", "prompt")
+            return
+        number = 0
+        for path, value in members(self.peek.path, self.peek.shown, [("results",), ("results", "results")]):
+            if path[-1] == "version" and len(path) <= 2:
+                self.version = self.version or value
+            if path[-1] != "results" or value is None:
+                continue
+            number += 1
+            if not isinstance(value, dict):
+                raise InputError(
+                    f"{self.peek.shown}: result {number}: expected an object, found {type(value).__name__}"
+                )
+            yield f"result {number}", value
+        if not number:
+            raise InputError(f"{self.peek.shown}: no results in this promptfoo export: the evaluation gave none")
+
+    def _row(self, place: str, result: Mapping[str, Any]) -> Row:
+        for name in ("provider", "prompt", "success"):
+            if name not in result:
+                raise InputError(
+                    f"{self.peek.shown}: {place}: no {name!r}: expected it in every result, found "
+                    f"{', '.join(list(result)[:8])}"
+                )
+        test, response = _of(result, "testCase"), _of(result, "response")
+        error = self._error(result)
+        usage = _of(response, "tokenUsage") or _of(result, "tokenUsage")
+        cached = response.get("cached") is True
+        self.seen["cached"] += cached
+        at = result.get("testIdx") if isinstance(result.get("testIdx"), int) else None
+        values = result.get("vars") or test.get("vars") or {}
+        return Row(
+            place,
+            {
+                "test": _Test(
+                    at=_UNKNOWN if at is None else at,
+                    title=test.get("description") or result.get("description"),
+                    key=_key(test, result, values),
+                ),
+                "repeat": at,
+                "text": self._text(response, error),
+                "error": error,
+                "note": None if error else _of(result, "gradingResult").get("reason"),
+                "input": _of(result, "prompt").get("raw") if self.options.everything else None,
+                "cost": result.get("cost") or response.get("cost") or (0 if cached else None),
+                "seconds": (result.get("latencyMs") or 0) / 1000 or None,
+                "tokens": usage.get("completion"),
+                "tokens_in": usage.get("prompt"),
+                **self._labels(result, test, error),
+                **_tags(test.get("metadata")),
+                **_tags(values),
+                "tag.provider": _provider(result["provider"]),
+                "tag.prompt": _prompt(result["prompt"], result.get("promptId")),
+            },
+        )
+
+    def _error(self, result: Mapping[str, Any]) -> str | None:
+        """What went wrong in a call. The reason of a failed assertion, which is written as `error` too, is none."""
+        reason, response = result.get("failureReason"), _of(result, "response")
+        failed = (
+            reason == _ERROR if reason is not None else not result.get("gradingResult") and "output" not in response
+        )
+        message = response.get("error") or result.get("error")
+        if not failed or (reason is None and not message):
+            return None
+        self.seen["failed"] += 1
+        return scalars.as_text(message) or "failed without a message"
+
+    def _text(self, response: Mapping[str, Any], error: str | None) -> str | None:
+        output = response.get("output")
+        if output == _STRIPPED:
+            self.seen["stripped"] += 1
+            return None
+        return None if error else scalars.as_text(output)
+
+    def _labels(self, result: Mapping[str, Any], test: Mapping[str, Any], error: str | None) -> dict[str, Any]:
+        """The verdict, the score and the named scores; none where the call or a grader failed, or nothing was asserted.
+
+        A result without an assertion is a success to promptfoo, whatever was said.
+        """
+        grading = _of(result, "gradingResult")
+        parts = [one for one in grading.get("componentResults") or () if isinstance(one, dict)]
+        if error is not None:
+            return {}
+        if any(_of(one, "metadata").get("graderError") for one in (grading, *parts)):
+            self.seen["ungraded"] += 1
+            return {}
+        if not parts and not test.get("assert") and not grading.get("assertion"):
+            self.seen["unasserted"] += 1
+            return {}
+        named = {f"label.{name}": value for name, value in _of(result, "namedScores").items()}
+        return {"label.pass": result["success"], "label.score": result.get("score"), **named}
+
+    def told(self) -> list[str]:
+        """A line for everything somebody should know."""
+        from kofn.diagnose import counted
+
+        lines = {
+            "failed": "failed: not graded",
+            "ungraded": "without a verdict, for the grader failed: not graded",
+            "unasserted": "without an assertion, which promptfoo counts as passed: not graded here",
+            "stripped": "stripped from the export (PROMPTFOO_STRIP_RESPONSE_OUTPUT)",
+            "cached": "from promptfoo's cache: time and cost are not those of a call",
+        }
+        return [f"{counted(self.seen[kind], 'output')} {line}" for kind, line in lines.items() if self.seen[kind]]
+
+    def origin(self, rows: list[Row]) -> dict[str, Any]:
+        """The tool, and the provider where there is one."""
+        providers = {row.values["tag.provider"] for row in rows}
+        model = {"model": providers.pop()} if len(providers) == 1 else {}
+        return {"tool": "promptfoo", **model, **({"version": self.version} if self.version else {})}
+
+
+def _of(record: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = record.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _key(test: Mapping[str, Any], result: Mapping[str, Any], values: Any) -> str:
+    """What makes a test that test and no other."""
+    import orjson
+
+    known = [test.get("description") or result.get("description"), values, test.get("assert")]
+    return orjson.dumps(known, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _tags(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        return {}
+    return {f"tag.{name}": one for name, one in found.items() if isinstance(one, (str, int, float, bool))}
+
+
+def _provider(provider: Any) -> str:
+    """A provider by its label, else by its id.
+
+    >>> _provider({"id": "openai:gpt-5", "label": ""}), _provider("openai:gpt-5")
+    ('openai:gpt-5', 'openai:gpt-5')
+    """
+    if isinstance(provider, dict):
+        return str(provider.get("label") or provider.get("id"))
+    return str(provider)
+
+
+def _prompt(prompt: Any, identity: Any) -> str:
+    """A prompt by its label; a long one, which is the whole prompt, by its beginning and its hash."""
+    label = (
+        prompt if isinstance(prompt, str) else str(prompt.get("label") or prompt.get("display") or prompt.get("raw"))
+    )
+    line = " ".join(label.split())
+    return line if len(line) <= _LONG else f"{line[: _LONG // 2]}... {str(identity or len(line))[:8]}"
+
+
+IMPORTER = Importer(name="promptfoo", what="promptfoo exports (.json and .jsonl)", recognises=recognises, read=read)

@@ -1,0 +1,190 @@
+"""Several files as one table: more candidates of the same cases, more cases, or repeats of one run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from kofn.errors import InputError
+from kofn.importers.rows import NUMBERED, constant_columns
+from kofn.sets import offsets_of
+from kofn.table import CASE_COLUMNS, from_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kofn.importers.rows import ReadOptions
+    from kofn.table import Table
+
+_SHOWN = 3
+_USUAL = 0.5  # a set is short of repeats where this share of the others has more
+
+
+def as_one(tables: Sequence[Table], options: ReadOptions) -> Table:
+    """One table of several: rows appended file after file.
+
+    Logs of several tasks number their cases alike, so their ids are led by the task. Logs of several models are not
+    one system, and are refused. A log that was made by trying again has what was well in the first: it counts once.
+    """
+    tables, told = _once(tables)
+    models = {str(table.origin["model"]): table for table in tables if table.origin.get("model")}
+    if len(models) > 1:
+        (one, first), (two, second) = list(models.items())[:2]
+        raise InputError(
+            f"{second.sources[0]}: outputs of {two}, where {first.sources[0]} has those of {one}: score each by itself "
+            "(kofn compare compares them), or give --as-repeats where they are one system"
+        )
+    tasks = dict.fromkeys(str(table.origin["task"]) for table in tables if table.origin.get("task"))
+    if len(tasks) > 1:
+        tables = [_of_task(table) for table in tables]
+    whole = _appended(tables, options)
+    return replace(whole, told=(*told, *whole.told))
+
+
+def _once(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
+    """Tables without the rows that a later attempt of the same run has too, and what to say of it."""
+    out: list[Table] = []
+    told: list[str] = []
+    for at, table in enumerate(tables):
+        run = table.origin.get("attempt_of")
+        others = [(place, one) for place, one in enumerate(tables) if run and one.origin.get("attempt_of") == run]
+        age = (str(table.origin.get("created")), at)
+        later = [one for place, one in others if (str(one.origin.get("created")), place) > age]
+        kept = _without(table, later) if later else table
+        if lost := table.n_candidates - kept.n_candidates:
+            are = "candidate is" if lost == 1 else "candidates are"
+            told.append(f"{table.sources[0]}: {lost:,} {are} also in a later attempt of the same run: counted there")
+        out += [kept] if kept.n_candidates else []
+    return out, told
+
+
+def _without(table: Table, later: Sequence[Table]) -> Table:
+    theirs = pl.concat([_keys(one) for one in later]).unique()
+    kept = ~_keys(table).is_in(theirs.implode())
+    sizes = np.add.reduceat(kept.cast(pl.Int64).to_numpy(), table.offsets[:-1])
+    return replace(table, candidates=table.candidates.filter(kept), offsets=offsets_of(sizes)).of_cases(sizes > 0)
+
+
+def _keys(table: Table) -> pl.Series:
+    """Case and repeat of every candidate."""
+    owner = np.repeat(np.arange(table.n_cases), np.diff(table.offsets))
+    cases = pl.DataFrame({"case": table.cases["case_id"].gather(owner), "repeat": table.candidates["repeat"]})
+    return cases.select(pl.concat_str(pl.all(), separator="\0")).to_series()
+
+
+def _of_task(table: Table) -> Table:
+    """A table whose ids say which task they are of, and the task as a tag to slice by."""
+    task = str(table.origin.get("task", ""))
+    ids = table.cases.select(pl.concat_str(pl.lit(f"{task}/"), pl.col("case_id"))).to_series().alias("case_id")
+    tags = table.tags
+    if "task" not in tags.columns:
+        tags = pl.DataFrame([*tags.iter_columns(), _same("task", task, table.n_cases)])
+    return replace(table, cases=table.cases.with_columns(ids), tags=tags)
+
+
+def _same(name: str, value: str, n: int) -> pl.Series:
+    return pl.Series(name, [value]).new_from_index(0, n)
+
+
+def repeats(tables: Sequence[Table], options: ReadOptions) -> Table:
+    """Files as repeats of the same cases, matched by id, or by place where they have none.
+
+    Without ids files of unequal length are refused: nothing says which rows belong together.
+    """
+    numbered = [table for table in tables if table.fields.get("id") in (None, NUMBERED)]
+    if 0 < len(numbered) < len(tables):
+        other = next(table for table in tables if table.fields.get("id") not in (None, NUMBERED))
+        one, two = numbered[0].sources[0], other.sources[0]
+        raise InputError(f"as repeats: {one} has no ids and {two} has: give every row the id of its case")
+    if len(numbered) == len(tables) and len({table.n_cases for table in tables}) > 1:
+        sizes = ", ".join(f"{table.sources[0]} has {table.n_cases:,}" for table in tables)
+        raise InputError(f"as repeats: {sizes} cases: without ids rows are matched by place, so give each row its id")
+    every = pl.concat([table.cases["case_id"] for table in tables]).unique()
+    told = []
+    for table in tables:
+        if lacking := len(every) - table.n_cases:
+            missing = every.filter(~every.is_in(table.cases["case_id"].implode())).sort()[:_SHOWN]
+            told.append(f"{table.sources[0]} lacks {lacking:,} of {len(every):,} cases ({', '.join(missing)})")
+    whole = _appended(tables, options)
+    if whole.n_cases == whole.n_candidates and len(tables) > 1:
+        raise InputError(
+            f"as repeats: no case of {tables[0].sources[0]} is in {tables[1].sources[0]}: their ids differ everywhere"
+        )
+    return replace(whole, told=(*whole.told, *told))
+
+
+def _appended(tables: Sequence[Table], options: ReadOptions) -> Table:
+    frames, tags = [], dict[str, None]()
+    for table in tables:
+        rows = table.candidates.drop("repeat", strict=False)
+        owner = np.repeat(np.arange(table.n_cases), np.diff(table.offsets))
+        own = [c for c in CASE_COLUMNS if c in table.cases.columns and c != "reference"]
+        cases = pl.concat([table.cases.select(pl.col("case_id").alias("id"), *own), table.tags], how="horizontal")
+        frames.append(pl.concat([cases[owner], rows], how="horizontal"))
+        tags.update(dict.fromkeys(table.tags.columns))
+    merged = pl.concat(frames, how="diagonal_relaxed")
+    fields = {role: name for table in reversed(tables) for role, name in table.fields.items()}
+    ends = np.cumsum([table.n_candidates for table in tables])
+    names = [table.sources[0] for table in tables]
+    return from_rows(
+        merged,
+        fields,
+        list(tags),
+        lambda row: names[int(np.searchsorted(ends, row, side="right"))],
+        form=" and ".join(dict.fromkeys(table.form for table in tables)),
+        sources=tuple(source for table in tables for source in table.sources),
+        constant=constant_columns(options, fields),
+        labels={name: better for table in reversed(tables) for name, better in table.labels.items()},
+        told=(*_told(tables), *_same_told(tables)),
+        origin=_shared([table.origin for table in tables]),
+    )
+
+
+def _told(tables: Sequence[Table]) -> tuple[str, ...]:
+    """What was noticed of each file, led by its name; what is true of all is said once."""
+    return tuple(f"{table.sources[0]}: {line}" for table in tables for line in table.told)
+
+
+def _same_told(tables: Sequence[Table]) -> Iterator[str]:
+    """A line for each file that holds what an earlier one does, word for word: a copy, a cache, or temperature 0."""
+    for i, table in enumerate(tables):
+        for other in tables[:i]:
+            if table.n_candidates == other.n_candidates and _is_same(table, other):
+                yield (
+                    f"{table.sources[0]} holds the candidates of {other.sources[0]}, word for word: "
+                    "the same file twice, or a cache? they count twice"
+                )
+                break
+
+
+def _is_same(table: Table, other: Table) -> bool:
+    said = [c for c in ("text", "answer", "score", "passed") if c in table.candidates.columns]
+    return (
+        table.cases["case_id"].equals(other.cases["case_id"])
+        and set(table.candidates.columns) == set(other.candidates.columns)
+        and table.candidates.select(said).equals(other.candidates.select(said))
+    )
+
+
+def _shared(origins: Sequence[Any]) -> dict[str, Any]:
+    """What all logs say alike; the tasks of several are listed."""
+    first = origins[0]
+    return {key: value for key, value in first.items() if all(o.get(key) == value for o in origins)}
+
+
+def sizes_told(table: Table) -> Table:
+    """The table, with a line where most sets have one size and the rest fewer: repeats are missing there."""
+    sizes = np.diff(table.offsets)
+    found, counts = np.unique(sizes, return_counts=True)
+    usual = int(found[counts.argmax()])
+    short = int((sizes < usual).sum())
+    if not short or found[-1] != usual or counts.max() < _USUAL * len(sizes):
+        return table
+    least = int(found[0])
+    fewer = f"{least}" if least == usual - 1 else f"{least} to {usual - 1}"
+    some = ", ".join(table.cases["case_id"].filter(sizes < usual)[:_SHOWN])
+    line = f"{short:,} of {len(sizes):,} cases have {fewer} of {usual} repeats ({some})"
+    return replace(table, told=(*table.told, line))

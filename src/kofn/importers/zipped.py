@@ -1,0 +1,71 @@
+"""Entries of a zip archive, zstd-compressed ones too, which Python's own reader learns only in 3.14."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from io import BytesIO
+from typing import TYPE_CHECKING, Self
+
+from kofn.errors import InputError
+from kofn.importers.sources import Zstd
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+_ZSTD = 93  # zip's number of the method
+_LOCAL_HEADER = 30
+_CHUNK = 1 << 20
+
+
+class Damaged(ValueError):
+    """An entry that cannot be read, and why; the archive's other entries may be well."""
+
+
+class Archive:
+    """An open archive. A damaged one is refused in one line; a damaged entry when it is read."""
+
+    def __init__(self, path: Path, shown: str) -> None:
+        try:
+            self.zip = zipfile.ZipFile(path)
+        except zipfile.BadZipFile as problem:
+            raise InputError(
+                f"{shown}: a damaged zip archive ({str(problem).lower():.80}): cut off while it was written or copied?"
+            ) from None
+        self.entries = [entry for entry in self.zip.infolist() if not entry.is_dir()]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.zip.close()
+
+    def entry(self, name: str) -> zipfile.ZipInfo | None:
+        """The entry of this name, the last where a log was written on."""
+        return self.zip.NameToInfo.get(name)
+
+    def read(self, entry: zipfile.ZipInfo) -> bytes:
+        """The plain bytes of an entry."""
+        try:
+            return self._zstd(entry) if entry.compress_type == _ZSTD else self.zip.read(entry)
+        except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError) as problem:
+            raise Damaged(str(problem).partition("\n")[0][:100]) from None
+        except (NotImplementedError, RuntimeError) as problem:  # a method nobody here knows; a password
+            raise Damaged(f"{problem!s:.100}") from None
+
+    def _zstd(self, entry: zipfile.ZipInfo) -> bytes:
+        file = self.zip.fp
+        assert file is not None
+        file.seek(entry.header_offset)
+        header = file.read(_LOCAL_HEADER)
+        if len(header) < _LOCAL_HEADER or not header.startswith(b"PK\x03\x04"):
+            raise ValueError("its header is missing")
+        file.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), 1)
+        stream = Zstd(BytesIO(file.read(entry.compress_size)))
+        plain = b"".join(iter(lambda: stream.read(_CHUNK), b""))
+        if zlib.crc32(plain) != entry.CRC:
+            raise ValueError("its checksum is wrong")
+        return plain

@@ -1,0 +1,1 @@
+"""kofn inside other tools."""

@@ -1,0 +1,225 @@
+"""All repeats of an lm-eval task, scored with the aggregators of its task file.
+
+    config = task_config("task.yaml")                       # `repeat_aggregation` beside `metric`, read and taken out
+    results = lm_eval.simple_evaluate(model=..., tasks=[config.task], log_samples=True)
+    scores = score_repeats(results, config)                 # or the folder that --output_path wrote
+    scores.values                                           # {"exact_match": 0.84}
+
+lm-eval keeps every response of `repeats` and grades what its filters choose among them; it hands keys of `metric_list`
+that it does not know to the metric's function, which refuses them. So the file is read here first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kofn.errors import InputError, UnknownName
+from kofn.tasks.lm_eval import OWN_KEYS, Function, entries, extraction, read_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kofn.evaluate import Result
+    from kofn.table import Table
+    from kofn.tasks.lm_eval import Entry
+    from kofn.types import Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """A task file: what lm-eval takes of it (`task`), and how repeats become one value a case (`entries`)."""
+
+    task: dict[str, Any]
+    entries: tuple[Entry, ...]
+    extract: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What the task is called."""
+        return str(self.task.get("task", "task"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """What the repeats of a task come to: an estimate for every metric of the file, under its name.
+
+    `result` is the whole of `kofn score`: every aggregator asked for, intervals, warnings.
+    """
+
+    task: str
+    result: Result
+    entries: tuple[Entry, ...]
+    metrics: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def estimates(self) -> dict[str, Estimate]:
+        """Name of an entry -> its estimate over cases."""
+        return {e.name: self.result.get(e.repeat_aggregation, metric=self.metrics[e.name]) for e in self.entries}
+
+    @property
+    def values(self) -> dict[str, float | None]:
+        """Name of an entry -> its value over cases."""
+        return {name: estimate.point for name, estimate in self.estimates.items()}
+
+    def cases(self) -> list[dict[str, Any]]:
+        """The result of every case: `{name: value}`, and with several repeats `name_repeats`, their scores in order."""
+        assert self.result.table is not None
+        rows: list[dict[str, Any]] = [{"doc_id": case} for case in self.result.table.cases["case_id"]]
+        for entry in self.entries:
+            metric = self.metrics[entry.name]
+            sets = next(s.sets for s in self.result.scored if s.metric == metric)
+            values = self.result.case_values[metric, entry.repeat_aggregation]
+            for at, row in enumerate(rows):
+                scores = [_plain(v) for v in sets.values[sets.offsets[at] : sets.offsets[at + 1]]]
+                row[entry.name] = _plain(values[at])
+                if len(scores) > 1:
+                    row[f"{entry.name}_repeats"] = scores
+        return rows
+
+
+def task_config(path: str | Path) -> Config:
+    """Read a task file, and take out of it what lm-eval has no word for.
+
+    Functions (`!function`) are imported from beside the file, and data files named relative to it are found there. Two
+    entries of one metric need two names (`name:`), an unknown aggregator is an error, and none means the first one.
+    """
+    path = Path(path)
+    config = read_config(path)
+    found = entries(config, str(path))
+    extract, notes = extraction(config)
+    task = _resolved(config, path.parent)
+    listed = [{k: v for k, v in m.items() if k not in (*OWN_KEYS, "weight")} for m in task.get("metric_list") or []]
+    if listed:
+        task["metric_list"] = [m for at, m in enumerate(listed) if m not in listed[:at]]
+    if isinstance(files := (task.get("dataset_kwargs") or {}).get("data_files"), (str, list, dict)):
+        task["dataset_kwargs"] = {**task["dataset_kwargs"], "data_files": _beside(files, path.parent)}
+    return Config(task=task, entries=tuple(found), extract=extract, notes=tuple(notes))
+
+
+def _resolved(value: Any, folder: Path) -> Any:
+    """The same values with every `!function` replaced by the function itself."""
+    if isinstance(value, Function):
+        return _function(value, folder)
+    if isinstance(value, dict):
+        return {key: _resolved(one, folder) for key, one in value.items()}
+    return [_resolved(one, folder) for one in value] if isinstance(value, list) else value
+
+
+def _function(name: str, folder: Path) -> Any:
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    module, _, attribute = name.rpartition(".")
+    file = folder / f"{module.replace('.', '/')}.py"
+    spec = spec_from_file_location(module, file)
+    if not file.exists() or spec is None or spec.loader is None:
+        raise InputError(f"{folder}: !function {name}: {file}: no such file")
+    loaded = module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    if not hasattr(loaded, attribute):
+        raise InputError(f"{file}: !function {name}: the file has no {attribute}")
+    return getattr(loaded, attribute)
+
+
+def _beside(files: Any, folder: Path) -> Any:
+    if isinstance(files, dict):
+        return {split: _beside(one, folder) for split, one in files.items()}
+    if isinstance(files, list):
+        return [_beside(one, folder) for one in files]
+    return str((folder / files).resolve()) if (folder / files).exists() else files
+
+
+def score_repeats(
+    results: Mapping[str, Any] | str | Path,
+    config: Config | str | Path,
+    *,
+    task: str | None = None,
+    extract: str | Callable[..., Any] | None = None,
+    **options: Any,
+) -> Scores:
+    """Score every response of a task, and make one value a case as the task file says.
+
+    `results` is what `simple_evaluate(..., log_samples=True)` returned, a samples file, or the folder that lm-eval
+    wrote. `task` is the task in it (default: the file's own). Answers are found by the file's first filter, or by
+    `extract`. Further options are those of `kofn.evaluate.Options`: interval, level, seed, threshold, by, ...
+    """
+    from kofn.evaluate import Options, evaluate
+
+    config = config if isinstance(config, Config) else task_config(config)
+    table = _table(results, task or config.name)
+    metrics = {e.name: _metric(e, config, table) for e in config.entries}
+    asked = [m for at, m in enumerate(metrics.values()) if m not in list(metrics.values())[:at]]
+    found = evaluate(
+        table,
+        Options(
+            extract=extract or config.extract,
+            metrics=tuple(asked),
+            aggregate=tuple(dict.fromkeys(e.repeat_aggregation for e in config.entries)),
+            **options,
+        ),
+    )
+    return Scores(
+        task=task or config.name,
+        result=found,
+        entries=config.entries,
+        metrics={name: m if isinstance(m, str) else m.__name__ for name, m in metrics.items()},
+    )
+
+
+def _table(results: Mapping[str, Any] | str | Path, task: str) -> Table:
+    """The candidates of a task: from memory, or from files."""
+    from kofn.importers import lm_eval, lm_eval_lines, read
+    from kofn.importers.lm_eval_results import of_results
+    from kofn.importers.rows import ReadOptions
+
+    if isinstance(results, (str, Path)):
+        where = {"task": task} if Path(results).is_dir() else {}
+        return read([results], ReadOptions(format="lm_eval", where=where))
+    samples = results.get("samples")
+    if not samples:
+        raise InputError("these results hold no samples: call simple_evaluate with log_samples=True")
+    if task not in samples:
+        raise UnknownName("task", task, list(samples))
+    found, told = lm_eval_lines.of_records(samples[task], lm_eval_lines.Wanted())
+    return lm_eval.as_table(found, f"samples of {task}", ReadOptions(), of_results(results, task), told)
+
+
+def _metric(entry: Entry, config: Config, table: Table) -> Any:
+    """The grades of the log where it has them for every response; else a metric here, else the one lm-eval has."""
+    if entry.metric in table.labels:
+        return entry.metric
+    if entry.spec is not None:
+        return entry.spec
+    settings = next(
+        ({k: v for k, v in m.items() if k not in ("metric", "aggregation", "higher_is_better", "hf_evaluate")})
+        for m in config.task["metric_list"]
+        if m["metric"] == entry.metric or getattr(m["metric"], "__name__", None) == entry.metric.rpartition(".")[2]
+    )
+    return _of_the_tool(entry, settings)
+
+
+def _of_the_tool(entry: Entry, settings: Mapping[str, Any]) -> Any:
+    """lm-eval's own metric, called with one reference and one prediction."""
+    try:
+        from lm_eval.api.registry import get_metric  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        raise InputError(
+            f"metric {entry.metric} is not known here, and lm-eval, which may know it, is not installed"
+        ) from None
+    function = get_metric(entry.metric)
+    if function is None:
+        raise InputError(f"metric {entry.metric} is known neither here nor to lm-eval")
+    called = partial(_called, function, dict(settings))
+    called.__name__ = entry.name  # type: ignore[attr-defined]  # what results call it
+    return called
+
+
+def _called(function: Any, settings: Mapping[str, Any], prediction: Any, reference: Any) -> Any:
+    return function(references=[reference], predictions=[prediction], **settings)
+
+
+def _plain(value: Any) -> float | None:
+    return None if value != value else float(value)
