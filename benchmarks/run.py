@@ -14,6 +14,7 @@ from pathlib import Path
 import aggregation
 import bootstrap
 import calls
+import logs
 import score
 import startup
 import verify
@@ -40,6 +41,8 @@ NOTES = """
   expansion), so this is the same result and not the same work. The ends of both intervals are compared in standard
   errors of the mean: 10,000 draws alone err by about .03.
 - **Score**: the whole command, start-up and printing included, against a process that only reads the file with polars.
+- **Logs**: whole processes, start-up included, of which a third of a second is polars and numpy. Lines are cut at their
+  keys and prompts are not decoded; responses are, for the table holds them: it takes longer the more there are.
 - **Calls**: what counts is CPU time of the client's process. kofn's calls go through the whole runner: prompts from the
   task, limits, retries, and every reply committed to SQLite before it counts. A whole evaluation also extracts, scores,
   computes intervals and writes the run directory with its report; the peers write their logs.
@@ -60,7 +63,9 @@ def cpu() -> str:
 
 def main() -> None:
     rows = [
-        row for module in (startup, aggregation, bootstrap, score, calls, embedded, verify) for row in module.main()
+        row
+        for module in (startup, aggregation, bootstrap, score, logs, calls, embedded, verify)
+        for row in module.main()
     ]
     versions = ", ".join(f"{name} {version(name)}" for name in ("kofn", "numpy", "polars", "scipy"))
     head = HEAD.format(

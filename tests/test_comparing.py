@@ -474,3 +474,31 @@ def test_values_of_the_picks_are_compared_where_they_are_more_than_pass_and_fail
     assert [d.aggregator for d in found.differences] == ["selected", "value of the pick"]
     assert found.differences[1].comparison.a == pytest.approx(0.2)
     assert [d.aggregator for d in picked(ROWS, "first", "length").differences] == ["selected"]
+
+
+@given(flags, st.randoms(use_true_random=False))
+def test_levels_are_means_over_the_cases_that_all_sides_have(lists, rng):
+    ids = [f"c{i}" for i in range(len(lists))]
+    kinds = [rng.choice("xy") for _ in ids]
+    order = rng.sample(range(len(ids)), len(ids))[: max(1, len(ids) - 1)]
+    weights = np.array([rng.choice([0.0, 1.0, 2.5]) for _ in order])
+    other = [[rng.randint(0, 1) for _ in lists[i]] for i in order]
+    b = side("b", other, [ids[i] for i in order], weights=weights)
+    found = comparing([side("a", lists, kind=kinds), b], Ask(aggregate=("mean",), by=("kind",)))
+    for level in found.levels:
+        at = [j for j, i in enumerate(order) if level.segment in (None, f"kind={kinds[i]}")]
+        assert level.n == len(at)
+        if at:
+            w = weights[at] if weights[at].any() else np.ones(len(at))
+            means = (np.average([np.mean(lists[order[j]]) for j in at], weights=w),
+                     np.average([np.mean(other[j]) for j in at], weights=w))  # fmt: skip
+            assert level.values == pytest.approx(means)
+
+
+def test_without_bodies_changed_cases_are_the_same_and_have_no_candidates():
+    sides = [side(n, lists) for n, lists in zip("ab", noise(np.random.default_rng(3)), strict=True)]
+    whole, bare = comparing(sides), comparing(sides, bodies=False)
+    assert whole.changed
+    assert bare.changed == tuple(replace(c, a=(), b=(), input=None, reference=None) for c in whole.changed)
+    assert bare.differences == whole.differences
+    assert bare.graded_by == "pass"

@@ -50,6 +50,7 @@ LAYERS = [
         "integrations",
         "sinks",
     },  # training loops; models that grade; other tools
+    {"web"},  # the viewer
     {"cli", "__main__"},  # application
 ]
 LAYER = {name: i for i, names in enumerate(LAYERS) for name in names}

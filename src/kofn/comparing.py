@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from kofn.differences import (
 from kofn.errors import InputError, UnknownName
 from kofn.evaluate import applied, case_column, segment_names
 from kofn.policy import Requirement
-from kofn.registry import aggregator, higher_is_better
+from kofn.registry import aggregator, higher_is_better, parse_spec
 from kofn.sets import NOT_GRADED
 from kofn.stats.estimate import SMALL_SEGMENT
 from kofn.trends import TOLD, Questions, other_questions
@@ -47,19 +48,23 @@ FEW = 5  # names in a message
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One system: its graded candidates under a name, with the weights and clusters of its cases."""
+    """One system: its graded candidates under a name, with the weights and clusters of its cases.
+
+    `questions` says what the cases ask and expect where the table does not hold it.
+    """
 
     name: str
     result: Result
     weights: Floats | None = None
     clusters: NDArray[Any] | None = None
+    questions: Questions | None = None
 
     @property
     def table(self) -> Table:
         assert self.result.table is not None
         return self.result.table
 
-    @property
+    @cached_property
     def cases(self) -> list[str]:
         found: list[str] = self.table.cases["case_id"].to_list()
         return found
@@ -104,11 +109,16 @@ def _passing_from(scored: Scored, threshold: float) -> Scored:
 
 def _within(name: str, k: int) -> bool:
     """Whether sets of k candidates have this number; one that is no name of ours cannot be made again."""
+    rule = _of_name(name)
+    return rule is not None and (getattr(rule, "k", None) or 0) <= k
+
+
+def _of_name(name: str) -> Aggregator | None:
+    """The aggregator that a run names; None of a function "module:name", which is imported only where somebody asks."""
     try:
-        rule = aggregator(name)
+        return None if ":" in parse_spec("aggregator", name)[0] else aggregator(name)
     except InputError:
-        return False
-    return (getattr(rule, "k", None) or 0) <= k
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,11 +134,12 @@ class Ask:
     rules: Rules = field(default_factory=Rules)
 
 
-def comparing(sides: Sequence[Side], ask: Ask | None = None) -> Compared:
+def comparing(sides: Sequence[Side], ask: Ask | None = None, *, bodies: bool = True) -> Compared:
     """Compare every system with the first, or every two, number by number on the cases both have.
 
     Per number the difference with its paired interval, the permutation p, McNemar's where both are 0/1, and p adjusted
-    for the whole family of metrics, aggregators, segments and pairs (Holm).
+    for the whole family of metrics, aggregators, segments and pairs (Holm). Without `bodies` the cases that changed
+    come without their candidates and what they ask.
 
     >>> import kofn
     >>> a, b = (kofn.score([{"id": str(i), "passes": [x, y]} for i, (x, y) in enumerate(rows)], aggregate="any_pass")
@@ -150,7 +161,7 @@ def comparing(sides: Sequence[Side], ask: Ask | None = None) -> Compared:
     names = [side.name for side in sides]
     differences, n_tests = differences_of(numbers, names, pairs, ask.rules, segments)
     rule, metric = _verdict(sides, numbers, ask)
-    changed = () if rule is None else tuple(_changed(sides, pairs, metric, rule))
+    changed = () if rule is None else tuple(_changed(sides, pairs, metric, rule, bodies=bodies))
     return Compared(
         kind="runs",
         names=tuple(names),
@@ -159,9 +170,10 @@ def comparing(sides: Sequence[Side], ask: Ask | None = None) -> Compared:
         levels=levels_of(numbers, segments),
         rules=ask.rules,
         verdict=None if rule is None else _told(rule),
+        graded_by=metric,
         changed=changed,
         unmatched=tuple(_unmatched(sides, pairs)),
-        warnings=(*warnings, *_dipping(sides, numbers), *_small(segments, sides)),
+        warnings=(*warnings, *_dipping(sides, numbers, ask), *_small(segments, sides)),
         n_tests=n_tests,
         facts={"n_cases": [len(side.cases) for side in sides], "top_k": ask.top_k},
     )
@@ -287,7 +299,8 @@ def _verdict(sides: Sequence[Side], numbers: Sequence[Number], ask: Ask) -> tupl
     metric = graded[0]
     if ask.verdict is not None:
         return _rule(ask.verdict, sides[0].metric(metric).sets), metric
-    decided = [n.aggregator for n in numbers if n.metric == metric and _zero_one(n)]
+    of_metric = [n for n in numbers if n.metric == metric and (ask.aggregate or _of_name(n.aggregator))]
+    decided = [n.aggregator for n in of_metric if _zero_one(n)]
     name = next((v for v in VERDICTS if v in decided), decided[0] if decided else VERDICTS[0])
     return _rule(name, sides[0].metric(metric).sets), metric
 
@@ -317,12 +330,13 @@ def _told(rule: Requirement) -> str:
 
 def verdicts(sets: CandidateSets, rule: Requirement) -> list[bool | None]:
     """Whether each set passes; None where it has no value."""
-    values = aggregator(rule.name)(sets).tolist()
-    return [None if v != v else rule.met_by(v) for v in values]
+    values, places = np.unique(aggregator(rule.name)(sets), return_inverse=True)
+    told = [None if v != v else rule.met_by(v) for v in values.tolist()]
+    return [told[i] for i in places.tolist()]
 
 
 def _changed(
-    sides: Sequence[Side], pairs: Sequence[tuple[int, int]], metric: str, rule: Requirement
+    sides: Sequence[Side], pairs: Sequence[tuple[int, int]], metric: str, rule: Requirement, *, bodies: bool
 ) -> Iterator[Changed]:
     """The cases that pass on one side and fail on the other, in the order of the first."""
     sets = [side.metric(metric).sets for side in sides]
@@ -339,9 +353,9 @@ def _changed(
                 name_b=sides[b].name,
                 passed_a=before,
                 passed_b=after,
-                a=shown(sets[a], places[a][case]),
-                b=shown(sets[b], places[b][case]),
-                **asked_of(sides[b].table, places[b][case]),
+                a=shown(sets[a], places[a][case]) if bodies else (),
+                b=shown(sets[b], places[b][case]) if bodies else (),
+                **(asked_of(sides[b].table, places[b][case]) if bodies else {}),
             )
 
 
@@ -424,6 +438,8 @@ def _other_cases(a: Side, b: Side) -> list[str]:
 
 
 def _questions(side: Side) -> Questions:
+    if side.questions is not None:
+        return side.questions
     frame = side.table.cases
     return Questions(side.cases, {c: frame[c].hash().to_numpy() for c in TOLD if c in frame.columns})
 
@@ -473,15 +489,13 @@ def _other_weights(a: Side, b: Side, shared: set[str]) -> list[str]:
     )
 
 
-def _dipping(sides: Sequence[Side], numbers: Sequence[Number]) -> list[str]:
+def _dipping(sides: Sequence[Side], numbers: Sequence[Number], ask: Ask) -> list[str]:
     """Numbers that are picked and graded by the same score or judge."""
     out = []
+    asked = {rule.name: rule for rule in map(aggregator, ask.aggregate)}
     for metric, name in dict.fromkeys((n.metric, n.aggregator) for n in numbers):
-        try:
-            rule = aggregator(name)
-        except InputError:  # a function of the user's own
-            continue
-        for side in sides if "selectors" in rule.needs else ():
+        rule = asked.get(name) or _of_name(name)
+        for side in sides if rule is not None and "selectors" in rule.needs else ():
             scored = side.metric(metric)
             by = getattr(rule, "by", "") or next(iter(scored.sets.selectors), "")
             if (fault := dipping(scored, by, side.result.judges)) is not None:

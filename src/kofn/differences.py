@@ -10,6 +10,7 @@ import numpy as np
 
 from kofn.errors import InputError
 from kofn.stats import compare, holm
+from kofn.stats.paired import same_cases
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,11 +46,10 @@ class Values:
     weights: Floats | None = None
     clusters: NDArray[Any] | None = None
 
-    def within(self, kept: set[str]) -> Values:
-        """On some of the cases."""
-        at = np.array([case in kept for case in self.cases], dtype=np.bool_)
+    def at(self, cases: Sequence[str], at: NDArray[np.bool_]) -> Values:
+        """On some of the cases, which stand there."""
         return Values(
-            cases=[case for case in self.cases if case in kept],
+            cases=cases,
             values=self.values[at],
             weights=None if self.weights is None else self.weights[at],
             clusters=None if self.clusters is None else self.clusters[at],
@@ -251,7 +251,7 @@ class Level:
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """All that a comparison found. `verdict` says by what the changed cases changed."""
+    """All that a comparison found. `verdict` says by what the changed cases changed, `graded_by` under which metric."""
 
     kind: Kind
     names: tuple[str, ...]
@@ -260,6 +260,7 @@ class Compared:
     levels: tuple[Level, ...]
     rules: Rules
     verdict: str | None = None
+    graded_by: str = ""
     changed: tuple[Changed, ...] = ()
     unmatched: tuple[Unmatched, ...] = ()
     agreements: tuple[Agreement, ...] = ()
@@ -366,10 +367,11 @@ def differences_of(
     sides, as pass@1 and the mean of 0/1 are, ask one question: they count as one test.
     """
     found: list[tuple[Difference, Any]] = []
+    slices = _Slices()
     for a, b in pairs:
         for segment in (None, *segments):
             for number in numbers:
-                left, right = (column_in(number.columns[i], segment) for i in (a, b))
+                left, right = (slices.of(number.columns[i], segment) for i in (a, b))
                 difference = Difference(
                     metric=number.metric,
                     aggregator=number.aggregator,
@@ -397,32 +399,64 @@ def _print(column: Values) -> bytes:
     return (np.round(column.values, 12) + 0.0).tobytes()
 
 
-def column_in(column: Values, segment: Segment | None) -> Values:
-    """A column on the cases of a segment; of none, as it is."""
-    return column if segment is None else column.within(segment.cases)
+class _Slices:
+    """Columns on the cases of segments. Which rows those are is looked up once for all numbers of a side."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, str], tuple[list[str], NDArray[np.bool_]]] = {}
+
+    def of(self, column: Values, segment: Segment | None) -> Values:
+        """A column on the cases of a segment; of none, as it is."""
+        if segment is None:
+            return column
+        key = (id(column.cases), segment.name)  # the columns of a side share their cases
+        if key not in self._known:
+            at = np.array(list(map(segment.cases.__contains__, column.cases)), dtype=np.bool_)
+            self._known[key] = ([column.cases[i] for i in np.flatnonzero(at).tolist()], at)
+        return column.at(*self._known[key])
 
 
 def levels_of(numbers: Sequence[Number], segments: Sequence[Segment] = ()) -> tuple[Level, ...]:
     """Every side's mean of every number on the cases that all have a value of, over all cases and in every segment."""
-    return tuple(_level(number, segment) for segment in (None, *segments) for number in numbers)
+    slices = _Slices()
+    return tuple(
+        _level(number, segment, [slices.of(column, segment) for column in number.columns])
+        for segment in (None, *segments)
+        for number in numbers
+    )
 
 
-def _level(number: Number, segment: Segment | None) -> Level:
-    columns = [column_in(column, segment) for column in number.columns]
-    known = [{c for c, v in zip(x.cases, x.values.tolist(), strict=True) if v == v} for x in columns]
-    shared = [case for case in columns[0].cases if all(case in k for k in known)]
-    weighted = next((x for x in reversed(columns) if x.weights is not None), None)
-    weights = np.ones(len(shared)) if weighted is None else np.array(weighted.on(shared, weighted.weights))
-    weights = weights if weights.any() else np.ones(len(shared))
-    means = []
-    for column in columns:
-        at = dict(zip(column.cases, column.values.tolist(), strict=True))
-        means.append(float(weights @ np.array([at[c] for c in shared]) / weights.sum()) if shared else None)
+def _level(number: Number, segment: Segment | None, columns: Sequence[Values]) -> Level:
+    rows = _shared_rows(columns)
+    n = len(rows[0])
+    weighted = next((i for i in reversed(range(len(columns))) if columns[i].weights is not None), None)
+    weights = np.ones(n) if weighted is None else np.asarray(columns[weighted].weights)[rows[weighted]]
+    weights = weights if weights.any() else np.ones(n)
+    means = [float(weights @ c.values[at] / weights.sum()) if n else None for c, at in zip(columns, rows, strict=True)]
     return Level(
         metric=number.metric,
         aggregator=number.aggregator,
         segment=None if segment is None else segment.name,
         values=tuple(means),
-        n=len(shared),
+        n=n,
         more_is_better=number.more_is_better,
     )
+
+
+def _shared_rows(columns: Sequence[Values]) -> list[NDArray[np.intp]]:
+    """Where the cases stand that all columns have a value of, in the order of the first; an array a column."""
+    first = columns[0].cases
+    rows = [_rows_of(first, column.cases) for column in columns]
+    kept = np.ones(len(first), dtype=np.bool_)
+    for column, at in zip(columns, rows, strict=True):
+        values = np.append(column.values, np.nan)  # the last stands for a case that is not there
+        kept &= ~np.isnan(values[at])
+    return [at[kept] for at in rows]
+
+
+def _rows_of(wanted: Sequence[str], cases: Sequence[str]) -> NDArray[np.intp]:
+    """Where each of the wanted cases stands among others; -1 where it does not."""
+    if same_cases(wanted, cases):
+        return np.arange(len(cases), dtype=np.intp)
+    at = {case: i for i, case in enumerate(cases)}
+    return np.array([at.get(case, -1) for case in wanted], dtype=np.intp)

@@ -144,7 +144,7 @@ def estimate_dict(e: Estimate) -> dict[str, Any]:
     return {name: getattr(e, name) for name in names}
 
 
-def _suited(options: Options) -> Options:
+def suited(options: Options) -> Options:
     """With the extractor that every metric asked for wants, where nobody named another."""
     from kofn.errors import UnknownName
     from kofn.metrics import trait
@@ -161,20 +161,25 @@ def _suited(options: Options) -> Options:
 
 def evaluate(table: Table, options: Options | None = None) -> Result:
     """Evaluate every candidate of a table."""
-    options = _suited(options or Options())
+    options = suited(options or Options())
     _check(table, options)
     if options.split is not None:
         table = options.split.of(table)
     if options.top_k is not None:
         table = table.truncate(options.top_k)
-    if options.extract is None or str(options.extract).startswith("letter"):
-        table = lettered(table)
-    answers = find_answers(table, options.extract)
-    scored = score_table(table, answers, options.metrics, options.threshold, options.engine)
+    table, answers, scored = graded(table, options)
     if not scored:
         sets = unlabelled_sets(table, answers)
         scored = [Scored(metric="", sets=sets, source="")]
     return result_of(table, answers, scored, options).with_told(table.told)
+
+
+def graded(table: Table, options: Options) -> tuple[Table, Answers, list[Scored]]:
+    """The answers and scores of every candidate, before anything is combined; the table has its options labelled."""
+    if options.extract is None or str(options.extract).startswith("letter"):
+        table = lettered(table)
+    answers = find_answers(table, options.extract)
+    return table, answers, score_table(table, answers, options.metrics, options.threshold, options.engine)
 
 
 def result_of(

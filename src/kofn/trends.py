@@ -12,6 +12,7 @@ import numpy as np
 from kofn.errors import InputError
 from kofn.stats import clustered_se, compare, holm
 from kofn.stats.intervals import cluster_codes
+from kofn.stats.paired import same_cases
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -314,13 +315,19 @@ def other_questions(a: Questions, b: Questions) -> tuple[int, int]:
     >>> other_questions(before, Questions("yz", {"input": np.array([7, 9])}))
     (1, 1)
     """
-    at = {case: i for i, case in enumerate(a.cases)}
-    rows = [(at[c], i) for i, c in enumerate(b.cases) if c in at]
-    in_a, in_b = np.array(rows, dtype=np.intp).reshape(-1, 2).T
-    differ = np.zeros(len(rows), dtype=bool)
+    in_a, in_b = _both(a.cases, b.cases)
+    differ = np.zeros(len(in_a), dtype=bool)
     for name in a.told.keys() & b.told.keys():
         differ |= a.told[name][in_a] != b.told[name][in_b]
-    return int(differ.sum()), len(rows)
+    return int(differ.sum()), len(in_a)
+
+
+def _both(a: Sequence[str], b: Sequence[str]) -> NDArray[np.intp]:
+    """Where the cases that both have stand in each: two rows."""
+    if same_cases(a, b):
+        return np.tile(np.arange(len(a), dtype=np.intp), (2, 1))
+    at = {case: i for i, case in enumerate(a)}
+    return np.array([(at[c], i) for i, c in enumerate(b) if c in at], dtype=np.intp).reshape(-1, 2).T
 
 
 def histories(runs: Sequence[tuple[Sequence[str], Sequence[bool | None]]]) -> list[History]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kofn.calibration.sheet import Sheet
 
 SHOWN = ("input", "output", "outputs", "reference")
-HIDDEN = ("id", "index", "judge", "weight")  # kept in the file of labels, not shown among the tags
+HIDDEN = ("id", "index", "judge", "weight", "cluster")  # kept in the file of labels, not shown among the tags
 
 
 def labelling_page(sheet: Sheet, name: str) -> str:

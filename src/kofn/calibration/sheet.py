@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kofn.calibration.judged import Judged
     from kofn.calibration.labels import Rows
     from kofn.opened import Opened
+    from kofn.sets import CandidateSets
 
 FORMS = (".csv", ".jsonl", ".html")
 
@@ -57,12 +58,11 @@ def drawn_sheet(
         raise InputError(f"{judged.name} has one verdict a case: there are no candidates to draw from")
     pool = picks_of(judged, selector) if selected else np.arange(len(rows))
     verdicts = rows.judge[pool]
-    chosen, weights = by_verdict(verdicts, n, seed)
-    order = np.random.default_rng([seed, 1]).permutation(chosen.size)  # so that the order tells nothing of the verdict
-    at = pool[chosen[order]]
+    chosen, weights = drawn(verdicts, n, seed)
+    at = pool[chosen]
     filled = tuple(
         _row(judged.opened, rows, int(place), float(weight), selected=selected)
-        for place, weight in zip(at, weights[order], strict=True)
+        for place, weight in zip(at, weights, strict=True)
     )
     passing = int((rows.judge[at] == 1).sum())
     return Sheet(
@@ -71,14 +71,14 @@ def drawn_sheet(
         n_passing=passing,
         n_failing=at.size - passing,
         n_left=int(np.isfinite(verdicts).sum()) - at.size,
-        question=_question(None if rows.of_candidates else judged.aggregate),
+        question=question_of(None if rows.of_candidates else judged.aggregate),
     )
 
 
-def _question(aggregate: str | None) -> str:
+def question_of(aggregate: str | None) -> str:
     """What people are asked of a set, by what makes it pass, or of one output.
 
-    >>> _question("any_pass"), _question(None)
+    >>> question_of("any_pass"), question_of(None)
     ('Is at least one of these outputs good?', 'Is this output good?')
     """
     known = {
@@ -87,6 +87,13 @@ def _question(aggregate: str | None) -> str:
         "all_pass": "Are all of these outputs good?",
     }
     return known.get(aggregate, f"Is this set of outputs good, by {aggregate}?")
+
+
+def drawn(verdicts: NDArray[np.float64], n: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """As `by_verdict`, in an order that tells nothing of the verdict."""
+    chosen, weights = by_verdict(verdicts, n, seed)
+    order = np.random.default_rng([seed, 1]).permutation(chosen.size)
+    return chosen[order], weights[order]
 
 
 def by_verdict(verdicts: NDArray[np.float64], n: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
@@ -110,8 +117,6 @@ def by_verdict(verdicts: NDArray[np.float64], n: int, seed: int) -> tuple[NDArra
 
 def picks_of(judged: Judged, name: str | None) -> NDArray[np.intp]:
     """The row each set's selector ranks first; the first of those that tie; no row where nothing can be picked."""
-    from kofn.selectors import Selector
-
     if judged.scored is None:
         raise InputError("--selected needs a run or a file of outputs: plain verdicts have no selector")
     sets = judged.scored.sets
@@ -120,6 +125,13 @@ def picks_of(judged: Judged, name: str | None) -> NDArray[np.intp]:
             known = ", ".join(sets.selectors) or "vote, length, first"
             raise InputError(f"--selected: which selector? give --by-selector, such as {known}")
         name = next(iter(sets.selectors))
+    return picks(sets, name)
+
+
+def picks(sets: CandidateSets, name: str) -> NDArray[np.intp]:
+    """The row of each set that a selector ranks first, as `picks_of` has them."""
+    from kofn.selectors import Selector
+
     scores = Selector(name=name, by=name).scores(sets)
     ranked = np.where(np.isnan(scores), -np.inf, scores)
     found = [
@@ -137,6 +149,7 @@ def _row(opened: Opened | None, rows: Rows, place: int, weight: float, *, select
     about = {"id": rows.ids[place], **({} if index is None else {"picked" if selected else "index": index})}
     shown = {} if opened is None else _shown(opened, rows.ids[place], index)
     fields = {name: column[place] for name, column in rows.fields.items() if name not in shown and name not in about}
+    about |= {} if rows.clusters is None else {"cluster": rows.clusters[place]}
     return {**about, **shown, **fields, "judge": int(rows.judge[place]), "weight": round(weight, 6), "human": None}
 
 

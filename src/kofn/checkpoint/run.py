@@ -14,6 +14,7 @@ from kofn.checkpoint.execute import run_item
 from kofn.checkpoint.load import load_problem
 from kofn.checkpoint.plan import check_entry, context_of, items_of, names_of, selected, submissions_of, warning_of
 from kofn.checkpoint.problem import ALL, LAST, Problem
+from kofn.checkpoint.progress import Count, telling
 from kofn.checkpoint.results import results_of
 from kofn.checkpoint.sandbox import find
 from kofn.checkpoint.scratch import scratch_folder
@@ -149,11 +150,12 @@ def verify(
         known |= _failed(problem, submissions, items)
         n_before = len(known)
         todo = _unfinished(every, known)
-        if on_total is not None:
-            total = len(keys)
-            on_total(total, total - sum(len(item.jobs) for item in todo), sum(map(passed, known.values())))
-        keep = _Keeper(todo, known, store, on_case)
-        used.map(run_item, todo, shared=context, on_done=keep)
+        count = Count(then_total=on_total, then_case=on_case)
+        with telling(out, count, problem.name, [one.name for one in submissions], keep=False):
+            finished = keys - {job.key for item in todo for job in item.jobs}
+            count.on_total(len(keys), len(finished), sum(passed(known[key]) for key in finished))
+            keep = _Keeper(todo, known, store, count.on_case)
+            used.map(run_item, todo, shared=context, on_done=keep)
     now = datetime.now(UTC)
     verified = []
     for (number, name), part in items.items():
@@ -233,7 +235,7 @@ class _Keeper:
     """Keeps what comes of items as it comes."""
 
     def __init__(
-        self, items: Sequence[Item], known: dict[str, Done], store: Cases | None, on_case: Callable[[Done], None] | None
+        self, items: Sequence[Item], known: dict[str, Done], store: Cases | None, on_case: Callable[[Done], None]
     ) -> None:
         self._items, self._known, self._store, self._on_case = items, known, store, on_case
 
@@ -243,8 +245,7 @@ class _Keeper:
         kept = came if self._store is None else self._store.put(came)
         for done in kept:
             self._known[done.key] = done
-            if self._on_case is not None:
-                self._on_case(done)
+            self._on_case(done)
 
 
 def _done_of(items: Sequence[Item], known: dict[str, Done]) -> dict[tuple[str, str], list[Done]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.checkpoint.functional import read_samples, read_tasks, run_programs
 from kofn.checkpoint.programs import SECONDS, Program, Ran
+from kofn.checkpoint.progress import Count, telling
 from kofn.checkpoint.store import Cases
 from kofn.checkpoint.work import Checked, Done, Ended
 
@@ -69,17 +70,16 @@ def judge(
         paths = (tasks, *samples)
         _result(Judged(paths=paths, tasks=known_tasks, samples=given, ran=nothing, seconds=limit), aggregate)
     programs = [Program(text=known_tasks[s.task_id].program(s.completion), seconds=limit) for s in given]
-    with Cases(out) as store:
+    count, name = Count(then_total=on_total, then_case=on_case), tasks.name.partition(".")[0]
+    with Cases(out) as store, telling(out, count, name, [path.name for path in samples], keep=True):
         keys = list(dict.fromkeys(p.key(sandbox) for p in programs))
         known = {key: _ran(done) for key, done in store.get(keys).items()}
-        if on_total is not None:
-            on_total(len(keys), len(known), sum(bool(ran.passed) for ran in known.values()))
+        count.on_total(len(keys), len(known), sum(bool(ran.passed) for ran in known.values()))
 
         def keep(key: str, ran: Ran) -> None:
             done = _done(key, ran)
             store.put([done])
-            if on_case is not None:
-                on_case(done)
+            count.on_case(done)
 
         ran = run_programs(programs, sandbox=sandbox, engine=engine, known=known, on_ran=keep)
     return Judged(
@@ -118,7 +118,14 @@ def _result(judged: Judged, aggregate: Sequence[str]) -> Result:
     return evaluate(table, Options(extract="none", aggregate=tuple(aggregate)))
 
 
-def write(judged: Judged, directory: Path, *, aggregate: Sequence[str] = (), policy: str = "core-cases") -> Run:
+def write(
+    judged: Judged,
+    directory: Path,
+    *,
+    aggregate: Sequence[str] = (),
+    policy: str = "core-cases",
+    tags: Sequence[str] = (),
+) -> Run:
     """The run directory: candidate sets like any other, and a row an execution."""
     from kofn.policy import PassPolicy
     from kofn.report.convert import Plan
@@ -127,7 +134,7 @@ def write(judged: Judged, directory: Path, *, aggregate: Sequence[str] = (), pol
     result = _result(judged, aggregate)
     plan = Plan(task=judged.paths[0].name.partition(".")[0], policy=PassPolicy(policy))
     options = {"aggregate": list(aggregate), "timeout": judged.seconds}
-    run = write_run(result, directory, sources=judged.paths, options=options, plan=plan)
+    run = write_run(result, directory, sources=judged.paths, options=options, plan=plan, tags=tags)
     atomic(directory / EXECUTIONS, executions(judged).write_parquet)
     return run
 

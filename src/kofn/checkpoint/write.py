@@ -26,12 +26,15 @@ _PART = ".part"
 _MOST = 20_000  # characters of a submission that the set's report shows
 
 
-def write(found: Verification, directory: Path, options: Mapping[str, Any]) -> Result | None:
+def write(
+    found: Verification, directory: Path, options: Mapping[str, Any], *, tags: Sequence[str] = ()
+) -> Result | None:
     """Write everything; the result over the set where there are several submissions."""
     for one in found.verified:
         target = directory / run_name(found, one)
-        write_evaluation(one.results, target, _manifest(found, one, options), {EXECUTIONS: executions(one)})
-    return write_set(found, directory / set_name(found), options) if found.several else None
+        told = _manifest(found, one, options) | ({"tags": list(tags)} if tags else {})
+        write_evaluation(one.results, target, told, {EXECUTIONS: executions(one)})
+    return write_set(found, directory / set_name(found), options, tags) if found.several else None
 
 
 def run_name(found: Verification, one: Verified) -> str:
@@ -188,7 +191,7 @@ def _evaluated(rows: list[dict[str, Any]], aggregate: Sequence[str]) -> Result:
     return evaluate(load(rows, ReadOptions()), Options(extract="none", aggregate=tuple(aggregate)))
 
 
-def write_set(found: Verification, directory: Path, options: Mapping[str, Any]) -> Result:
+def write_set(found: Verification, directory: Path, options: Mapping[str, Any], tags: Sequence[str] = ()) -> Result:
     """The run directory of the set."""
     from kofn.report.convert import Plan
     from kofn.report.files import write_run
@@ -196,5 +199,5 @@ def write_set(found: Verification, directory: Path, options: Mapping[str, Any]) 
     result = set_result(found, options.get("aggregate") or ())
     plan = Plan(task=found.problem.name, task_version=found.problem.version, name=SET, verdict="any_pass")
     paths = list(dict.fromkeys(one.submission.path for one in found.verified))
-    write_run(result, directory, sources=paths, options=options, plan=plan)
+    write_run(result, directory, sources=paths, options=options, plan=plan, tags=tags)
     return result

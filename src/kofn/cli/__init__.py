@@ -15,6 +15,7 @@ VERBS = {
     "verify": "Run programs against the cases of a problem, in a sandbox.",
     "judge": "Let a model grade the outputs of a run or a file.",
     "new": "Start a problem of your own: a folder that passes.",
+    "view": "Look at runs in a browser.",
     "report": "Show a run again: in the terminal, as HTML, CSV, JSON or markdown.",
     "export": "Write candidates and grades for other tools: JSON lines, Parquet, CSV, records.",
     "check": "Decide about a run: exit code 0 or 1 for CI.",

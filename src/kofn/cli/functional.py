@@ -48,7 +48,7 @@ def verify_samples(tasks: Path, samples: tuple[Path, ...], *, as_json: bool, **o
     except KeyboardInterrupt:
         click.echo(f"what is finished is kept in {out}: the same command goes on", err=True)
         raise
-    run = write(judged, out, aggregate=options["aggregate"], policy=options["policy"])
+    run = write(judged, out, aggregate=options["aggregate"], policy=options["policy"], tags=options["tags"])
     _show(judged, run, out, as_json)
     if judged.n_broken:
         first = next(ran.reason for ran in judged.ran if ran.passed is None)

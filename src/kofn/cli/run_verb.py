@@ -10,6 +10,7 @@ import click
 
 from kofn.cli.asking import asking_options
 from kofn.cli.sinks import opened, send_to, sink_option
+from kofn.cli.tags import tag_option
 
 if TYPE_CHECKING:
     from kofn.models.base import Prompt
@@ -65,6 +66,7 @@ _COUNT = click.IntRange(min=1)
 @click.option("--device", help="cpu, cuda or mps, for hf models.")
 @click.option("--batch-index", type=int, metavar="N", help="A number for results.jsonl, such as the training step.")
 @click.option("--append-results", type=_PATH, metavar="FILE", help="Append this run's line to FILE too.")
+@tag_option
 @sink_option
 @click.option("--estimate", is_flag=True, help="First say what it will cost and take, from a few requests.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask after --estimate.")

@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from kofn.cli.sinks import opened, send_to, sink_option
+from kofn.cli.tags import tag_option
 
 if TYPE_CHECKING:
     from kofn.evaluate import Result
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
 @click.option("--batch-index", type=int, metavar="N", help="A number for results.jsonl, such as the training step.")
 @click.option("--append-results", type=click.Path(path_type=Path), metavar="FILE",
               help="Append this run's line of results.jsonl to FILE too.")  # fmt: skip
+@tag_option
 @sink_option
 @click.option("--policy", default="core-cases", show_default=True, metavar="P", help="When the whole run passes.")
 def command(
@@ -85,6 +87,7 @@ def command(
     policy: str,
     batch_index: int | None,
     append_results: Path | None,
+    tags: tuple[str, ...],
     sinks: tuple[str, ...],
     workers: int | None,
     engine_name: str | None,
@@ -147,6 +150,7 @@ def command(
             append_to=append_results,
             tables=None if again is None else again.tables(),
             parent=None if again is None else again.manifest()["parent"],
+            tags=tags,
         )
         result = run.result or result
     _show(result, as_json, again)
@@ -267,6 +271,7 @@ _FOR_OUT = (
     "policy",
     "batch_index",
     "append_results",
+    "tags",
     "sinks",
 )
 

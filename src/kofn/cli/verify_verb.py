@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kofn.cli.tags import tag_option
+
 if TYPE_CHECKING:
     from kofn.checkpoint.run import Verification
     from kofn.checkpoint.sandbox import Sandbox
@@ -42,6 +44,7 @@ _COUNT = click.IntRange(min=1)
 @click.option("--unsafe", is_flag=True, help="Run programs without a sandbox, with nothing but limits.")
 @click.option("--lint", is_flag=True, help="Only check the problem.")
 @click.option("--out", type=_PATH, metavar="DIR", help="Where runs go (default: runs/verify-PROBLEM).")
+@tag_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(problem: Path, submissions: tuple[Path, ...], lint: bool, as_json: bool, **options: Any) -> None:
     """Run programs against a problem's cases, in a sandbox, and report.
@@ -128,7 +131,7 @@ def _verify(path: Path, submissions: tuple[Path, ...], as_json: bool, options: d
         click.echo(f"what is finished is kept in {out}: the same command goes on", err=True)
         raise
     kept = {name: options[name] for name in ("checkpoint", "policy", "groups", "cases", "repeat", "aggregate")}
-    result = write(found, out, {**kept, "engine": options["engine_name"]})
+    result = write(found, out, {**kept, "engine": options["engine_name"]}, tags=options["tags"])
     _show(found, result, out, as_json)
     if broken := [one.results.infrastructure_failure for one in found.verified if one.results.infrastructure_failure]:
         raise WorldError(f"the harness failed: {broken[0]}; the same command runs those cases again")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,19 @@ class Tally:
             self.unpriced += 1
         else:
             self.cost += row.cost
+
+
+def summed(tallies: Sequence[Tally]) -> Tally:
+    """What several tallies come to, one after the other.
+
+    >>> summed([Tally(cases=2, cost=0.5), Tally(cases=1, cost=0.25)]).cost
+    0.75
+    """
+    names = [one.name for one in fields(Tally) if one.name != "started"]
+    return Tally(
+        **{name: sum(getattr(one, name) for one in tallies) for name in names},
+        started=min((one.started for one in tallies), default=0.0),
+    )
 
 
 class Gate:

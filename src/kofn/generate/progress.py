@@ -14,53 +14,35 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from kofn.generate.calls import Tally
+    from kofn.types import Estimate
 
 INTERVAL = 0.2  # seconds between two lines
 _BAR_LEAST, _BAR_MOST = 6, 12
 
 
-@dataclass(slots=True)
-class Running:
-    """Mean and spread of values that come one by one (Welford)."""
-
-    n: int = 0
-    mean: float = 0.0
-    _squares: float = 0.0
-
-    def add(self, value: float) -> None:
-        self.n += 1
-        step = value - self.mean
-        self.mean += step / self.n
-        self._squares += step * (value - self.mean)
-
-    @property
-    def margin(self) -> float | None:
-        """Half of a normal 95 % interval; None before there are two values."""
-        return 1.96 * math.sqrt(self._squares / (self.n - 1) / self.n) if self.n > 1 else None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What a line is made of. `reused` of the `done` candidates were in the store already.
+    """How far a run is. `done`, `total` and `reused` count candidates; `reused` of those done were there already.
 
-    `unpriced` replies have no known price, and are not in `cost`. `estimates` are (name, mean over cases, half of its
-    interval).
+    `unpriced` replies have no known price, and are not in `cost`. `estimates` are over the cases that are done.
     """
 
     done: int
     total: int
     seconds: float
     reused: int = 0
+    cases_done: int = 0
+    cases_total: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     cost: float = 0.0
     unpriced: int = 0
     errors: int = 0
     retries: int = 0
-    estimates: tuple[tuple[str, float, float | None], ...] = ()
+    estimates: tuple[Estimate, ...] = ()
 
     @property
     def rate(self) -> float:
@@ -84,8 +66,10 @@ def line(snapshot: Snapshot, width: int = 80) -> str:
     '[###---------] 25/100 2.0/s ETA 0:38 90 tok/s 1.5k tok $0.0123 1 error'
     >>> line(now, 24)
     '25/100 2.0/s ETA 0:38'
-    >>> line(Snapshot(done=2, total=4, seconds=1, estimates=(("mean", 0.5, 0.1),)), 60)
-    '[######------] 2/4 2.0/s ETA 0:01 0 tok/s mean 0.50±0.10'
+    >>> from kofn.types import Estimate
+    >>> half = Estimate(aggregator="mean", point=0.5, low=0.4, high=0.6, level=0.95, n=2, n_missing=0, method="t")
+    >>> line(Snapshot(done=2, total=4, seconds=1, estimates=(half,)), 70)
+    '[######------] 2/4 2.0/s ETA 0:01 0 tok/s mean 0.50 [0.40, 0.60]'
     """
     count, *rest = _parts(snapshot)
     said = count
@@ -107,8 +91,12 @@ def _parts(now: Snapshot) -> list[str]:
     if now.cost:
         parts.append(dollars(now.cost) + ("+?" if now.unpriced else ""))
     parts += [_count(n, word) for n, word in ((now.errors, "error"), (now.retries, "retry")) if n]
-    parts += [f"{name} {mean:.2f}" + ("" if half is None else f"±{half:.2f}") for name, mean, half in now.estimates]
-    return parts
+    return parts + [_estimate(one) for one in now.estimates]
+
+
+def _estimate(one: Estimate) -> str:
+    ends = "" if one.low is None or one.high is None else f" [{one.low:.2f}, {one.high:.2f}]"
+    return f"{one.aggregator} {one.point:.2f}{ends}"
 
 
 def _count(n: int, word: str) -> str:
@@ -164,11 +152,39 @@ def dollars(amount: float) -> str:
     return f"${amount:.2f}" if amount >= 1 else f"${amount:.4f}" if amount >= 0.001 else f"${amount:.2g}"
 
 
+def snapshot_of(
+    tally: Tally,
+    cases: int,
+    candidates: int,
+    seconds: float,
+    *,
+    stages: int = 1,
+    estimates: tuple[Estimate, ...] = (),
+) -> Snapshot:
+    """What a tally says of a run of so many cases and candidates; what is asked twice, to repair it, counts once."""
+    done = min(tally.candidates, candidates)
+    return Snapshot(
+        done=done,
+        total=candidates,
+        seconds=seconds,
+        reused=min(done, tally.reused // stages),
+        cases_done=min(tally.cases, cases),
+        cases_total=cases,
+        tokens_in=tally.tokens_in,
+        tokens_out=tally.tokens_out,
+        cost=tally.cost,
+        unpriced=tally.unpriced,
+        errors=tally.errors,
+        retries=tally.retries,
+        estimates=estimates,
+    )
+
+
 @dataclass(slots=True)
 class Progress:
     """Writes the line of a run to a terminal, at most five times a second; to anything else it writes nothing.
 
-    Hand `on_case` to the runner, run `watch` beside it, and leave the `with` block to erase the line.
+    Run `watch` beside the runner, and leave the `with` block to erase the line. `estimates` are whatever is known.
     """
 
     tally: Tally
@@ -177,7 +193,7 @@ class Progress:
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     clock: Callable[[], float] = time.monotonic
     stages: int = 1
-    _running: dict[str, Running] = field(default_factory=dict)
+    estimates: tuple[Estimate, ...] = ()
     _began: float = 0.0
     _last: float = -math.inf
     _shown: int = 0
@@ -190,13 +206,6 @@ class Progress:
 
     def __exit__(self, *problem: object) -> None:
         self.close()
-
-    def on_case(self, values: Mapping[str, float | None]) -> None:
-        """A case is done: its value under each aggregator; None (undefined, not graded) is left out."""
-        for name, value in values.items():
-            if value is not None and not math.isnan(value):
-                self._running.setdefault(name, Running()).add(value)
-        self.update()
 
     async def watch(self) -> None:
         """Keep the line fresh until cancelled."""
@@ -213,8 +222,6 @@ class Progress:
             return
         self._last = now
         said = line(self.snapshot(now), shutil.get_terminal_size().columns - 1)
-        if "utf" not in (self.stream.encoding or "utf-8").lower():
-            said = said.replace("±", "~")
         self.stream.write("\r" + said.ljust(self._shown))
         self.stream.flush()
         self._shown = len(said)
@@ -226,19 +233,14 @@ class Progress:
             self.stream.flush()
             self._shown = 0
 
-    def snapshot(self, now: float) -> Snapshot:
+    def snapshot(self, now: float | None = None) -> Snapshot:
         """The numbers of this moment."""
-        tally = self.tally
-        return Snapshot(
-            done=tally.candidates,
-            total=self.total_candidates,
-            seconds=now - self._began,
-            reused=min(tally.candidates, tally.reused // self.stages),
-            tokens_in=tally.tokens_in,
-            tokens_out=tally.tokens_out,
-            cost=tally.cost,
-            unpriced=tally.unpriced,
-            errors=tally.errors,
-            retries=tally.retries,
-            estimates=tuple((name, run.mean, run.margin) for name, run in self._running.items()),
+        seconds = (self.clock() if now is None else now) - self._began
+        return snapshot_of(
+            self.tally,
+            self.total_cases,
+            self.total_candidates,
+            seconds,
+            stages=self.stages,
+            estimates=self.estimates,
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,16 +35,30 @@ FILTER = "filter"
 _KEYS = {"doc_id", "doc", "resps", "filtered_resps"}
 _NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?))?\.jsonl?$")
 _ANNOUNCED = {"id": "doc_id", "text": "resps", "answer": "filtered_resps", "reference": "target", "input": "arguments"}
+_RESULTS = "results*.json"
+_NO_SAMPLES = "results of lm-eval without samples: run it with --log_samples, and give samples_*.jsonl"
 _NOTHING = "[invalid]"  # what the tool's regex filter puts where it finds no answer
 _NO_RESPONSE = "no response in the log"
+_ROLES = {*_ANNOUNCED, *_ANNOUNCED.values()}
+_OF_SETS = "lm_eval."
 _SHOWN = 3
 
 
 def recognises(peek: Peek) -> bool:
-    """A line has doc_id, doc, resps and filtered_resps; a folder has a file of such lines."""
+    """A line has doc_id, doc, resps and filtered_resps; a folder has a file of such lines.
+
+    Results without samples are known too, so that they can be refused in words.
+    """
     if peek.path.is_dir():
-        return any(_is_log(path) for path in _logs(peek.path)[:1])
-    return _is_log(peek.path, peek)
+        logs = _logs(peek.path)
+        return (
+            _is_log(logs[0]) if logs else any(_is_results(Peek(path)) for path in sorted(peek.path.glob(_RESULTS))[:1])
+        )
+    return _is_log(peek.path, peek) or _is_results(peek)
+
+
+def _is_results(peek: Peek) -> bool:
+    return b'"results"' in peek.head and peek.document is not None and peek.document.keys() >= {"results", "configs"}
 
 
 def _is_log(path: Path, peek: Peek | None = None) -> bool:
@@ -58,9 +73,25 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     """The sets of one task, or of all tasks of a folder, ids led by the task."""
     if peek.path.is_dir():
         return _read_folder(peek, options)
+    if _is_results(peek):
+        raise InputError(f"{peek.shown}: {_NO_SAMPLES}")
     found, told = lines.read_lines(peek, _wanted(options))
+    _check_fields(found, peek)
     task, date = named(Path(peek.shown).name)
     return as_table(found, peek.shown, options, results_beside(peek, task, date), told)
+
+
+def _check_fields(found: pl.DataFrame, peek: Peek) -> None:
+    """Fields of documents that somebody asked for must be there; grades of sets get their tags later."""
+    document = (peek.first or {}).get("doc")
+    for column in found.columns:
+        name = column.removeprefix(lines.TAG)
+        if name == column or name.startswith(_OF_SETS) or name in _ROLES or found[column].null_count() < found.height:
+            continue
+        if isinstance(document, dict) and name not in document:
+            near = get_close_matches(name, document, n=1)
+            offer = f"did you mean {near[0]}?" if near else f"its documents have {', '.join(list(document)[:20])}"
+            raise InputError(f"{peek.shown}: no field {name!r}: {offer}")
 
 
 def named(name: str) -> tuple[str | None, str | None]:
@@ -95,12 +126,14 @@ def _logs(folder: Path) -> list[Path]:
 
 def _read_folder(peek: Peek, options: ReadOptions) -> Table:
     logs = _logs(peek.path)
+    if not logs:
+        raise InputError(f"{peek.shown}: {_NO_SAMPLES}")
     if len(models := sorted({path.parent.name for path in logs})) > 1:
         raise InputError(
             f"{peek.shown}: samples of several models ({', '.join(models[:_SHOWN])}): score each folder by itself"
         )
     if wanted := options.where.get("task"):
-        known = [named(path.name)[0] for path in logs]
+        known = dict.fromkeys(named(path.name)[0] for path in logs)
         logs = [path for path in logs if named(path.name)[0] == wanted]
         if not logs:
             raise InputError(f"{peek.shown}: no case has task={wanted}: there is {', '.join(filter(None, known))}")
@@ -155,7 +188,7 @@ def as_table(
     if FILTER in (*options.keep, *options.where):
         first = first.with_columns(pl.col(FILTER).alias(f"{lines.TAG}{FILTER}"))
     cases = first.select(c for c in first.columns if not c.startswith(lines.METRIC) and c != FILTER)
-    cases = _with_grades(cases, found, grades, filters, prefix="tag.lm_eval." if several else "label.")
+    cases = _with_grades(cases, found, grades, filters, prefix=f"{lines.TAG}{_OF_SETS}" if several else "label.")
     cases, own = _own_grades(cases, first, several)
     rows = _exploded(cases, results.nothing | {_NOTHING})
     names = [g.metric for g in grades]
@@ -215,7 +248,8 @@ def _without_copies(found: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]
     of_each = found.group_by(FILTER).agg(pl.col("id").n_unique())
     if of_each["id"].sum() == found.height:
         return found, ()
-    kept = found.unique(key, keep="last", maintain_order=True)
+    kept = found.unique(key, maintain_order=True).select(key)  # the last, in the place of the first
+    kept = kept.join(found.unique(key, keep="last"), on=key, how="left", maintain_order="left").select(found.columns)
     copies = found.height - kept.height
     if not copies:
         return found, ()
@@ -318,7 +352,8 @@ def _exploded(cases: pl.DataFrame, nothing: set[str]) -> pl.DataFrame:
     resps = cases["resps"]
     sizes = resps.list.len()
     if (sizes == 0).any():  # a document without a response keeps its place
-        cases = cases.with_columns(pl.when(sizes == 0).then(pl.lit([None], dtype=resps.dtype)).otherwise("resps"))
+        none = pl.when(sizes == 0).then(pl.lit([None], dtype=resps.dtype))
+        cases = cases.with_columns(none.otherwise("resps").alias("resps"))
         sizes = cases["resps"].list.len()
     lists = [c for c in ("loglik", *cases.columns) if c in cases.columns and _is_each(c, cases, sizes)]
     answers = "filtered" in cases.columns and _is_each("filtered", cases, sizes)
@@ -372,7 +407,7 @@ def _notes(
         if names:
             notes.append(
                 f"{names}: lm-eval's value is of what its filter made of up to {repeats} responses, not of each: it is "
-                f"the tag lm_eval.{names.partition(', ')[0]}, and candidates are graded here"
+                f"the tag {_OF_SETS}{names.partition(', ')[0]}, and candidates are graded here"
             )
     return notes
 

@@ -21,6 +21,7 @@ from kofn.importers.careful import Columns, parsed_line
 from kofn.importers.jsonl import check_lines
 from kofn.importers.lm_eval_choices import choice_row, is_likelihood
 from kofn.importers.quick import TooMixed
+from kofn.importers.rows import mixed_told
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -34,6 +35,7 @@ FIXED = (
 )
 METRIC, TAG = "metric.", "tag."
 TEXTS = pl.List(pl.String)
+_WORDS = {"True": 1.0, "False": 0.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +55,16 @@ class Noticed:
     """What a reader could not take, counted: it goes to the user as lines."""
 
     no_number: dict[str, int] = field(default_factory=dict)
+    kinds: dict[str, set[str]] = field(default_factory=dict)
     more_requests: int = 0
 
     def told(self) -> Iterator[str]:
         """A line for each thing noticed."""
         for name, count in self.no_number.items():
             yield f"metric {name} is no single number on {count:,} lines (lm-eval computes it over all cases): left out"
+        for name, types in self.kinds.items():
+            if "str" in types:  # numbers beside true and false are one kind here
+                yield from mixed_told("score", name, types)
         if self.more_requests:
             yield f"{self.more_requests:,} lines hold more than one request: the responses to the first are read"
 
@@ -223,10 +229,21 @@ def _grades(record: Mapping[str, Any], noticed: Noticed) -> dict[str, float | No
     out: dict[str, float | None] = {}
     for name in map(str, names):
         value = record.get(name)
-        try:
-            out[name] = scalars.as_number(value) if not isinstance(value, str) else None
-        except scalars.Unreadable:
-            out[name] = None
-        if value is not None and out[name] is None and value == value:  # NaN is not
+        out[name] = _grade(value)
+        if out[name] is not None:
+            noticed.kinds.setdefault(name, set()).add(type(value).__name__)
+        elif value is not None and value == value:  # NaN is not
             noticed.no_number[name] = noticed.no_number.get(name, 0) + 1
     return {name: value for name, value in out.items() if name not in noticed.no_number or value is not None}
+
+
+def _grade(value: Any) -> float | None:
+    """A number, true or false; also in words, for the tool writes what JSON does not know (numpy's values) as text.
+
+    >>> _grade(True), _grade("False"), _grade("0.5"), _grade([1, 2])
+    (1.0, 0.0, 0.5, None)
+    """
+    try:
+        return _WORDS[value] if isinstance(value, str) and value in _WORDS else scalars.as_number(value)
+    except scalars.Unreadable:
+        return None

@@ -1,23 +1,22 @@
 """The quick reader of lm-evaluation-harness logs: each line is cut at its keys, and only what matters is decoded.
 
 Nearly all of a line is the prompt, which no number needs. Inside a JSON string every quote has a backslash before it,
-so `, "resps": [["` is always a key; the keys of a line stand in one order, and a document that has such keys itself is
-seen by a second `"doc_id": `, or by the quotes that follow `"target": `. Between the cuts lie strings, whose escapes
-are two characters each: one pass from left to right resolves them, finds where one string ends and the next begins, and
-marks what it cannot resolve. Lines that are not as the tool writes them are left to the careful reader by their
-numbers; where the sampled lines are not alike, or many are odd, the whole file is.
+so `, "resps": [["` is always a key, and the keys of a line stand in one order. What lies between those that matter is
+put together into a smaller object, and polars decodes that. A document that has such keys itself is seen by a second
+`"doc_id": `, or because the smaller object is no JSON. Lines that are not as the tool writes them are left to the
+careful reader by their numbers; where the sampled lines are not alike, many are odd, or one does not decode, the whole
+file is.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import polars as pl
 
-from kofn.importers.lm_eval_lines import FIXED, METRIC, TAG
+from kofn.importers.lm_eval_lines import FIXED, METRIC, TAG, TEXTS
 from kofn.importers.quick import TooMixed, sample_lines
 
 if TYPE_CHECKING:
@@ -27,14 +26,14 @@ if TYPE_CHECKING:
     from kofn.importers.lm_eval_lines import Wanted
 
 _MOST_ODD = 0.05  # of the lines; where more are odd, all are read with care
+_BATCH = 4 << 20  # bytes of the file
 _TRUE_FALSE = {"true": True, "false": False}
 _START, _DOC, _TARGET = '{"doc_id": ', ', "doc": {', '}, "target": "'
-_ARGUMENTS, _SETTINGS = ', "arguments": {"gen_args_0": {"arg_0": "', '", "arg_1": '
+_ARGUMENTS = ', "arguments": {"gen_args_0": {"arg_0": "'
 _RESPS, _FILTERED, _FILTER = ', "resps": [["', '"]], "filtered_resps": [', '], "filter": "'
-# characters that stand for nothing: between two strings, and where something is to be looked at by itself
-_NEXT, _ODD = "\ufffe", "\uffff"
-_ESCAPES = {'\\"': '"', "\\\\": "\\", "\\n": "\n", "\\t": "\t", "\\r": "\r", "\\/": "/", "\\b": "\b", "\\f": "\f"}
-_RESOLVED = {'"': _ODD, "\\u": _ODD, **_ESCAPES}
+_MORE = '"], ["'  # responses to a second request: inside a string the second quote has a backslash before it
+_SURROGATES = ("\\ud", "\\uD")  # polars decodes half a pair as something, where JSON's readers refuse it
+_NO_JSON = ("NaN", "Infinity")  # what Python writes for no number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,19 +41,20 @@ class _Layout:
     """What the sampled lines have in common: the names of metrics, and the kinds of the fields asked for.
 
     Responses are kept of one filter, for the other lines of a document repeat them. `single`: there is one a document.
+    `batch`: so many lines are read at a time.
     """
 
     metrics: tuple[str, ...]
     tags: Mapping[str, frozenset[type]]
     filter: str
     single: bool
+    batch: int
 
 
 def quick(path: Path, wanted: Wanted) -> tuple[pl.DataFrame, Collection[int]]:
     """The columns of the lines that are as the tool writes them, and the numbers of the others."""
     layout = _sampled(path, wanted)
-    found = _read(path, layout, wanted).collect(engine="streaming").with_row_index("line", offset=1)
-    found = _checked(found, layout)
+    found = _collected(_read(path, layout, wanted), layout).with_row_index("line", offset=1)
     odd = found["odd"]
     rest = found["line"].filter(odd).to_list() if odd.any() else []
     if len(rest) > max(8, _MOST_ODD * found.height):
@@ -62,11 +62,21 @@ def quick(path: Path, wanted: Wanted) -> tuple[pl.DataFrame, Collection[int]]:
     return _columns(found.filter(~odd) if rest else found, layout, wanted), frozenset(rest)
 
 
+def _collected(lines: pl.LazyFrame, layout: _Layout) -> pl.DataFrame:
+    """All lines, the responses copied as they come: a third of the buffers that polars decodes into is empty."""
+    text = pl.col("resps") if layout.single else pl.element()
+    copied = pl.concat_str(text, pl.lit(""))
+    batches = lines.collect_batches(chunk_size=layout.batch, maintain_order=True, engine="streaming")
+    exact = copied if layout.single else pl.col("resps").list.eval(copied)
+    return pl.concat([batch.rechunk().with_columns(exact.alias("resps")) for batch in batches])
+
+
 def _sampled(path: Path, wanted: Wanted) -> _Layout:
     metrics: tuple[str, ...] | None = None
     kinds: dict[str, set[type]] = {name: set() for name in wanted.tags}
-    first, single = wanted.filter, True
+    first, single, lengths = wanted.filter, True, [0]
     for line in sample_lines(path):
+        lengths.append(len(line))
         record = _plain_record(line)
         names = tuple(record["metrics"])
         if metrics not in (None, names) or list(record) != [*FIXED, *names]:
@@ -82,7 +92,8 @@ def _sampled(path: Path, wanted: Wanted) -> _Layout:
     tags = {name: frozenset(seen - {type(None)}) for name, seen in kinds.items()}
     if any(seen - {str, int, float, bool} or (len(seen) > 1 and seen != {int, float}) for seen in tags.values()):
         raise TooMixed
-    return _Layout(metrics=metrics, tags=tags, filter=first, single=single)
+    batch = 1 + _BATCH * len(lengths) // (1 + sum(lengths))
+    return _Layout(metrics=metrics, tags=tags, filter=first, single=single, batch=batch)
 
 
 def _plain_record(line: bytes) -> dict[str, Any]:
@@ -101,88 +112,95 @@ def _plain_record(line: bytes) -> dict[str, Any]:
 
 
 def _read(path: Path, layout: _Layout, wanted: Wanted) -> pl.LazyFrame:
-    """The columns of every line, responses and prompts decoded; `odd` where it must be looked at by itself."""
-    own = pl.col("filter") == layout.filter
-    responses, made = pl.col("responses"), pl.col("made")
-    bare = made.str.strip_prefix('"').str.strip_suffix('"')
-    same = bare == responses
-    if not layout.single:  # the first of several is no answer of each of them either
-        same |= responses.str.starts_with(bare + '", "')
-    texts = {"resps": _resolved(pl.when(own).then(responses), several=not layout.single)}
-    if wanted.input:
-        texts["input"] = _resolved(pl.col("input"))
+    """The columns of every line; `odd` where it must be looked at by itself."""
+    lines = _cut(path, wanted).with_columns(decoded=pl.col("small").str.json_decode(pl.Struct(_kinds(layout, wanted))))
+    fields = _fields(layout, wanted)
+    own, responses = fields["filter"] == layout.filter, pl.col("responses")
+    made = pl.concat_str(pl.lit('{"made": '), pl.when(own & ~_same(layout)).then("made"), pl.lit("}"))
+    written = (
+        pl.col(name).str.contains(s, literal=True) for name in ("small", "responses", "made") for s in _SURROGATES
+    )
     odd = [
-        *(pl.col(name).is_null() for name in ("target", "filter", "made", *_values(layout), *list(texts)[1:])),
-        pl.col("head").str.contains('"doc_id": ', literal=True),
-        *(pl.col(name).str.contains(_ODD, literal=True) for name in texts),
-        *([] if layout.single else [responses.str.contains(_NEXT, literal=True)]),
+        *(fields[name].is_null() for name in fields if not name.startswith((METRIC, TAG))),
+        *(responses.is_null(), responses.str.contains(_MORE, literal=True), *written),
+        pl.col("id").cast(pl.Int64, strict=False).is_null(),
     ]
-    lines = _cut(path, layout, wanted).with_columns(filtered=pl.when(own & ~same).then(made), **texts)
-    kept = ("id", "filter", "target", "filtered", *list(texts)[1:], *(["document"] if layout.tags else []))
+    texts = pl.when(own & ~responses.str.contains(_MORE, literal=True)).then(responses).str.json_decode(TEXTS)
     return lines.select(
-        *(*kept, *_values(layout)),
-        resps=pl.col("resps") if layout.single else pl.col("resps").str.split(_NEXT),
-        odd=pl.any_horizontal(check.fill_null(value=False) for check in odd),
+        id="id",
+        **fields,
+        resps=texts.list.first() if layout.single else texts,
+        filtered=made.str.json_decode(pl.Struct({"made": TEXTS})).struct.field("made"),
+        odd=pl.any_horizontal(check.fill_null(value=True) for check in odd),
     )
 
 
-def _cut(path: Path, layout: _Layout, wanted: Wanted) -> pl.LazyFrame:
+def _kinds(layout: _Layout, wanted: Wanted) -> dict[str, Any]:
+    """What is decoded, and as what: a value of another kind is an error, and the file is read with care."""
+    kinds: dict[str, Any] = {"target": pl.String, "filter": pl.String}
+    if layout.tags:
+        kinds["doc"] = pl.Struct(dict.fromkeys(layout.tags, pl.String))
+    if wanted.input:
+        kinds["arguments"] = pl.Struct({"gen_args_0": pl.Struct({"arg_0": pl.String})})
+    return kinds | dict.fromkeys(layout.metrics, pl.Float64)
+
+
+def _fields(layout: _Layout, wanted: Wanted) -> dict[str, pl.Expr]:
+    """The columns that are fields of the decoded object, under the names of the careful reader."""
+    asked = _field("arguments").struct.field("gen_args_0").struct.field("arg_0")
+    return {
+        **{name: _field(name) for name in ("filter", "target")},
+        **({"input": asked} if wanted.input else {}),
+        **{TAG + name: _field("doc").struct.field(name) for name in layout.tags},
+        **{METRIC + name: _field(name) for name in layout.metrics},
+    }
+
+
+def _field(name: str) -> pl.Expr:
+    return pl.col("decoded").struct.field(name)
+
+
+def _same(layout: _Layout) -> pl.Expr:
+    """Whether the filter left the response as it is, which then need not be decoded twice."""
+    inner, made = pl.col("inner"), pl.col("made")
+    bare = made.str.strip_prefix('"').str.strip_suffix('"')
+    same = bare == inner
+    # the first of several is no answer of each of them either
+    return same if layout.single else same | inner.str.starts_with(bare + '", "')
+
+
+def _cut(path: Path, wanted: Wanted) -> pl.LazyFrame:
     """The parts of every line as they are written; null where a key is not in its place.
 
-    head: from after `doc_id` to the end of the target; rest: from the first response to the end.
+    id, responses (a list; `inner` without its brackets and outer quotes), made (what the filter made of them), and
+    `small`: a JSON object of all else that is decoded. On the way there head is the line from after `doc_id` to
+    `arguments`, and rest the line from `resps` on.
     """
-    begins, ends, target = pl.col("begins"), pl.col("ends"), pl.col("target")
+    begins, ends, doc, made, of = (pl.col(name) for name in ("begins", "ends", "doc", "made", "of"))
     lines = pl.scan_lines(path).with_columns(begins=_place("line", _ARGUMENTS), ends=_place("line", _RESPS))
     in_order = pl.col("line").str.starts_with(_START) & (begins < ends)
-    halves = {
-        "head": _part("line", len(_START), pl.when(in_order).then(begins - len(_START))),
-        "rest": _part("line", ends + len(_RESPS)),
-    }
-    if wanted.input:
-        arguments = _part("line", begins + len(_ARGUMENTS), ends - begins - len(_ARGUMENTS))
-        halves["arguments"] = pl.when(in_order).then(arguments)
-    lines = lines.select(**halves)
-    if wanted.input:
-        lines = lines.with_columns(input=_part("arguments", 0, _place("arguments", _SETTINGS)))
-    keys = _keys(layout)
-    lines = lines.with_columns(
+    lines = lines.select(
+        head=_part("line", len(_START), pl.when(in_order).then(begins - len(_START))),
+        asked=_part("line", begins, ends - begins) if wanted.input else pl.lit(""),
+        rest=_part("line", ends),
+    ).with_columns(
         doc=_place("head", _DOC),
         target=_place("head", _TARGET),
-        **{name: _place("rest", k) for name, k in keys.items()},
+        made=_place("rest", _FILTERED),
+        of=_place("rest", _FILTER),
     )
-    names = list(keys)
-    between = {
-        name: _part("rest", pl.col(name) + len(keys[name].encode()), _distance(name, after, keys))
-        for name, after in zip(names, [*names[1:], None], strict=True)
-    }
-    if layout.tags:
-        inside = target - pl.col("doc") - len(_DOC)
-        lines = lines.with_columns(document=_part("head", pl.col("doc") + len(_DOC) - 1, inside + 2))
-    return lines.with_columns(
-        id=_part("head", 0, pl.col("doc")),
-        target=_without_end(_part("head", target + len(_TARGET)), '"'),
-        responses=_part("rest", 0, pl.col("made")),
-        **between | {names[-1]: _without_end(between[names[-1]], "}")},
+    begin = doc + len(", ") if wanted.tags else pl.col("target") + len("}, ")
+    tail = _part("rest", of + len("]"))
+    small = pl.concat_str(pl.lit("{"), _part("head", begin), pl.col("asked"), tail)
+    strange = [pl.col("head").str.contains('"doc_id": ', literal=True), tail.str.contains_any(list(_NO_JSON))]
+    is_empty = of <= made + len(_FILTERED)
+    return lines.select(
+        id=_part("head", 0, doc),
+        responses=_part("rest", len(_RESPS) - len('["'), made - len(_RESPS) + len('[""]')),
+        inner=_part("rest", len(_RESPS), made - len(_RESPS)),
+        made=_part("rest", made + len(_FILTERED), of - made - len(_FILTERED)),
+        small=pl.when(~pl.any_horizontal(*strange, is_empty)).then(small),
     )
-
-
-def _keys(layout: _Layout) -> dict[str, str]:
-    """The keys after the responses in their order, under the names of what follows each."""
-    listed = '", "metrics": ' + json.dumps(list(layout.metrics), ensure_ascii=False) + ', "doc_hash": "'
-    grades = {name: f", {json.dumps(name.removeprefix(METRIC), ensure_ascii=False)}: " for name in _values(layout)}
-    return {"made": _FILTERED, "filter": _FILTER, "hashes": listed, **grades}
-
-
-def _values(layout: _Layout) -> list[str]:
-    return [METRIC + name for name in layout.metrics]
-
-
-def _distance(name: str, after: str | None, keys: Mapping[str, str]) -> pl.Expr | None:
-    """How long what follows a key is; null where the next key stands before it."""
-    if after is None:
-        return None
-    length = pl.col(after) - pl.col(name) - len(keys[name].encode())
-    return pl.when(length >= 0).then(length)
 
 
 def _place(column: str, key: str) -> pl.Expr:
@@ -193,59 +211,18 @@ def _part(column: str, offset: pl.Expr | int, length: pl.Expr | None = None) -> 
     return pl.col(column).cast(pl.Binary).bin.slice(offset, length).cast(pl.String)
 
 
-def _without_end(text: pl.Expr, end: str) -> pl.Expr:
-    """Values without what each must end with; null where one does not."""
-    return pl.when(text.str.ends_with(end)).then(text.str.strip_suffix(end))
-
-
-def _resolved(text: pl.Expr, *, several: bool = False) -> pl.Expr:
-    """Texts without their escapes; with several in one, the places between them are marked."""
-    marks = {'", "': _NEXT, **_RESOLVED} if several else _RESOLVED
-    return text.str.replace_many(list(marks), list(marks.values()), leftmost=True)
-
-
-def _checked(found: pl.DataFrame, layout: _Layout) -> pl.DataFrame:
-    """The short columns decoded, and `odd` also where one of them is not what it should be."""
-    made = pl.col("filtered")
-    listed = made.str.starts_with('["') & made.str.ends_with('"]')
-    single = made.str.starts_with('"') & made.str.ends_with('"') & ~made.str.contains('", "', literal=True)
-    bare = made.str.strip_prefix("[").str.strip_suffix("]").str.strip_prefix('"').str.strip_suffix('"')
-    strange = [pl.col("filter").str.contains("\\", literal=True), made.is_not_null() & ~(listed | single)]
-    strange += [pl.col("id").cast(pl.Int64, strict=False).is_null(), made.str.contains(_NEXT, literal=True)]
-    decoded = [_resolved(pl.col("target")), _resolved(bare, several=not layout.single)]
-    found = found.with_columns(*decoded, *map(_grade, layout.metrics), more=pl.any_horizontal(strange))
-    marked = [text.str.contains(_ODD, literal=True) for text in (pl.col("target"), made)]
-    no_number = [pl.col(name).is_nan() for name in _values(layout)]
-    odd = (pl.col("odd", "more"), *marked, *no_number)
-    return found.with_columns(odd=pl.any_horizontal(*odd).fill_null(value=False)).drop("more")
-
-
-def _grade(name: str) -> pl.Expr:
-    """A number, true or false. What Python writes for no number is none, and what is none of these becomes NaN."""
-    value = pl.col(METRIC + name)
-    number = value.cast(pl.Float64, strict=False).fill_null(float("nan"))
-    number = pl.when(value == "true").then(1.0).when(value == "false").then(0.0).otherwise(number)
-    return pl.when(~value.is_in(["null", "NaN", "Infinity", "-Infinity"])).then(number).alias(METRIC + name)
-
-
 def _columns(found: pl.DataFrame, layout: _Layout, wanted: Wanted) -> pl.DataFrame:
     """The columns by the names and of the types of the careful reader."""
     if not found.height:
         raise TooMixed
     resps, made = found["resps"], found["filtered"]
     if layout.single:
-        made = made.fill_null(resps) if made.null_count() < made.len() else resps
-        resps, made = (texts.reshape((-1, 1)).arr.to_list() for texts in (resps, made))
-    else:
-        made = made.str.split(_NEXT)
-        made = made.zip_with(made.is_not_null(), resps)
+        resps = resps.reshape((-1, 1)).arr.to_list()
+    made = resps if made.null_count() == made.len() else made.zip_with(made.is_not_null(), resps)
     columns = [found["line"].cast(pl.Int64), *found.select("id", "filter", "target"), resps, made.alias("filtered")]
     if wanted.input:
         columns.append(found["input"])
-    if layout.tags:
-        kinds = pl.Struct(dict.fromkeys(layout.tags, pl.String))
-        document = found["document"].str.json_decode(kinds)
-        columns += [_as_kind(document.struct.field(t), seen).alias(TAG + t) for t, seen in layout.tags.items()]
+    columns += [_as_kind(found[TAG + name], seen) for name, seen in layout.tags.items()]
     return pl.DataFrame([*columns, *found.select(METRIC + name for name in layout.metrics)])
 
 

@@ -66,12 +66,10 @@ class Results:
 
     def origin(self) -> dict[str, Any]:
         """Where the samples come from, as far as it is known."""
-        config = self.whole.get("config")
-        config = config if isinstance(config, dict) else {}
         found = {
             "tool": "lm-eval",
             "task": self.task,
-            "model": self.whole.get("model_name") or config.get("model"),
+            "model": self._model(),
             "version": self.whole.get("lm_eval_version"),
             "task_version": self.of_task("versions"),
             "n_shot": self.of_task("n-shot"),
@@ -79,6 +77,14 @@ class Results:
             "date": self.whole.get("date"),
         }
         return {name: value for name, value in found.items() if value is not None}
+
+    def _model(self) -> Any:
+        """What was evaluated. Where nothing named it the tool makes up a `model_name`, a new one for each run."""
+        config = self.whole.get("config")
+        config = config if isinstance(config, dict) else {}
+        name, kind = self.whole.get("model_name"), config.get("model") or self.whole.get("model_source")
+        made_up = "model_args" in config and str(name) not in str(config["model_args"])
+        return kind if kind and (made_up or not name) else name
 
 
 def _number(value: Any) -> float | None:

@@ -12,12 +12,14 @@ that it does not know to the metric's function, which refuses them. So the file 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError, UnknownName
-from kofn.tasks.lm_eval import OWN_KEYS, Function, entries, extraction, read_config
+from kofn.tasks.lm_eval import OVER_CASES, OWN_KEYS, Function, entries, extraction, read_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -91,7 +93,7 @@ def task_config(path: str | Path) -> Config:
     config = read_config(path)
     found = entries(config, str(path))
     extract, notes = extraction(config)
-    task = _resolved(config, path.parent)
+    task = _resolved(config)
     listed = [{k: v for k, v in m.items() if k not in (*OWN_KEYS, "weight")} for m in task.get("metric_list") or []]
     if listed:
         task["metric_list"] = [m for at, m in enumerate(listed) if m not in listed[:at]]
@@ -100,28 +102,44 @@ def task_config(path: str | Path) -> Config:
     return Config(task=task, entries=tuple(found), extract=extract, notes=tuple(notes))
 
 
-def _resolved(value: Any, folder: Path) -> Any:
+def _resolved(value: Any) -> Any:
     """The same values with every `!function` replaced by the function itself."""
     if isinstance(value, Function):
-        return _function(value, folder)
+        return _function(value)
     if isinstance(value, dict):
-        return {key: _resolved(one, folder) for key, one in value.items()}
-    return [_resolved(one, folder) for one in value] if isinstance(value, list) else value
+        return {key: _resolved(one) for key, one in value.items()}
+    return [_resolved(one) for one in value] if isinstance(value, list) else value
 
 
-def _function(name: str, folder: Path) -> Any:
-    from importlib.util import module_from_spec, spec_from_file_location
-
+def _function(name: Function) -> Any:
+    """The function of a file beside the one that names it, else of a module that can be imported."""
     module, _, attribute = name.rpartition(".")
-    file = folder / f"{module.replace('.', '/')}.py"
-    spec = spec_from_file_location(module, file)
-    if not file.exists() or spec is None or spec.loader is None:
-        raise InputError(f"{folder}: !function {name}: {file}: no such file")
+    file = (name.folder / f"{module.replace('.', '/')}.py").resolve()
+    try:
+        loaded = _module(file, file.stat().st_mtime_ns) if file.exists() else import_module(module)
+    except ModuleNotFoundError as problem:
+        missing = "no such file" if problem.name == module.partition(".")[0] else _line(problem)
+        raise InputError(f"!function {name}: {file}: {missing}") from None
+    except Exception as problem:  # whatever the code of a task raises
+        raise InputError(f"!function {name}: {file}: {type(problem).__name__}: {_line(problem)}") from None
+    if not hasattr(loaded, attribute):
+        raise InputError(f"!function {name}: {file}: it has no {attribute}")
+    return getattr(loaded, attribute)
+
+
+def _line(problem: Exception) -> str:
+    return " ".join(str(problem).split())[:160]
+
+
+@lru_cache(maxsize=64)
+def _module(file: Path, changed: int) -> Any:  # noqa: ARG001 - a file that was edited is another one
+    """A file run once, however many of its functions are named."""
+    spec = spec_from_file_location(str(file.with_suffix("")), file)
+    assert spec is not None
+    assert spec.loader is not None
     loaded = module_from_spec(spec)
     spec.loader.exec_module(loaded)
-    if not hasattr(loaded, attribute):
-        raise InputError(f"{file}: !function {name}: the file has no {attribute}")
-    return getattr(loaded, attribute)
+    return loaded
 
 
 def _beside(files: Any, folder: Path) -> Any:
@@ -133,7 +151,7 @@ def _beside(files: Any, folder: Path) -> Any:
 
 
 def score_repeats(
-    results: Mapping[str, Any] | str | Path,
+    results: Mapping[str, Any] | str | Path | None,
     config: Config | str | Path,
     *,
     task: str | None = None,
@@ -147,16 +165,16 @@ def score_repeats(
     `extract`. Further options are those of `kofn.evaluate.Options`: interval, level, seed, threshold, by, ...
     """
     from kofn.evaluate import Options, evaluate
+    from kofn.metrics.base import metric_name
 
     config = config if isinstance(config, Config) else task_config(config)
     table = _table(results, task or config.name)
-    metrics = {e.name: _metric(e, config, table) for e in config.entries}
-    asked = [m for at, m in enumerate(metrics.values()) if m not in list(metrics.values())[:at]]
+    metrics = _metrics(config, table, anew=extract is not None)
     found = evaluate(
         table,
         Options(
             extract=extract or config.extract,
-            metrics=tuple(asked),
+            metrics=tuple(dict.fromkeys(metrics.values())),
             aggregate=tuple(dict.fromkeys(e.repeat_aggregation for e in config.entries)),
             **options,
         ),
@@ -165,11 +183,11 @@ def score_repeats(
         task=task or config.name,
         result=found,
         entries=config.entries,
-        metrics={name: m if isinstance(m, str) else m.__name__ for name, m in metrics.items()},
+        metrics={name: m if isinstance(m, str) else metric_name(m) for name, m in metrics.items()},
     )
 
 
-def _table(results: Mapping[str, Any] | str | Path, task: str) -> Table:
+def _table(results: Mapping[str, Any] | str | Path | None, task: str) -> Table:
     """The candidates of a task: from memory, or from files."""
     from kofn.importers import lm_eval, lm_eval_lines, read
     from kofn.importers.lm_eval_results import of_results
@@ -178,8 +196,8 @@ def _table(results: Mapping[str, Any] | str | Path, task: str) -> Table:
     if isinstance(results, (str, Path)):
         where = {"task": task} if Path(results).is_dir() else {}
         return read([results], ReadOptions(format="lm_eval", where=where))
-    samples = results.get("samples")
-    if not samples:
+    samples = results.get("samples") if results is not None else None
+    if results is None or not samples:
         raise InputError("these results hold no samples: call simple_evaluate with log_samples=True")
     if task not in samples:
         raise UnknownName("task", task, list(samples))
@@ -187,38 +205,55 @@ def _table(results: Mapping[str, Any] | str | Path, task: str) -> Table:
     return lm_eval.as_table(found, f"samples of {task}", ReadOptions(), of_results(results, task), told)
 
 
-def _metric(entry: Entry, config: Config, table: Table) -> Any:
-    """The grades of the log where it has them for every response; else a metric here, else the one lm-eval has."""
-    if entry.metric in table.labels:
-        return entry.metric
-    if entry.spec is not None:
-        return entry.spec
-    settings = next(
-        ({k: v for k, v in m.items() if k not in ("metric", "aggregation", "higher_is_better", "hf_evaluate")})
-        for m in config.task["metric_list"]
-        if m["metric"] == entry.metric or getattr(m["metric"], "__name__", None) == entry.metric.rpartition(".")[2]
-    )
-    return _of_the_tool(entry, settings)
+def _metrics(config: Config, table: Table, *, anew: bool) -> dict[str, Any]:
+    """Name of an entry -> what grades its responses; entries of one metric with the same settings share it.
+
+    The grades of the log where it has them for every response; else a metric here, else the one lm-eval has. Grades of
+    the log are of one extractor and one group of settings: with others (`anew`) the metric here comes first.
+    """
+    from kofn.registry import metric
+
+    found: dict[str, Any] = {}
+    own: dict[tuple[str, str], Called] = {}
+    for entry in config.entries:
+        several = len({e.spec for e in config.entries if e.metric == entry.metric}) > 1
+        if entry.metric in table.labels and (entry.spec is None or not (anew or several)):
+            found[entry.name] = str(entry.metric)
+        elif entry.spec is not None:  # as an object: by its name it would be the log's own
+            found[entry.name] = metric(entry.spec) if entry.spec in table.labels else entry.spec
+        else:
+            key = (entry.metric, repr(entry.settings))
+            found[entry.name] = own[key] if key in own else own.setdefault(key, Called(entry))
+    return found
 
 
-def _of_the_tool(entry: Entry, settings: Mapping[str, Any]) -> Any:
-    """lm-eval's own metric, called with one reference and one prediction."""
+class Called:
+    """A metric as lm-eval calls it, with one reference and one prediction, under the name of its entry."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.function, self.settings = _of_the_tool(entry.metric), _resolved(dict(entry.settings))
+        self.__name__, self.higher_is_better = entry.name, entry.higher_is_better
+
+    def __call__(self, prediction: Any, reference: Any) -> Any:
+        return self.function(references=[reference], predictions=[prediction], **self.settings)
+
+
+def _of_the_tool(metric: str) -> Any:
+    """A function of the task, or lm-eval's own."""
+    if isinstance(metric, Function):
+        return _function(metric)
+    if metric in OVER_CASES:
+        raise InputError(f"metric {metric} has no value of a single response, and this log none of each: leave it out")
     try:
         from lm_eval.api.registry import get_metric  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         raise InputError(
-            f"metric {entry.metric} is not known here, and lm-eval, which may know it, is not installed"
+            f"metric {metric} is not known here, and lm-eval, which may know it, is not installed"
         ) from None
-    function = get_metric(entry.metric)
+    function = get_metric(metric)
     if function is None:
-        raise InputError(f"metric {entry.metric} is known neither here nor to lm-eval")
-    called = partial(_called, function, dict(settings))
-    called.__name__ = entry.name  # type: ignore[attr-defined]  # what results call it
-    return called
-
-
-def _called(function: Any, settings: Mapping[str, Any], prediction: Any, reference: Any) -> Any:
-    return function(references=[reference], predictions=[prediction], **settings)
+        raise InputError(f"metric {metric} is known neither here nor to lm-eval")
+    return function
 
 
 def _plain(value: Any) -> float | None:

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from kofn.errors import InputError, UnknownName
+from kofn.generate.calls import summed
 from kofn.generate.limits import Limits
 from kofn.judge.asking import ask
 from kofn.judge.questions import questions_of
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from kofn.evaluate import Options, Result
+    from kofn.generate.progress import Snapshot
+    from kofn.generate.pulse import Pulse
     from kofn.generate.runner import Tally
     from kofn.judge.asking import Asked, Question
     from kofn.judge.rubric import Rubric
@@ -323,14 +326,18 @@ async def ask_all(
         raise InputError(f"max_cost: no price is known for {unknown[0]}: give --prices FILE, or --max-tokens-total")
     found: list[Asked] = []
     tallies: list[Tally] = []
-    with Store.open(directory / FOLDER, fingerprint={}) as store:
+    with (
+        Store.open(directory / FOLDER, fingerprint={}) as store,
+        _told(directory / FOLDER, rubric, models, len(questions), settings.repeats, tallies) as pulse,
+    ):
         if settings.retry_errors:
             store.forget_errors()
         cache = Cache.open(cache_folder() / "replies.sqlite") if settings.cache else None
         try:
             for model in models:
-                tally = Tally()
-                async with _shown(tally, len(questions) * settings.repeats, settings):
+                limits = _left(settings.limits, tallies)
+                tallies.append(Tally())
+                async with _shown(tallies[-1], len(questions) * settings.repeats, settings):
                     asked = await ask(
                         questions,
                         rubric,
@@ -338,20 +345,37 @@ async def ask_all(
                         store,
                         sampling=settings.sampling(rubric),
                         repeats=settings.repeats,
-                        limits=_left(settings.limits, tallies),
+                        limits=limits,
                         seed=settings.seed,
                         price=prices.cost,
                         cache=cache,
-                        tally=tally,
+                        tally=tallies[-1],
                     )
                 found.append(asked)
-                tallies.append(tally)
+                pulse.stop(next((one.stopped for one in found if one.stopped), None))
         finally:
             for model in models:
                 await model.close()
             if cache is not None:
                 cache.close()
     return found
+
+
+def _told(
+    folder: Path, rubric: Rubric, models: Sequence[Model], questions: int, repeats: int, tallies: Sequence[Tally]
+) -> Pulse:
+    """What is told of the judges to whoever looks from outside: of all of them together."""
+    import time
+
+    from kofn.generate.progress import snapshot_of
+    from kofn.generate.pulse import Pulse
+
+    began, cases = time.monotonic(), questions * len(models)
+
+    def look() -> Snapshot:
+        return snapshot_of(summed(tallies), cases, cases * repeats, time.monotonic() - began)
+
+    return Pulse(folder, look, kind="judge", task=rubric.name, model=", ".join(model.name for model in models))
 
 
 def _left(limits: Limits, tallies: Sequence[Tally]) -> Limits:

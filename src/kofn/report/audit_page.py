@@ -30,8 +30,8 @@ def page(audit: ExtractionAudit) -> str:
             told=audit.told,
             scores=scores_grid(audit),
             names=audit.names,
-            agreement=[(a, [_cell(audit.agreement[a][b]) for b in audit.names]) for a in audit.names],
-            rows=[_row(one, audit.names) for one in shown],
+            agreement=[(a, [cell_of(audit.agreement[a][b]) for b in audit.names]) for a in audit.names],
+            rows=[row_of(one, audit.names) for one in shown],
             n=len(audit.disagreements),
             metric=audit.metric,
         )
@@ -39,12 +39,12 @@ def page(audit: ExtractionAudit) -> str:
     return document(title="Extraction audit · kofn", body=Markup(body))  # noqa: S704 - the template escapes
 
 
-def _cell(share: float) -> dict[str, str]:
+def cell_of(share: float) -> dict[str, str]:
     """A share, and how strongly its cell is shaded: full where all disagree."""
     return {"text": f"{share:.1%}", "shade": f"{100 * min(1.0, 3 * (1 - share)):.0f}%"}
 
 
-def _row(one: Disagreement, names: tuple[str, ...]) -> dict[str, Any]:
+def row_of(one: Disagreement, names: tuple[str, ...]) -> dict[str, Any]:
     words = {True: "pass", False: "fail", None: ""}
     return {
         "case": visible(one.case_id),

@@ -371,16 +371,19 @@ def _snippets(chosen: _Chosen, length: int) -> list[str | None] | None:
 def _program_columns(chosen: _Chosen) -> dict[str, Any]:
     duration = chosen.scores["duration"].to_numpy()
     return {
-        "failing": _reasons(chosen),
+        "failing": reasons(chosen.attributes, chosen.n),
         "seconds": floats(duration) if duration.any() else None,
     }
 
 
-def _reasons(chosen: _Chosen) -> list[str]:
-    """Of every case the first attribute that is wrong, with the first thing that its diff says, and how many more."""
-    found = [""] * chosen.n
-    more = [0] * chosen.n
-    wrong = chosen.attributes.filter(pl.col("is_correct") == False)  # noqa: E712 - null is not wrong
+def reasons(attributes: pl.DataFrame, n: int) -> list[str]:
+    """Of each of n cases the first attribute that is wrong, with the first thing its diff says, and how many more are.
+
+    `attributes` has a row an attribute: row (of the case), attribute, is_correct, diff.
+    """
+    found = [""] * n
+    more = [0] * n
+    wrong = attributes.filter(pl.col("is_correct") == False)  # noqa: E712 - null is not wrong
     for row, attribute, diff in wrong.select("row", "attribute", "diff").iter_rows():
         if found[row]:
             more[row] += 1

@@ -30,35 +30,35 @@ _INPUT = 160
 def page(found: Compared) -> str:
     """The whole page, in one file that needs no network."""
     shown = found.changed[:MOST_CHANGED]
-    body = (
-        environment()
-        .get_template("compare.html.j2")
-        .render(
-            title=title(found),
-            kind=found.kind,
-            head=_head(found),
-            stats=_stats(found),
-            said=sentences(found)[1:],
-            warnings=list(found.warnings),
-            tables=list(_tables(found)),
-            level=of_level(found.rules.level),
-            agreements=[_agreement(one) for one in found.agreements],
-            selections=[_selection(one) for one in found.selections],
-            pairs=_pairs(found),
-            noun="candidate" if found.kind == "graders" else "case",
-            changed=[_summary(one, i) for i, one in enumerate(shown)],
-            n_changed=len(found.changed),
-            unmatched=_unmatched(found),
-            alpha=f"{found.rules.alpha:g}",
-            n_tests=found.n_tests,
-        )
-    )
+    body = environment().get_template("compare.html.j2").render(**page_data(found), changed=list(map(summary, shown)))
     return document(
         title=f"{title(found)} · kofn",
         body=Markup(body),  # noqa: S704 - the template escapes
         scripts=[source("compare.js")],
         islands={"changed": packed(to_json(bodies(shown)))},
     )
+
+
+def page_data(found: Compared) -> dict[str, Any]:
+    """What compare.html.j2 shows, but for the list of the cases that changed."""
+    return {
+        "title": title(found),
+        "kind": found.kind,
+        "head": _head(found),
+        "stats": _stats(found),
+        "said": sentences(found)[1:],
+        "warnings": list(found.warnings),
+        "tables": list(_tables(found)),
+        "level": of_level(found.rules.level),
+        "agreements": [_agreement(one) for one in found.agreements],
+        "selections": [_selection(one) for one in found.selections],
+        "pairs": _pairs(found),
+        "noun": "candidate" if found.kind == "graders" else "case",
+        "n_changed": len(found.changed),
+        "unmatched": _unmatched(found),
+        "alpha": f"{found.rules.alpha:g}",
+        "n_tests": found.n_tests,
+    }
 
 
 # the head
@@ -218,10 +218,10 @@ def _pairs(found: Compared) -> list[dict[str, Any]]:
     return [{"a": a, "b": b, "said": changed_text(found, a, b)} for a, b in pairs]
 
 
-def _summary(one: Changed, at: int) -> dict[str, Any]:
+def summary(one: Changed) -> dict[str, Any]:
+    """A changed case in a line of the list."""
     text = " ".join((one.input or "").split())
     return {
-        "at": at,
         "case": one.case,
         "a": one.name_a,
         "b": one.name_b,
@@ -241,11 +241,11 @@ def _kind(one: Shown) -> str:
     return {True: "s1", False: "s0", None: "sx"}[one.passed]
 
 
-def bodies(changed: Sequence[Changed]) -> list[dict[str, Any]]:
-    """What unfolds below each case; texts are cut to the greatest length with which all fit the page."""
+def bodies(changed: Sequence[Changed], room: int | None = None) -> list[dict[str, Any]]:
+    """What unfolds below each case; texts are cut to the greatest length with which all fit so many characters."""
     sides = [one for c in changed for side in (c.a, c.b) for one in side]
     sizes = [len(one.text or "") for one in sides]
-    most = next((n for n in LENGTHS if sum(min(size, n) for size in sizes) <= ROOM), LENGTHS[-1])
+    most = next((n for n in LENGTHS if sum(min(size, n) for size in sizes) <= (room or ROOM)), LENGTHS[-1])
     locating = len(sides) <= MOST_LOCATED
     return [
         {

@@ -46,13 +46,14 @@ def write_run(
     model_extraction: ModelExtraction | None = None,
     tables: Mapping[str, pl.DataFrame] | None = None,
     parent: Mapping[str, Any] | None = None,
+    tags: Sequence[str] = (),
 ) -> Run:
     """Write the whole run directory. A run with run.json is whole, but for the page, which can be made again.
 
     `append_to` names a results.jsonl of several runs that gets this run's line too. `generation` is what is to be said
     of how the outputs were made, where kofn made them; `tables` are further files of the run; `parent` is what is to be
-    said of the run that was graded again here. A directory that holds a finished run becomes an unfinished one until
-    all of it is written again.
+    said of the run that was graded again here; `tags` are words to find it by. A directory that holds a finished run
+    becomes an unfinished one until all of it is written again.
     """
     from kofn.checklist import kept
     from kofn.report.convert import report_of
@@ -60,10 +61,12 @@ def write_run(
     from kofn.report.html import page
     from kofn.report.lines import append_line, results_line
     from kofn.report.run import Run
+    from kofn.report.tags import checked_tags
 
     result = replace(result, checklist=kept(result))
     evaluation, reports = report_of(result, plan)
     manifest = manifest_of(result, sources, options, generation) | ({} if parent is None else {"parent": parent})
+    manifest |= {"tags": checked_tags(tags)} if tags else {}
     run = Run(name=directory.resolve().name, evaluation=evaluation, reports=reports, manifest=manifest, result=result)
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -142,6 +142,7 @@ def facts_of(run: Run) -> list[tuple[str, str]]:
         ("run", f"{cut_text(e.name, _INPUT)}, version {e.version}, {e.timestamp:%Y-%m-%d %H:%M:%S} UTC"),
         ("submission", cut_text(submission_of(run), _INPUT)),
         ("model", cut_text(_models(run), _INPUT)),
+        ("tags", cut_text(", ".join(tags_of(run)), _INPUT)),
         ("passed", f"{passed:,} of {n:,} cases ({percent(passed, n)})" if n else "no cases"),
         ("by type", ", ".join(types)),
         ("incomplete", "; ".join(status_of(run).gaps)),
@@ -151,6 +152,11 @@ def facts_of(run: Run) -> list[tuple[str, str]]:
         ("cost", f"{spent['total']:,.4g} in all, {spent['per_case']:,.4g} a case" if spent else ""),
     ]
     return [(label, text) for label, text in facts if text]
+
+
+def tags_of(run: Run) -> list[str]:
+    """The words a run was given to be found by."""
+    return [str(tag) for tag in run.manifest.get("tags") or ()]
 
 
 def submission_of(run: Run) -> str:

@@ -271,6 +271,7 @@ class _Manifest(_Strict):
     created: Time
     sources: list[_Source]
     parent: _Parent | None = None
+    tags: list[str] = []
     options: _Options
     versions: dict[str, str]
     git_commit: str | None = None

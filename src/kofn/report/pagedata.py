@@ -62,6 +62,7 @@ def page_data(run: Run, *, drawn: bool = True) -> dict[str, Any]:
         "task": cut_text(run.task, _NAME) or "(no name)",
         "name": cut_text(run.name, _NAME),
         "subject": cut_text(findings.submission_of(run), _NAME),
+        "tags": [cut_text(tag, _NAME) for tag in findings.tags_of(run)],
         "verdict": _verdict(run),
         "summary": summary(run),
         "rule": _rule(run),

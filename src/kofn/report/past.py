@@ -190,14 +190,15 @@ def load_all(directories: Sequence[Path]) -> tuple[list[Past], list[LeftOut]]:
                 continue
             seen.add(path.resolve())
             try:
-                runs.append(_whole(load_past(path)))
+                runs.append(load_whole(path))
             except InputError as problem:
                 left_out.append(LeftOut(str(path), str(problem)))
     return runs, left_out
 
 
-def _whole(run: Past) -> Past:
+def load_whole(path: Path) -> Past:
     """The run, unless its harness failed: what it measured then is not the system."""
+    run = load_past(path)
     if run.evaluation.infrastructure_failure is not None:
         raise InputError(f"{run.path}: the harness failed: {run.evaluation.infrastructure_failure}")
     return run
@@ -210,7 +211,8 @@ def load_past(path: Path) -> Past:
         manifest = read_json(path / MANIFEST)
         check_version(path / MANIFEST, manifest)
         check_manifest(path / MANIFEST, manifest)
-        check_whole(path / CANDIDATES)
+        if manifest.get("result") is not None:  # programs have cases and no candidates
+            check_whole(path / CANDIDATES)
     evaluation = load_summary(path, CorrectnessResults, finished=bool(manifest))
     groups = [name for name, g in evaluation.group_outcomes.items() for _ in g.results]
     cases, scores, passed = _case_reports(path, evaluation)

@@ -217,9 +217,8 @@ def _table(
     from kofn.sets import offsets_of
     from kofn.table import CASE_COLUMNS, Table
 
-    counts = candidates.group_by("case_id").len()
-    sizes = cases.select("case_id").join(counts, on="case_id", how="left", maintain_order="left")["len"].fill_null(0)
-    owner = cases["case_id"].gather(np.repeat(np.arange(cases.height), sizes.to_numpy()))
+    sizes = _sizes(candidates, cases)
+    owner = cases["case_id"].gather(np.repeat(np.arange(cases.height), sizes))
     if not owner.equals(candidates["case_id"]):
         raise InputError(f"{path / CANDIDATES}: its rows are not in the order of {CASES}, or of cases that it lacks")
     understood = stored["understood"]
@@ -227,13 +226,24 @@ def _table(
         candidates=candidates.drop("case_id", "index"),
         cases=cases.select("case_id", *(c for c in CASE_COLUMNS if c in layout["case_columns"])),
         tags=pl.DataFrame([cases[column].alias(name) for name, column in layout["tags"].items()]),
-        offsets=offsets_of(sizes.to_numpy().astype(np.int64)),
+        offsets=offsets_of(sizes),
         fields=understood["fields"],
         form=understood["form"],
         sources=tuple(understood["sources"]),
         labels={n: better for n, better in understood.get("labels", {}).items() if f"label.{n}" in candidates.columns},
         origin=understood.get("origin", {}),
     )
+
+
+def _sizes(candidates: pl.DataFrame, cases: pl.DataFrame) -> Any:
+    """How many candidates every case has: a set begins where the index is 0."""
+    starts = np.flatnonzero(candidates["index"].to_numpy() == 0)
+    lengths = np.diff(starts, append=candidates.height)
+    if len(starts) == cases.height:
+        return lengths.astype(np.int64)
+    named = candidates["case_id"].gather(starts).to_frame().with_columns(size=lengths).unique("case_id")
+    found = cases.select("case_id").join(named, on="case_id", how="left", maintain_order="left")
+    return found["size"].fill_null(0).to_numpy().astype(np.int64)
 
 
 def _scored(table: Table, metric: Mapping[str, Any]) -> Scored:

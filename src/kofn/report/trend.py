@@ -14,7 +14,7 @@ from kofn.report.past import LeftOut, load_all, with_columns
 from kofn.trends import Point, flaky, histories, other_questions, series
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -116,19 +116,36 @@ def trend(
     tasks = sorted({r.task for r in found})
     if found and task is not None and task not in tasks:
         raise UnknownName("task", task, tasks)
-    ordered = {t: sorted((r for r in found if r.task == t), key=_order) for t in tasks if task in (None, t)}
+    wanted = [r for r in found if task in (None, r.task)]
+    followed = trend_of(wanted, left_out, aggregate=aggregate, metric=metric, alpha=alpha, last=last)
+    if not followed.tasks:
+        raise _nothing(directories, followed.left_out)
+    return followed
+
+
+def trend_of(
+    found: Sequence[Past],
+    left_out: Sequence[LeftOut] = (),
+    *,
+    aggregate: Sequence[str] = (),
+    metric: str | None = None,
+    alpha: float = 0.05,
+    last: int | None = None,
+    read: Callable[[Past, Sequence[Column]], Past] = with_columns,
+) -> Trend:
+    """The same of runs that are loaded already; `read` gives a run with the columns that are followed."""
+    tasks = sorted({r.task for r in found})
+    ordered = {t: sorted((r for r in found if r.task == t), key=_order) for t in tasks}
     kept = {t: runs if last is None else runs[-last:] for t, runs in ordered.items()}
     _check_asked([r for runs in kept.values() for r in runs], aggregate, metric)
-    parts = []
+    parts, left = [], list(left_out)
     for name, runs in kept.items():
         numbers = _numbers(runs, aggregate, metric)
-        whole, damaged = _read(runs, numbers)
-        left_out += damaged
+        whole, damaged = _read(runs, numbers, read)
+        left += damaged
         if whole:
             parts.append(_task(name, _named(whole), numbers, alpha))
-    if not parts:
-        raise _nothing(directories, left_out)
-    return Trend(tasks=tuple(parts), left_out=tuple(left_out), alpha=alpha)
+    return Trend(tasks=tuple(parts), left_out=tuple(left), alpha=alpha)
 
 
 def _nothing(directories: Sequence[Path | str], left_out: Sequence[LeftOut]) -> InputError:
@@ -211,11 +228,13 @@ def _where(run: Past, number: Number) -> Column | None:
     return None if number.aggregator in FROM_REPORTS else run.column(*number)
 
 
-def _read(runs: Sequence[Past], numbers: Sequence[Number]) -> tuple[list[Past], list[LeftOut]]:
+def _read(
+    runs: Sequence[Past], numbers: Sequence[Number], read: Callable[[Past, Sequence[Column]], Past]
+) -> tuple[list[Past], list[LeftOut]]:
     whole, left_out = [], []
     for run in runs:
         try:
-            whole.append(with_columns(run, [c for n in numbers if (c := _where(run, n))]))
+            whole.append(read(run, [c for n in numbers if (c := _where(run, n))]))
         except InputError as problem:
             left_out.append(LeftOut(str(run.path), str(problem)))
     return whole, left_out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -30,7 +30,7 @@ from kofn.report.visible import visible
 from kofn.trends import flaky
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kofn.report.past import Past
     from kofn.report.trend import Followed, TaskTrend, Trend
@@ -44,9 +44,16 @@ MOST_CASES = 200  # rows of the heat map
 MOST_COLUMNS = 120  # its columns; beyond, neighbouring runs share one
 MOST_DOTS = 150  # runs that get a dot in the chart; beyond, only real changes do
 STRIP = 20  # newest runs of a flaky case that are drawn one by one
+MOST_SIZES = 24  # real changes whose size is written beside them
 MOST_BARS = 40  # runs whose interval is drawn as a bar too
 LEVELS = 5  # shades of a cell that several runs share
 FAILS = "color-mix(in oklab, var(--fail) 62%, var(--paper))"  # a field of cells, so calmer than a mark
+TOLD = [
+    {"field": "run", "title": " "},
+    {"field": "when", "title": "made"},
+    {"field": "value", "title": "value"},
+    {"field": "change", "title": "change"},
+]
 COLOURS = {"better": "var(--pass)", "worse": "var(--fail)", "higher": "var(--second)", "lower": "var(--second)"}
 
 
@@ -73,30 +80,48 @@ class Heat:
     table: tuple[tuple[str, str, str], ...]
 
 
+class Links(NamedTuple):
+    """Where a run is shown, and a case of it; for pages that lead there."""
+
+    run: Callable[[Past], str]
+    case: Callable[[Past, str], str]
+
+
 def page(found: Trend) -> str:
     """The whole page, in one file that needs no network."""
-    tasks = [_task(part, i) for i, part in enumerate(found.tasks)]
-    names = [t["name"] for t in tasks]
-    runs = sum(len(p.runs) for p in found.tasks)
-    body = (
-        environment()
-        .get_template("trend.html.j2")
-        .render(
-            tasks=tasks,
-            n_runs=runs,
-            left_out=[visible(one.reason) for one in found.left_out],
-            alpha=f"{found.alpha:g}",
-        )
-    )
+    data = page_data(found)
+    body = environment().get_template("trend.html.j2").render(**data)
     return document(
-        title=f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}: {runs:,} runs",
+        title=title(found),
         body=Markup(body),  # noqa: S704 - the template escapes
-        charts={s["id"]: s["spec"] for t in tasks for s in t["series"] if s["spec"]},
+        charts=charts_of(data),
         scripts=[source("trend.js")],
     )
 
 
-def _task(part: TaskTrend, at: int) -> dict[str, Any]:
+def page_data(found: Trend, links: Links | None = None) -> dict[str, Any]:
+    """What trend.html.j2 shows."""
+    return {
+        "tasks": [_task(part, i, links) for i, part in enumerate(found.tasks)],
+        "n_runs": sum(len(p.runs) for p in found.tasks),
+        "left_out": [visible(one.reason) for one in found.left_out],
+        "alpha": f"{found.alpha:g}",
+    }
+
+
+def charts_of(data: Mapping[str, Any]) -> dict[str, Spec]:
+    """The charts of a page's data by their names."""
+    return {s["id"]: s["spec"] for t in data["tasks"] for s in t["series"] if s["spec"]}
+
+
+def title(found: Trend) -> str:
+    """What the page is of."""
+    names = [visible(part.task) or "(no name)" for part in found.tasks]
+    runs = sum(len(p.runs) for p in found.tasks)
+    return f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}: {runs:,} runs"
+
+
+def _task(part: TaskTrend, at: int, links: Links | None) -> dict[str, Any]:
     first, last = part.runs[0].when, part.runs[-1].when
     days = list(dict.fromkeys(f"{when:%Y-%m-%d}" for when in (first, last)))
     return {
@@ -106,11 +131,11 @@ def _task(part: TaskTrend, at: int) -> dict[str, Any]:
         "n_runs": len(part.runs),
         "head": _head(part),
         "stats": _stats(part),
-        "series": [_series(part, f, f"series-{at}-{i}") for i, f in enumerate(part.followed)],
+        "series": [_series(part, f, f"series-{at}-{i}", links) for i, f in enumerate(part.followed)],
         "cases": visible(cases_text(part)),
         "across": visible(across_text(part)),
         "counts": part.counts,
-        "flaky": [_flaky_row(part, h) for h in flaky(part.cases)],
+        "flaky": [_flaky_row(part, h, links) for h in flaky(part.cases)],
         "heat": heat_map(part.runs, part.cases),
     }
 
@@ -172,7 +197,7 @@ def _stats(part: TaskTrend) -> list[dict[str, str]]:
     return stats[:4]
 
 
-def _series(part: TaskTrend, f: Followed, name: str) -> dict[str, Any]:
+def _series(part: TaskTrend, f: Followed, name: str, links: Links | None) -> dict[str, Any]:
     known = [p.estimate.point for p in f.series.points if p.estimate.point is not None]
     marks = {(verdict(c, f.higher_is_better), mark(c)) for c in f.series.changes if c is not None and c.real}
     shown, folded = _places(f)
@@ -180,11 +205,11 @@ def _series(part: TaskTrend, f: Followed, name: str) -> dict[str, Any]:
         "id": name,
         "title": visible(f.name),
         "what": visible(what(f).partition(": ")[2] if f.name in FROM_REPORTS else what(f)),
-        "spec": chart_spec(part, f) if len(known) > 1 else None,
+        "spec": chart_spec(part, f, links) if len(known) > 1 else None,
         "keys": [(f"real change, {w}", colour, m) for w, colour in COLOURS.items() for m in "▲▼" if (w, m) in marks],
         "level": of_level(f.level),
-        "rows": _rows(part.runs, f, shown),
-        "folded": _rows(part.runs, f, folded[-MOST_FOLDED:]),
+        "rows": _rows(part.runs, f, shown, links),
+        "folded": _rows(part.runs, f, folded[-MOST_FOLDED:], links),
         "n_folded": len(folded),
         "has_cost": any(r.cost is not None for r in part.runs),
         "has_time": any(r.seconds is not None for r in part.runs),
@@ -200,9 +225,9 @@ def _places(f: Followed) -> tuple[list[int], list[int]]:
     return shown, sorted(set(range(n)) - set(shown))
 
 
-def _rows(runs: Sequence[Past], f: Followed, places: Sequence[int]) -> list[dict[str, Any]]:
+def _rows(runs: Sequence[Past], f: Followed, places: Sequence[int], links: Links | None) -> list[dict[str, Any]]:
     when = times(runs)
-    return [_row(runs, f, i, when[i]) for i in places]
+    return [_row(runs, f, i, when[i]) | {"to": links and links.run(runs[i])} for i in places]
 
 
 def _row(runs: Sequence[Past], f: Followed, at: int, when: str) -> dict[str, Any]:
@@ -230,9 +255,11 @@ def _row(runs: Sequence[Past], f: Followed, at: int, when: str) -> dict[str, Any
     }
 
 
-def _flaky_row(part: TaskTrend, h: History) -> dict[str, Any]:
+def _flaky_row(part: TaskTrend, h: History, links: Links | None) -> dict[str, Any]:
+    newest = next((r for r in reversed(part.runs) if r.verdict_of(h.case) is not None), None)
     return {
         "case": visible(h.case) or '""',
+        "to": links.case(newest, h.case) if links and newest else None,
         "flips": f"{h.flips:,}",
         "passes": f"{h.passes:,} / {h.runs:,}",
         "share": h.passes / h.runs,
@@ -247,9 +274,13 @@ def _strip(verdicts: Sequence[bool | None]) -> list[str]:
 # the chart
 
 
-def chart_spec(part: TaskTrend, f: Followed) -> Spec:
+def chart_spec(part: TaskTrend, f: Followed, links: Links | None = None) -> Spec:
     """Runs from left to right: the interval as a band, values as a line, real changes as triangles with their size."""
     rows = _chart_rows(part, f)
+    told: Spec = {"tooltip": TOLD}
+    if links is not None:
+        rows = [{**row, "href": links.run(run)} for row, run in zip(rows, part.runs, strict=True)]
+        told["href"] = {"field": "href", "type": "nominal"}
     ends = [r[key] for r in rows for key in ("low", "point", "high") if r[key] is not None]
     y: Spec = {
         "field": "point",
@@ -264,12 +295,12 @@ def chart_spec(part: TaskTrend, f: Followed) -> Spec:
         "height": 300,
         "padding": {"left": 4, "top": 22, "bottom": 4, "right": 18},
         "data": {"values": rows},
-        "layer": _layers(len(rows), y, _x(part.runs, 8)),
+        "layer": _layers(len(rows), y, _x(part.runs, 8), told),
         "usermeta": {
             "narrow": {
                 "height": 240,
                 "padding": {"left": 0, "top": 20, "bottom": 4, "right": 10},
-                "layer": _layers(len(rows), y, _x(part.runs, 3)),
+                "layer": _layers(len(rows), y, _x(part.runs, 3), told),
             }
         },
     }
@@ -311,7 +342,7 @@ def _chart_rows(part: TaskTrend, f: Followed) -> list[Spec]:
                 "stretch": stretch,
             }
         )
-    return rows
+    return rows if sum(row["real"] != "" for row in rows) <= MOST_SIZES else [{**row, "size": ""} for row in rows]
 
 
 def _change_words(change: Change | None, word: str) -> str:
@@ -349,14 +380,9 @@ def _x(runs: Sequence[Past], most: int) -> Spec:
     }
 
 
-def _layers(n: int, y: Spec, x: Spec) -> list[Spec]:
+def _layers(n: int, y: Spec, x: Spec, told: Spec) -> list[Spec]:
+    """`told` is what a point says and where it leads."""
     by = {"field": "stretch", "type": "nominal"}
-    tooltip = [
-        {"field": "run", "title": " "},
-        {"field": "when", "title": "made"},
-        {"field": "value", "title": "value"},
-        {"field": "change", "title": "change"},
-    ]
     noise: list[Spec] = [{"filter": "datum.real === ''"}]
     dot = {"type": "point", "filled": True, "fill": "var(--accent)", "stroke": "var(--paper)", "strokeWidth": 1.5}
     return [
@@ -375,13 +401,13 @@ def _layers(n: int, y: Spec, x: Spec) -> list[Spec]:
         {
             "transform": noise,
             "mark": {**dot, "size": 60, "opacity": 1 if n <= MOST_DOTS else 0},
-            "encoding": {"x": x, "y": y, "tooltip": tooltip},
+            "encoding": {"x": x, "y": y, **told},
         },
-        *(layer for word, colour in COLOURS.items() for layer in _real_layers(word, colour, x, y, tooltip)),
+        *(layer for word, colour in COLOURS.items() for layer in _real_layers(word, colour, x, y, told)),
     ]
 
 
-def _real_layers(word: str, colour: str, x: Spec, y: Spec, tooltip: list[Spec]) -> list[Spec]:
+def _real_layers(word: str, colour: str, x: Spec, y: Spec, told: Spec) -> list[Spec]:
     """A triangle at each real change, with how large it is."""
     of_word: list[Spec] = [{"filter": f"datum.real === '{word}'"}]
     layers: list[Spec] = []
@@ -393,7 +419,7 @@ def _real_layers(word: str, colour: str, x: Spec, y: Spec, tooltip: list[Spec]) 
             {
                 "transform": kept,
                 "mark": {**mark_spec, "stroke": "var(--paper)", "strokeWidth": 1.5},
-                "encoding": {"x": x, "y": y, "tooltip": tooltip},
+                "encoding": {"x": x, "y": y, **told},
             }
         )
         layers.append(

@@ -62,6 +62,7 @@ def finish(
         append_to=settings.append_results,
         generation={**made, **reading.told, **both, "notes": {**made["notes"], **reading.notes, **notes}},
         model_extraction=reading.metric,
+        tags=settings.tags,
     )
 
 

@@ -56,9 +56,14 @@ def run_in(prepared: Prepared, directory: Path) -> Run:
         if prepared.settings.retry_errors:
             store.forget_errors()
         used: set[bytes] | None = set() if store.doubled() else None
-        outcome = now(_generate(_asked(prepared), store, used))
-        against = _answered_with_the_question(prepared, store, directory, outcome, used)
-        return finish(prepared, store, directory, outcome, against=against, keys=used)
+        asked = _asked(prepared)
+        with Shown.of(prepared, directory, len(asked.recipe.stages)) as shown:
+            outcome = now(_generate(asked, store, used, shown))
+            shown.pulse.settle()
+            against = _answered_with_the_question(prepared, store, directory, outcome, used)
+            run = finish(prepared, store, directory, outcome, against=against, keys=used)
+            shown.pulse.stop(outcome.stopped)
+        return run
     finally:
         store.close()
 
@@ -93,41 +98,37 @@ def forecast(prepared: Prepared) -> Forecast:
         store.close()
 
 
-async def _generate(prepared: Prepared, store: Store, used: set[bytes] | None) -> Outcome:
+async def _generate(prepared: Prepared, store: Store, used: set[bytes] | None, shown: Shown) -> Outcome:
     """Ask for everything that is missing. `used` is told the keys of the replies that are meant, where that is open."""
-    from kofn.generate.runner import Tally, generate
+    from kofn.generate.runner import generate
 
-    tally = Tally()
-    shown = Shown.of(prepared, tally)
     try:
-        return await generate(
-            prepared.items,
-            prepared.recipe,
-            prepared.models,
-            store,
-            repeats=repeats_of(prepared),
-            run_seed=prepared.settings.seed,
-            limits=limits_of(prepared),
-            price=prices_of(prepared).cost,
-            cache=cache_of(prepared),
-            on_case=_told_of_cases(shown, used),
-            tally=tally,
-            chat=prepared.chat,
-        )
+        async with shown.watching():
+            return await generate(
+                prepared.items,
+                prepared.recipe,
+                prepared.models,
+                store,
+                repeats=repeats_of(prepared),
+                run_seed=prepared.settings.seed,
+                limits=limits_of(prepared),
+                price=prices_of(prepared).cost,
+                cache=cache_of(prepared),
+                on_case=_told_of_cases(shown, used),
+                tally=shown.progress.tally,
+                chat=prepared.chat,
+            )
     finally:
-        if shown is not None:
-            await shown.close()
         await _close(prepared)
 
 
-def _told_of_cases(shown: Shown | None, used: set[bytes] | None) -> Callable[[Item, list[Row]], None] | None:
+def _told_of_cases(shown: Shown, used: set[bytes] | None) -> Callable[[Item, list[Row]], None]:
     if used is None:
-        return None if shown is None else shown.on_case
+        return shown.on_case
 
     def on_case(item: Item, rows: list[Row]) -> None:
         used.update(row.key for row in rows)
-        if shown is not None:
-            shown.on_case(item, rows)
+        shown.on_case(item, rows)
 
     return on_case
 

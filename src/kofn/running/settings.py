@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError, UnknownName
+from kofn.report.tags import checked_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +48,7 @@ class Settings:
       progress        show it, on a terminal
       batch_size, device   for models computed on this machine
       batch_index, append_results                  for results.jsonl
+      tags            words to find the run by
     """
 
     model: str | Model | Callable[..., Any] = DEFAULT_MODEL
@@ -98,8 +100,10 @@ class Settings:
     device: str | None = None
     batch_index: int | None = None
     append_results: Path | None = None
+    tags: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        checked_tags(self.tags)
         for name in ("repeats", "max_repeats", "limit", "sample", "max_tokens", "concurrency", "batch_size"):
             value = getattr(self, name)
             if value is not None and value < 1:

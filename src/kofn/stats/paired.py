@@ -58,14 +58,23 @@ def _positions(ids: Sequence[str], values: NDArray[np.float64], side: str) -> di
     return at
 
 
-def _shared_rows(
-    a: NDArray[np.float64], b: NDArray[np.float64], at_a: dict[str, int], at_b: dict[str, int]
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where the cases stand that both sides have a value for, in the order of side a."""
+def same_cases(a: Sequence[str], b: Sequence[str]) -> bool:
+    """Whether two sides have the same cases in the same order, as runs of one dataset do.
+
+    >>> same_cases("xy", ["x", "y"]), same_cases("xy", "yx")
+    (True, False)
+    """
+    return a is b or (len(a) == len(b) and list(a) == list(b))
+
+
+def _shared_rows(at_a: dict[str, int], at_b: dict[str, int]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where the cases stand that both sides have, in the order of side a."""
+    if at_a is at_b:
+        every = np.arange(len(at_a), dtype=np.intp)
+        return every, every
     shared = [(i, at_b[case]) for case, i in at_a.items() if case in at_b]
     rows = np.array(shared, dtype=np.intp).reshape(-1, 2)
-    both = ~(np.isnan(a[rows[:, 0]]) | np.isnan(b[rows[:, 1]]))
-    return rows[both, 0], rows[both, 1]
+    return rows[:, 0], rows[:, 1]
 
 
 def _means(
@@ -107,8 +116,11 @@ def compare(
     if interval not in DIFFERENCES:
         raise UnknownName("interval of a difference", interval, list(DIFFERENCES))
     a, b = np.asarray(values_a, dtype=float), np.asarray(values_b, dtype=float)
-    at_a, at_b = _positions(ids_a, a, "a"), _positions(ids_b, b, "b")
-    rows_a, rows_b = _shared_rows(a, b, at_a, at_b)
+    at_a = _positions(ids_a, a, "a")
+    at_b = at_a if b.size == a.size and same_cases(ids_a, ids_b) else _positions(ids_b, b, "b")
+    rows_a, rows_b = _shared_rows(at_a, at_b)
+    both = ~(np.isnan(a[rows_a]) | np.isnan(b[rows_b]))
+    n_shared, rows_a, rows_b = rows_a.size, rows_a[both], rows_b[both]
     groups = None if clusters is None else cluster_codes(clusters)[rows_a]
     heavy = None if weights is None else np.asarray(weights, dtype=float)[rows_a]
     heavy = heavy if heavy is not None and heavy.any() else None
@@ -132,9 +144,9 @@ def compare(
         wins=wins,
         ties=a.size - wins - losses,
         losses=losses,
-        n_missing=len(at_a.keys() & at_b.keys()) - a.size,
-        only_a=tuple(case for case in ids_a if case not in at_b),
-        only_b=tuple(case for case in ids_b if case not in at_a),
+        n_missing=n_shared - a.size,
+        only_a=() if n_shared == len(at_a) else tuple(case for case in ids_a if case not in at_b),
+        only_b=() if n_shared == len(at_b) else tuple(case for case in ids_b if case not in at_a),
     )
 
 

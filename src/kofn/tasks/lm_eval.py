@@ -6,12 +6,15 @@ as it goes, and `notes` says what was left out.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from functools import cached_property
+from difflib import get_close_matches
+from functools import cached_property, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kofn.errors import InputError
+from kofn.errors import InputError, UnknownName
 from kofn.extract.filters import expressible
 from kofn.tasks.datasets import Placed
 from kofn.tasks.grading import REPEATS
@@ -19,35 +22,58 @@ from kofn.tasks.task import Task
 from kofn.yamlfile import Yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 OWN_KEYS = ("repeat_aggregation", "name")  # what a metric of the list may say that lm-eval has no word for
 _MARKS = {"doc_to_text", "doc_to_target", "doc_to_choice", "metric_list", "filter_list", "dataset_path"}
+_KINDS = {  # files that are no single task, by a key of theirs
+    "group": "a group of tasks: give the file of one task",
+    "task_list": "a list of tasks: give the file of one task",
+    "class": "a task written in Python: run it with lm-eval, and give its samples to kofn score",
+}
 _METRIC_KEYS = {"metric", "aggregation", "higher_is_better", "hf_evaluate", "weight", *OWN_KEYS}
+_NEAR = 0.8  # a key that is so like a known one is a slip; any other is lm-eval's business
 _OF_OPTIONS = {"acc": "choice"}
-_OVER_CASES = {"f1", "mcc", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte", "brier_score", "bleu"}
-_OVER_CASES |= {"chrf", "ter", "acc_norm", "acc_bytes", "acc_mutual_info", "likelihood"}
+OVER_CASES = {"f1", "mcc", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte", "brier_score", "bleu"}
+OVER_CASES |= {"chrf", "ter", "acc_norm", "acc_bytes", "acc_mutual_info", "likelihood"}
 _CHANGES = ("process_docs", "process_results", "use_prompt", "gen_prefix", "doc_to_image", "doc_to_audio")
+_KEYS = {
+    *(*_MARKS, *_CHANGES, "task", "task_alias", "tag", "include", "dataset_name", "dataset_kwargs", "custom_dataset"),
+    *("training_split", "validation_split", "test_split", "fewshot_split", "fewshot_config", "fewshot_delimiter"),
+    *("num_fewshot", "target_delimiter", "description", "output_type", "generation_kwargs", "repeats", "metadata"),
+    *("should_decontaminate", "doc_to_decontamination_query", "unsafe_code"),
+}
 _SAMPLING = {"until", "max_gen_toks", "temperature", "top_p", "do_sample"}
+_OUTPUTS = ("generate_until", "multiple_choice")
 _PLAIN = ("json", "csv", "parquet")
 _SEED = 1234  # of lm-eval's few-shot examples
 TEXT, TARGET, CHOICE = "doc_to_text", "doc_to_target", "doc_to_choice"
 
 
 class Function(str):
-    """The name behind `!function`: code of the task, which is not run here."""
+    """The name behind `!function`: code beside the file that names it, which is not run here."""
 
-    __slots__ = ()
+    __slots__ = ("folder",)
+    folder: Path
+
+    @classmethod
+    def beside(cls, folder: Path, name: str) -> Function:
+        """A name in a file of this folder."""
+        found = cls(name)
+        found.folder = folder
+        return found
 
 
 class Entry(NamedTuple):
-    """One metric of `metric_list`: what results call it, the metric here, and how repeats become one value."""
+    """One metric of `metric_list`: what results call it, how repeats become one value, and the metric here (`spec`)."""
 
     name: str
     metric: str
     repeat_aggregation: str
     spec: str | None
     weight: float = 1.0
+    settings: Mapping[str, Any] = MappingProxyType({})
+    higher_is_better: bool = True
 
 
 def is_lm_eval(value: Any) -> bool:
@@ -56,16 +82,20 @@ def is_lm_eval(value: Any) -> bool:
     >>> is_lm_eval({"task": "t", "doc_to_text": "{{q}}"}), is_lm_eval({"name": "t", "dataset": "d.jsonl"})
     (True, False)
     """
-    return isinstance(value, dict) and "dataset" not in value and bool(_MARKS & value.keys())
+    return isinstance(value, dict) and "dataset" not in value and bool((_MARKS | _KINDS.keys()) & value.keys())
 
 
 def read_config(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
     """What a task file says, with the files it includes."""
     if path in seen:
         raise InputError(f"{path}: include: the file includes itself")
-    value = Yaml(path, tags={"!function": Function}).value
+    value = Yaml(path, tags={"!function": partial(Function.beside, path.parent)}).value
     if not isinstance(value, dict):
         raise InputError(f"{path}: expected a mapping")
+    _check_keys(value, _KEYS, str(path))
+    for key, what in _KINDS.items():
+        if key in value and not _MARKS & value.keys():
+            raise InputError(f"{path}: {key}: {what}")
     included = value.pop("include", [])
     merged: dict[str, Any] = {}
     for name in included if isinstance(included, list) else [included]:
@@ -74,6 +104,13 @@ def read_config(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
             raise InputError(f"{path}: include: {other}: no such file")
         merged |= read_config(other, (*seen, path))
     return merged | value
+
+
+def _check_keys(given: Mapping[str, Any], known: Collection[str], where: str) -> None:
+    """Refuse a key that is nearly a known one: lm-eval would refuse it too, or hand it to a function as a setting."""
+    for key in map(str, given):
+        if key not in known and get_close_matches(key, known, cutoff=_NEAR):
+            raise InputError(f"{where}: {UnknownName('key', key, sorted(known))}")
 
 
 def entries(config: Mapping[str, Any], source: str) -> list[Entry]:
@@ -100,6 +137,7 @@ def _entry(given: Any, where: str, config: Mapping[str, Any]) -> Entry:
 
     if not isinstance(given, dict) or not isinstance(given.get("metric"), str):
         raise InputError(f"{where}: expected a mapping with `metric`")
+    _check_keys(given, _METRIC_KEYS, where)
     metric = given["metric"]
     repeat = given.get("repeat_aggregation")
     if repeat is not None and not isinstance(repeat, str):
@@ -109,26 +147,28 @@ def _entry(given: Any, where: str, config: Mapping[str, Any]) -> Entry:
         aggregator(rule)
     except InputError as problem:
         raise InputError(f"{where}: repeat_aggregation: {problem}") from None
-    name = str(given.get("name", metric))
+    own = metric.rpartition(".")[2] if isinstance(metric, Function) else metric
+    name = str(given.get("name", own))
     weight = given.get("weight", 1.0)
-    return Entry(name, metric, rule, None if isinstance(metric, Function) else _metric(given, config), float(weight))
+    if isinstance(weight, bool) or not isinstance(weight, (int, float)):
+        raise InputError(f"{where}: weight: expected a number, found {weight!r:.40}")
+    settings = {key: value for key, value in given.items() if key not in _METRIC_KEYS}
+    spec = None if isinstance(metric, Function) else _metric(metric, settings, config)
+    return Entry(name, metric, rule, spec, float(weight), settings, given.get("higher_is_better") is not False)
 
 
-def _metric(given: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
+def _metric(name: str, settings: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
     """The metric of this name and these settings; None where there is none."""
-    from kofn.registry import METRICS
-    from kofn.registry import metric as found
+    from kofn.registry import METRICS, metric
 
-    name = given["metric"]
     if name in _OF_OPTIONS and config.get("output_type") == "multiple_choice":
         return _OF_OPTIONS[name]
-    if name not in METRICS or name in _OVER_CASES:
+    if name not in METRICS or name in OVER_CASES:
         return None
-    settings = {key: value for key, value in given.items() if key not in _METRIC_KEYS}
     inside = ", ".join(f"{key}={tuple(v) if isinstance(v, list) else v!r}" for key, v in settings.items())
     spec = f"{name}({inside})" if settings else name
     try:
-        found(spec)
+        metric(spec)
     except InputError:
         return None
     return spec
@@ -148,8 +188,6 @@ def extraction(config: Mapping[str, Any]) -> tuple[str | None, list[str]]:
 
 
 def _as_extractor(steps: list[dict[str, Any]], notes: list[str]) -> tuple[str | None, list[str]]:
-    import re
-
     notes += [
         f"filter {step['function']} is of sets: say repeat_aggregation (majority, maj@k) instead"
         for step in steps
@@ -221,8 +259,6 @@ class _Documents:
     @cached_property
     def environment(self) -> Any:
         """Jinja as lm-eval sets it up, but in a sandbox: a task file is somebody else's text."""
-        import re
-
         from jinja2 import StrictUndefined
         from jinja2.sandbox import SandboxedEnvironment
 
@@ -291,13 +327,14 @@ def task_of(config: Mapping[str, Any], source: str, folder: Path | None = None) 
     metrics = entries(config, source)
     extract, notes = extraction(config)
     known = [e for e in metrics if e.spec is not None]
-    left = ", ".join(e.metric for e in metrics if e.spec is None)
+    left = ", ".join(dict.fromkeys(e.metric for e in metrics if e.spec is None))
     if left:
-        notes.append(f"metric_list: {left}: not a metric of single answers here: left out")
+        notes.append(f"metric_list: {left}: not a metric of single answers here, or not with these settings: left out")
     refused = next(_refusals(config, source, known=bool(known)), None)
+    kind = config.get("output_type", "generate_until")
     body: dict[str, Any] = {
-        "name": str(config.get("task", "task")),
-        "output_type": config.get("output_type", "generate_until"),
+        "name": re.sub(r"[^\w.-]+", "_", str(config.get("task", "task"))),
+        "output_type": "generate_until" if refused and kind not in _OUTPUTS else kind,
         "repeats": config.get("repeats", 1),
         "metrics": [{"metric": m} for m in dict.fromkeys(e.spec for e in known)],
         "aggregate": list(dict.fromkeys(["first", "mean", *(e.repeat_aggregation for e in metrics)])),
@@ -328,7 +365,7 @@ def _refusals(config: Mapping[str, Any], source: str, *, known: bool) -> Iterato
     for key in (TEXT, TARGET, CHOICE, "custom_dataset"):
         if isinstance(config.get(key), Function):
             yield line(key, "!function is code of the task: write a Jinja template, or run it with lm-eval")
-    if (kind := config.get("output_type", "generate_until")) not in ("generate_until", "multiple_choice"):
+    if (kind := config.get("output_type", "generate_until")) not in _OUTPUTS:
         yield line("output_type", f"{kind} is not translated: expected generate_until or multiple_choice")
     if kind == "multiple_choice" and config.get(CHOICE) is None:
         yield line(CHOICE, "missing: multiple_choice needs its options")

@@ -45,8 +45,9 @@ function candidate(one) {
   );
 }
 
-function side(name, candidates) {
-  const list = el("div", { className: "side" }, el("h3", {}, isolated(name)));
+function side(name, candidates, link, left) {
+  const head = el("h3", {}, link ? el("a", { href: link }, isolated(name)) : isolated(name));
+  const list = el("div", { className: "side" }, head);
   const show = (from) => {
     list.append(...candidates.slice(from, from + SHOWN).map(candidate));
     const left = candidates.length - from - SHOWN;
@@ -60,6 +61,7 @@ function side(name, candidates) {
   };
   show(0);
   if (!candidates.length) list.append(el("p", { className: "quiet" }, "no candidates"));
+  if (left) list.append(el("p", {}, el("a", { href: link }, `${count(left)} more`)));
   return list;
 }
 
@@ -74,7 +76,11 @@ function body(data) {
     { className: "change-body" },
     told("Input", data.input),
     told("Reference", data.reference),
-    el("div", { className: "sides" }, data.sides.map((candidates, i) => side(data.names[i], candidates))),
+    el(
+      "div",
+      { className: "sides" },
+      data.sides.map((candidates, i) => side(data.names[i], candidates, data.links?.[i], data.left?.[i])),
+    ),
   );
 }
 
@@ -93,16 +99,35 @@ function filter(list) {
   document.getElementById("count").textContent = `${count(shown)} of ${count(list.length)} shown`;
 }
 
+/** What unfolds below a case: in the page, or where the page says. */
+async function found(one, all) {
+  if (!one.dataset.from) return all[Number(one.dataset.at)];
+  const answer = await fetch(one.dataset.from);
+  if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
+  return answer.json();
+}
+
+async function unfold(one, all) {
+  one.setAttribute("aria-busy", "true");
+  try {
+    one.append(body(await found(one, all)));
+  } catch (problem) {
+    one.append(el("p", { className: "error", role: "status" }, `This cannot be shown: ${problem.message}`));
+  }
+  one.removeAttribute("aria-busy");
+}
+
 ready.then(async () => {
   const list = [...document.querySelectorAll("details.change")];
   if (!list.length) return;
-  const data = JSON.parse(await island("changed"));
+  const all = document.getElementById("changed") ? JSON.parse(await island("changed")) : [];
   for (const one of list) {
-    one.addEventListener("toggle", () => one.append(body(data[Number(one.dataset.at)])), { once: true });
-    if (one.open) one.append(body(data[Number(one.dataset.at)]));
+    one.addEventListener("toggle", () => unfold(one, all), { once: true });
+    if (one.open) unfold(one, all);
   }
-  document.getElementById("tools").hidden = false;
-  for (const id of ["query", "way", "pair"]) {
+  const tools = document.getElementById("tools");
+  if (tools) tools.hidden = false;
+  for (const id of tools ? ["query", "way", "pair"] : []) {
     document.getElementById(id)?.addEventListener("input", () => filter(list));
   }
   document.documentElement.dataset.ready = performance.now().toFixed();

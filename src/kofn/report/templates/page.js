@@ -108,7 +108,8 @@ async function draw(figure, spec) {
     tooltip: showTip,
     config: LOOK,
   });
-  target.removeAttribute("role");
+  for (const name of ["role", "aria-label", "aria-roledescription"]) target.removeAttribute(name);
+  target.querySelector("svg")?.setAttribute("aria-hidden", "true"); // the plot around it says what is drawn
   views.set(id, { made, narrow });
   for (const select of document.querySelectorAll("select[data-of]")) {
     if (select.dataset.of === id) await choose(select, spec);
@@ -140,16 +141,15 @@ function showTip(_handler, event, _item, value) {
   tip.style.top = `${Math.max(8, top)}px`;
 }
 
-async function drawAll() {
-  const data = document.getElementById("kofn-charts");
-  if (!data || !window.vegaEmbed) return;
-  const specs = JSON.parse(data.textContent);
+/** Draw charts by their specifications, each in its figure. */
+async function drawThese(specs) {
   const figures = [...document.querySelectorAll("[data-chart]")].filter((f) => f.dataset.chart in specs);
   for (const figure of figures) {
     await new Promise((resolve) => setTimeout(resolve, 0)); // a page full of charts stays quick to the touch
     await draw(figure, specs[figure.dataset.chart]);
   }
   for (const select of document.querySelectorAll("select[data-of]")) {
+    if (!(select.dataset.of in specs)) continue;
     select.addEventListener("change", () => {
       select.dataset.changed = "yes";
       choose(select, specs[select.dataset.of]);
@@ -164,6 +164,12 @@ async function drawAll() {
     }
   });
   for (const figure of figures) again.observe(figure);
+}
+
+async function drawAll() {
+  const data = document.getElementById("kofn-charts");
+  if (!data || !window.vegaEmbed) return;
+  await drawThese(JSON.parse(data.textContent));
   document.documentElement.dataset.drawn = performance.now().toFixed();
 }
 
@@ -177,5 +183,8 @@ addEventListener("afterprint", () => {
   for (const details of folded) details.open = false;
 });
 
-window.kofn = { el, visible, island, ready };
+/** The drawn chart of a name: its signals can be changed without drawing it again. */
+const view = (id) => views.get(id)?.made.view;
+
+window.kofn = { el, visible, island, ready, draw, drawThese, view };
 setTimeout(drawAll, 0);

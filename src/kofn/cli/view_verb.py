@@ -1,0 +1,39 @@
+"""`kofn view`: runs in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("view")
+@click.argument("directory", metavar="[DIR]", default="runs", type=click.Path(path_type=Path))
+@click.option("--port", type=click.IntRange(1, 65535), help="Port (default: the first free one from 7717 on).")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; one that others can reach "
+              "needs --token.")  # fmt: skip
+@click.option("--token", envvar="KOFN_VIEW_TOKEN", metavar="T", help="What a browser must show, 16 characters or more; "
+              "`new` makes one.")  # fmt: skip
+@click.option("--open", "browse", is_flag=True, help="Open it in the browser.")
+def command(directory: Path, port: int | None, host: str, token: str | None, browse: bool) -> None:
+    """Look at runs in a browser: all of those in DIR (default: runs), or one.
+
+    Pages are made from the run directories as they are; nothing is changed but labels that somebody gives. The server
+    listens on this machine only, and makes no request to any other.
+    """
+    from kofn.present import safe
+    from kofn.web.serve import serve
+
+    if token == "new":  # noqa: S105 - the word that asks for one
+        import secrets
+
+        token = secrets.token_urlsafe(24)
+
+    def told(address: str) -> None:
+        click.echo(f"{safe(str(directory))} at {address} (Ctrl-C ends it)", err=True)
+        if browse:
+            import webbrowser
+
+            webbrowser.open(address)
+
+    serve(directory, host=host, port=port, token=token, told=told)

@@ -1,0 +1,61 @@
+"""What axe finds on every page of the viewer, light and dark, wide and narrow: nothing serious."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import pytest
+from tests.web.making import small_rows, write
+from tests.web.serving import open_in, served
+
+pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
+AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
+SERIOUS = ("serious", "critical")
+PAGES = [
+    "/",
+    "/?q=nothing+like+it",
+    "/run/one",
+    "/run/one?show=tied",
+    "/run/one/-/case?id=q01",
+    "/run/one/-/case?id=q01&against=1",
+    "/run/one/-/best",
+    "/run/one/-/audit",
+    "/run/one/-/labels",
+    "/run/one/-/export",
+    "/compare",
+    "/compare?run=one&run=two",
+    "/trend",
+    "/trend?task=sums",
+    "/nothing",
+    "/run/none",
+]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    write(root / "one", small_rows(24), by=["kind"])
+    write(root / "two", small_rows(18), by=["kind"])
+    with served(root) as address:
+        yield address
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")])
+def test_axe_finds_nothing_serious(browser, base, path, width, scheme):
+    shown = open_in(browser, base, path, width=width, scheme=scheme)
+    try:
+        if shown.page.query_selector("#set-charts[data-from]"):
+            shown.page.wait_for_selector("html[data-loaded]")
+        shown.page.evaluate(AXE)
+        found = shown.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        serious = [
+            (one["id"], one["help"], [node["html"][:160] for node in one["nodes"][:3]])
+            for one in found["violations"]
+            if one["impact"] in SERIOUS
+        ]
+        assert serious == []
+        assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
+        assert shown.requests == []
+    finally:
+        shown.page.context.close()
