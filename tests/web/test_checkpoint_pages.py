@@ -230,8 +230,8 @@ def test_a_submission_that_is_not_in_the_folder_is_not_linked_to(folder):
 
 def test_runs_of_programs_have_a_trend(folder):
     found = {one.task: one for one in trend([folder / "again", folder / "third"]).tasks}
-    assert len(found["coin"].runs) == 2
-    assert found["coin"].counts["pass_in_some"] == 1
+    assert len(found["coin, basics"].runs) == 2
+    assert found["coin, basics"].counts["pass_in_some"] == 1
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

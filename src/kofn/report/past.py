@@ -68,7 +68,8 @@ class Past:
 
     @property
     def task(self) -> str:
-        return self.evaluation.problem_name
+        """What was evaluated: runs of one task have the same cases."""
+        return task_of(self.evaluation.problem_name, self.evaluation.name, self.manifest)
 
     @property
     def when(self) -> datetime:
@@ -131,6 +132,16 @@ class Past:
     def column(self, aggregator: str, metric: str | None = None) -> Column | None:
         """Where the run keeps an aggregator; under its first metric that has it, unless one is named."""
         return next((c for c in self.columns if c.aggregator == aggregator and metric in (None, c.metric)), None)
+
+
+def task_of(problem: str, name: str, manifest: Mapping[str, Any]) -> str:
+    """What runs have in common that can be followed: the task; of programs the problem and its checkpoint.
+
+    >>> task_of("gsm8k", "tuesday", {"kind": "run"}), task_of("calculator", "basics", {"kind": "verify"})
+    ('gsm8k', 'calculator, basics')
+    """
+    programs = manifest.get("kind") == "verify" and manifest.get("result") is None
+    return f"{problem}, {name}" if programs else problem
 
 
 class LeftOut(NamedTuple):

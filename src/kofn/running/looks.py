@@ -54,6 +54,7 @@ class Looks:
     sofar: SoFar
     waiting: deque[Done] = field(default_factory=deque)
     _held: int = 0
+    _suits: str | None = None
     _room: int = 1
     _before: float = 0.0
     _looked: bool = False
@@ -150,7 +151,12 @@ class Looks:
             return named
         from kofn.extract import choose_extractor
 
-        return choose_extractor(self.references, table.candidates["text"].drop_nulls().to_list(), self.choices).name
+        if self._suits is None:
+            self._suits = choose_extractor(self.references, [], self.choices).name
+        if self._suits != "text":
+            return self._suits
+        texts = table.candidates["text"].drop_nulls().to_list()  # they may say more
+        return choose_extractor(self.references, texts, self.choices).name
 
 
 def aggregators_of(prepared: Prepared) -> list[str]:

@@ -157,18 +157,19 @@ def _made(page: Callable[..., Response], *given: Any) -> Response:
         return shell.problem(422, "This cannot be shown", str(problem))
     except OSError as problem:
         return shell.problem(503, "This cannot be read now", f"{problem.filename or 'a file'}: {problem.strerror}")
-    except (
-        Exception
-    ) as problem:  # a fault of ours, or files that nobody thought of: told in the terminal, and the viewer goes on
-        import logging
+    except Exception as problem:  # a fault of ours, or files that nobody thought of: the viewer goes on
+        return _fault(problem)
 
-        if type(problem).__module__.startswith("polars"):
-            return shell.problem(
-                503, "This cannot be read now", "A file of this run changed while it was read: reload."
-            )
-        logging.getLogger("kofn.web").exception("a page could not be made")
-        why = "The terminal of kofn view says what went wrong; the other pages are not affected."
-        return shell.problem(500, "This page could not be made", why)
+
+def _fault(problem: Exception) -> Response:
+    """What polars cannot read has changed since it was looked at; anything else is told in the terminal."""
+    import logging
+
+    if type(problem).__module__.startswith("polars"):
+        return shell.problem(503, "This cannot be read now", "A file changed while it was read: reload the page.")
+    logging.getLogger("kofn.web").exception("a page could not be made")
+    why = "The terminal of kofn view says what went wrong; the other pages are not affected."
+    return shell.problem(500, "This page could not be made", why)
 
 
 def _load(target: str) -> Callable[..., Any]:

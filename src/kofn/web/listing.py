@@ -11,6 +11,7 @@ from kofn.errors import InputError
 from kofn.generate.live import RECENT
 from kofn.report.evaluation import EVALUATION, check_version
 from kofn.report.files import MANIFEST, read_json
+from kofn.report.past import task_of
 from kofn.web.folder import LIVE, STORE
 from kofn.web.standing import share, standing
 
@@ -25,12 +26,16 @@ SORTS = ("when", "name", "task", "model", "status", "point", "cases", "candidate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A run in the list. `status`: passed, failed, incomplete, running, stopped or unreadable; `why` says more."""
+    """A run in the list. `problem` is the task without the checkpoint of programs.
+
+    `status`: passed, failed, incomplete, running, stopped or unreadable; `why` says more.
+    """
 
     name: str
     status: str
     why: str = ""
     task: str = ""
+    problem: str = ""
     when: str = ""
     kind: str = ""
     model: str = ""
@@ -139,7 +144,8 @@ def _stored(found: Found, body: Mapping[str, Any], manifest: Mapping[str, Any]) 
         name=found.name,
         status=status,
         why=why,
-        task=str(body["problem_name"]),
+        problem=str(body["problem_name"]),
+        task=task_of(str(body["problem_name"]), str(body.get("name")), manifest),
         when=str(manifest.get("created") or body.get("timestamp") or ""),
         kind=str(manifest.get("kind") or ""),
         model=_model(manifest),

@@ -212,7 +212,7 @@ def same_program(viewer: Viewer, one: Browsed) -> list[str]:
     lines = [
         line
         for line in viewer.watch.lines().values()
-        if line.kind == "verify" and line.task == told["problem"] and line.model == told["submission"]
+        if line.kind == "verify" and line.problem == told["problem"] and line.model == told["submission"]
     ]
     lines.sort(key=lambda line: line.when, reverse=True)
     found = []
@@ -300,7 +300,7 @@ def ways(viewer: Viewer, one: Browsed) -> list[tuple[str, str]]:
     above = _above(one.name)
     beside = [line for line in lines.values() if line.name.startswith(above) and _above(line.name) == above]
     others = [
-        line for line in beside if line.kind == "verify" and line.name != one.name and line.task == told["problem"]
+        line for line in beside if line.kind == "verify" and line.name != one.name and line.problem == told["problem"]
     ]
     found = [(f"Checkpoint {_last(line.name)}", address(line.name)) for line in others[:MOST_WAYS]] if above else []
     part = PART if one.name.endswith(PART) else ""
