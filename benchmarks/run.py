@@ -18,6 +18,7 @@ import logs
 import score
 import startup
 import verify
+import view
 
 import embedded
 
@@ -51,6 +52,8 @@ NOTES = """
   only starts the same sandbox command and waits for it. kofn's evaluation of HumanEval runs every program in a sandbox
   of its own and keeps every result as it comes (as root, whose programs run in forks of a warm interpreter); its whole
   command loads what writes the report, and writes it.
+- **Viewer**: times are of one request, the first of its kind, seconds after the viewer was started; its peers merely
+  read the same files.
 - **Start-up**: modules are loaded when first used.
 """
 
@@ -64,7 +67,7 @@ def cpu() -> str:
 def main() -> None:
     rows = [
         row
-        for module in (startup, aggregation, bootstrap, score, logs, calls, embedded, verify)
+        for module in (startup, aggregation, bootstrap, score, logs, calls, embedded, verify, view)
         for row in module.main()
     ]
     versions = ", ".join(f"{name} {version(name)}" for name in ("kofn", "numpy", "polars", "scipy"))

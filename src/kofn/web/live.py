@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from markupsafe import Markup
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
 from kofn.generate.progress import clock_time, dollars, short
 from kofn.report.pagedata import Stat
@@ -21,7 +21,6 @@ from kofn.web.streams import PAUSE, Tick
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.responses import Response
 
     from kofn.generate.live import Live
     from kofn.types import Estimate
@@ -56,8 +55,12 @@ def show(viewer: Viewer, request: Request, name: str) -> Response:  # noqa: ARG0
 
 
 def fragment(viewer: Viewer, request: Request, name: str) -> Response:  # noqa: ARG001 - every page takes these
-    """The part of a page that changes."""
-    return HTMLResponse(panel(standing(viewer.folder.run(name)), name))
+    """The part of a page that changes; nothing of a run that is gone, for the stream says where to go then."""
+    try:
+        path = viewer.folder.run(name)
+    except Absent:
+        return Response(status_code=204)
+    return HTMLResponse(panel(standing(path), name))
 
 
 def panel(now: Standing, name: str) -> Markup:

@@ -39,6 +39,7 @@ function morphRows(body, rows) {
 async function fetched(address) {
   const answer = await fetch(address);
   if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
+  if (answer.status === 204) return null; // it is gone, and the stream says where to
   return new DOMParser().parseFromString(await answer.text(), "text/html"); // made by our own templates, which escape
 }
 
@@ -101,7 +102,9 @@ function watchRun(panel) {
     if (status.textContent !== words) status.textContent = words;
   };
   const refresh = oneAtATime(async () => {
-    const made = (await fetched(panel.dataset.again)).getElementById("live");
+    const found = await fetched(panel.dataset.again);
+    if (!found) return;
+    const made = found.getElementById("live");
     if (made && made.dataset.phase === live().dataset.phase) morph(live(), made);
     else location.reload();
   });
