@@ -32,7 +32,7 @@ RULES = {  # Inspect's reducer -> ours
 pytestmark = needs_peer("inspect_ai")
 
 
-@pytest.fixture(scope="module", params=["eval", "json"])
+@pytest.fixture(scope="module", params=["eval", pytest.param("json", marks=pytest.mark.slow)])
 def made(request, tmp_path_factory):
     """A log of 7 samples x 4 epochs, one of which failed, and what Inspect says of it."""
     folder = tmp_path_factory.mktemp("inspect")

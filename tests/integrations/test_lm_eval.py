@@ -281,6 +281,7 @@ def test_run_asks_what_lm_eval_asks_and_grades_alike(made, folder):
 # --- lm-eval's command
 
 
+@pytest.mark.slow
 def test_the_built_in_dummy_model_through_the_command_with_a_file_that_includes_the_task(folder, tmp_path):
     """As in the documentation: lm-eval runs the task, a file of our own that includes it says what to make of it."""
     task = {key: value for key, value in SUMS.items() if key != "metric_list"} | {"task": "plain_sums"}

@@ -41,7 +41,7 @@ def base(tmp_path_factory):
 
 
 @pytest.mark.parametrize("path", PAGES)
-@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), pytest.param(390, "dark", marks=pytest.mark.slow)])
 def test_axe_finds_nothing_serious(browser, base, path, width, scheme):
     shown = open_in(browser, base, path, width=width, scheme=scheme)
     try:
