@@ -12,7 +12,7 @@ from kofn.diagnose import counted
 from kofn.report import pagecharts
 from kofn.report.pagedata import page_data
 from kofn.web import programs, shell
-from kofn.web.cases import FILTERS, PAGE, SORTS, Wanted, chosen, filters_of, page_of, tags_of
+from kofn.web.cases import PAGE, SORTS, Wanted, chosen, filters_of, page_of, tags_of
 from kofn.web.folder import address
 from kofn.web.runs_page import pager
 from kofn.web.standing import standing
@@ -89,7 +89,6 @@ def case_table(one: Browsed, wanted: Wanted) -> dict[str, Any]:
         "found": counted(n, "case") if n == one.n else f"{n:,} of {counted(one.n, 'case')}",
         "found_note": found.note,
         "filters": filters_of(one),
-        "all_filters": FILTERS,
         "tag_filters": [t for t in tags_of(one) if set(t["values"]) != set(groups)],
         "group_names": groups[:500] if len(groups) > 1 else [],
         "sorts": {key: words for key, words in SORTS.items() if _has(one, key)},
