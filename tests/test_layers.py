@@ -17,8 +17,10 @@ LAYERS = [
         "registry",
         "multiple_choice",
         "scoring",
+        "facts",
         "diagnose",
         "evaluate",
+        "parts",
         "groupwise",
         "present",
         "notebook",
@@ -39,7 +41,7 @@ LAYERS = [
         "contests",
     },  # composition, no I/O
     {"importers", "report", "models", "api", "yamlfile", "selectorfile", "engine"},  # edges
-    {"generate", "opened", "rescoring"},  # every call to a model; graded candidates, from a run or a file
+    {"generate", "opened", "rescoring", "streamed"},  # every call to a model; graded candidates, from a run or a file
     {"tasks", "checkpoint"},  # what is asked, of which data; programs and the cases they are run against
     {"running", "doctor", "calibration", "repeated", "pytest_plugin"},  # a whole run; judges against people; tests
     {

@@ -123,7 +123,7 @@ def _intervals(result: Result, _: Options) -> tuple[Answer, str]:
 
 def _judge(result: Result, _: Options) -> tuple[Answer, str]:
     if not result.judges:
-        if any(one.metric == "score" for one in result.scored):
+        if "score" in result.understood["metrics"]:
             return "unknown", "scores came with the file, and nobody says what made them"
         return "yes", "no judge grades here"
     grading = {name: told for name, told in result.judges.items() if told.get("role") != "selector"}

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kofn.facts import Total
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kofn.evaluate import Options
+    from kofn.facts import Facts, MetricFacts
     from kofn.scoring import Answers, Scored
     from kofn.sets import CandidateSets
     from kofn.table import Table
@@ -29,21 +32,24 @@ FAMILIES = {
 }
 
 
-def extraction(table: Table, answers: Answers, scored: Sequence[Scored], options: Options) -> dict[str, Any]:
-    """How answers were found, how many were not, and how far other extractors would disagree."""
+def extraction(table: Table, answers: Answers, facts: Facts, options: Options) -> dict[str, Any]:
+    """How answers were found, how many were not, and how far other extractors would disagree.
+
+    Extractors are compared on the candidates of the table, which may be some of those that are counted.
+    """
     out: dict[str, Any] = {"extractor": answers.extractor, "reason": answers.reason}
-    if answers.column is None:
+    if facts.answers is None:
         return out
-    n = answers.n
-    out |= {"n": n, "n_failed": answers.n_failed, "failure_rate": answers.n_failed / n if n else None}
+    n, failed = facts.answers
+    out |= {"n": n, "n_failed": failed, "failure_rate": failed / n if n else None}
     if answers.extractor is None:
         return out
     family = FAMILIES.get(answers.extractor.partition("(")[0])
     if family is not None:
         out["audit"] = _audit(table, answers, family, options.seed)
-    labelled = _label_disagreements(table, answers, scored)
-    if labelled is not None:
-        out["labels"] = labelled
+    if facts.labels is not None:
+        metric, both, differ = facts.labels
+        out["labels"] = {"metric": metric, "n": both, "n_differ": differ}
     return out
 
 
@@ -80,93 +86,66 @@ def _audit(table: Table, answers: Answers, family: tuple[str, ...], seed: int) -
     return {**found.to_dict(), "disagreements": len(found.disagreements)}
 
 
-def _label_disagreements(table: Table, answers: Answers, scored: Sequence[Scored]) -> dict[str, Any] | None:
-    """Where the file has both labels and references: how often the extracted answer says otherwise than the label."""
-    rows = table.candidates
-    if "reference" not in rows.columns or "passed" not in rows.columns or scored[0].metric != "pass":
-        return None
-    if answers.extractor is None:
-        return None
-    from kofn.metrics import default_metric
-    from kofn.scoring import score_table
-
-    computed = score_table(table, answers, [default_metric(answers.extractor)], None)[0]
-    label = rows["passed"].cast(float).to_numpy()
-    both = ~np.isnan(label) & (computed.sets.passes >= 0)
-    differ = both & (label != computed.sets.passes)
-    return {"metric": computed.metric, "n": int(both.sum()), "n_differ": int(differ.sum())}
-
-
-def diagnostics(sets: CandidateSets, options: Options) -> dict[str, Any]:
-    """Set sizes, votes, diversity, cost and time."""
-    out: dict[str, Any] = {"sizes": _sizes(sets)}
-    if sets.answers is not None:
-        out["votes"] = _votes(sets)
-    if sets.texts is not None:
-        out["diversity"] = _diversity(sets, options.seed)
-    for name, column in (("cost", sets.costs), ("seconds", sets.seconds)):
-        if column is not None:
-            known = column[~np.isnan(column)]
-            out[name] = {
-                "total": float(known.sum()),
-                "per_case": float(known.sum() / len(sets)),
-                "n": len(known),
-            }
+def diagnostics(sets: CandidateSets, facts: Facts, options: Options) -> dict[str, Any]:
+    """Set sizes, votes, diversity, cost and time. `sets`, where n-grams are looked at, may be some of those counted."""
+    out: dict[str, Any] = {"sizes": _sizes(facts)}
+    totals, counts = facts.totals, facts.counts
+    if "agreement" in totals:
+        means = {name: totals[name].mean for name in ("agreement", "margin", "unique_answers")}
+        out["votes"] = means | {name: counts[name] for name in ("ties", "unanimous", "nobody_answered")}
+    if "unique_texts" in totals:
+        out["diversity"] = {
+            "unique_texts": totals["unique_texts"].mean,
+            "identical_sets": counts["identical_sets"],
+            "n_sets_of_several": counts["several"],
+            **_sampled_diversity(sets, options.seed),
+        }
+    for name in ("cost", "seconds"):
+        if name in totals:
+            total = totals[name]
+            out[name] = {"total": total.sum, "per_case": total.sum / facts.n_cases, "n": total.n}
     return out
 
 
-def _sizes(sets: CandidateSets) -> dict[str, Any]:
-    found, counts = np.unique(sets.sizes, return_counts=True)
+def _sizes(facts: Facts) -> dict[str, Any]:
+    sizes = sorted(facts.sizes.items())
     return {
-        "min": int(found[0]),
-        "median": float(np.median(sets.sizes)),
-        "max": int(found[-1]),
-        "counts": {str(n): int(c) for n, c in zip(found.tolist(), counts.tolist(), strict=True)}
-        if len(found) <= 20
-        else None,
+        "min": sizes[0][0],
+        "median": _median(sizes),
+        "max": sizes[-1][0],
+        "counts": {str(n): c for n, c in sizes} if len(sizes) <= 20 else None,
     }
 
 
-def _votes(sets: CandidateSets) -> dict[str, Any]:
-    from kofn.aggregators.votes import graded_votes, outputs, tally
+def _median(counted: Sequence[tuple[int, int]]) -> float:
+    """The median of sizes in order, each with how often it is there.
 
-    votes = tally(graded_votes(sets))
-    size = outputs(sets)
-    several = sets.sizes > 1
-    return {
-        "agreement": _mean(votes.first / size),
-        "margin": _mean((votes.first - votes.second) / size),
-        "unique_answers": _mean(votes.different + 0 * size),
-        "ties": int(votes.tied.sum()),
-        "unanimous": int(((votes.first == size) & several).sum()),
-        "nobody_answered": int(((votes.different == 0) & (sets.sizes > 0)).sum()),
-    }
+    >>> _median([(2, 1), (3, 1)]), _median([(2, 1), (3, 2)])
+    (2.5, 3.0)
+    """
+    ends = np.cumsum([count for _, count in counted])
+    middle = [(int(ends[-1]) - 1) // 2, int(ends[-1]) // 2]
+    return float(np.mean([counted[int(at)][0] for at in np.searchsorted(ends, middle, side="right")]))
 
 
-def _diversity(sets: CandidateSets, seed: int) -> dict[str, Any]:
-    """Over all sets the share of different texts; n-grams and overlap on up to 200 sets, and it says so."""
-    from kofn.aggregators.diversity import Distinct, Redundancy, UniqueTexts
+def _sampled_diversity(sets: CandidateSets, seed: int) -> dict[str, Any]:
+    """N-grams and overlap on up to 200 sets, and it says so."""
+    from kofn.aggregators.diversity import Distinct, Redundancy
 
-    unique = UniqueTexts()(sets)
-    several = sets.sizes > 1
-    chosen = np.flatnonzero(several)
+    chosen = np.flatnonzero(sets.sizes > 1)
     if len(chosen) > _DIVERSITY_SETS:
         chosen = np.sort(np.random.default_rng(seed).choice(chosen, _DIVERSITY_SETS, replace=False))
     some = sets.take(chosen)
     return {
-        "unique_texts": _mean(unique),
-        "identical_sets": int((several & np.isclose(unique * sets.sizes, 1)).sum()),
-        "n_sets_of_several": int(several.sum()),
-        "distinct_1": _mean(Distinct(1)(some)),
-        "distinct_2": _mean(Distinct(2)(some)),
-        "redundancy": _mean(Redundancy()(some)),
+        "distinct_1": Total.of(Distinct(1)(some)).mean,
+        "distinct_2": Total.of(Distinct(2)(some)).mean,
+        "redundancy": Total.of(Redundancy()(some)).mean,
         "n_sets_sampled": len(chosen),
     }
 
 
 def warnings(
-    table: Table,
-    scored: Sequence[Scored],
+    facts: Facts,
     estimates: Sequence[Estimate],
     extracted: dict[str, Any],
     found: dict[str, Any],
@@ -175,89 +154,77 @@ def warnings(
 ) -> list[str]:
     """One line each for what a careful reader would want to be told."""
     return [
-        *_score_warnings(scored, options),
-        *_set_warnings(found, table, voted=any(e.aggregator == "majority" for e in estimates)),
+        *_score_warnings(facts.metrics, options),
+        *_set_warnings(found, facts, voted=any(e.aggregator == "majority" for e in estimates)),
         *_extraction_warnings(extracted),
-        *_choice_warnings(table, scored),
-        *_selector_warnings(scored[0].sets, estimates),
-        *_double_dipping_warnings(scored, options, judges or {}),
-        *_judge_warnings(scored, judges or {}),
-        *_drawn_warnings(scored, options),
-        *_segment_warnings(table, estimates),
+        *_choice_warnings(facts),
+        *_selector_warnings(facts, estimates),
+        *_double_dipping_warnings(facts, options, judges or {}),
+        *_judge_warnings([one.metric for one in facts.metrics], judges or {}),
+        *_drawn_warnings(facts),
+        *_segment_warnings(facts.n_cases, estimates),
     ]
 
 
-def _score_warnings(scored: Sequence[Scored], options: Options) -> list[str]:
+def _score_warnings(metrics: Sequence[MetricFacts], options: Options) -> list[str]:
     out: list[str] = []
-    for one in scored:
-        values = one.sets.values[one.sets.graded]
+    for one in metrics:
         out += one.told
         if not one.metric:
             out.append("no labels, scores or references: nothing is graded, only agreement and diversity are shown")
             continue
-        missing = len(one.sets.values) - len(values)
-        if missing:
+        if one.n_missing:
             out.append(
-                f"{counted(missing, 'candidate')} not graded under {one.metric}: left out and counted as missing"
+                f"{counted(one.n_missing, 'candidate')} not graded under {one.metric}: left out and counted as missing"
             )
-        if one.metric == "score" and not one.beside_labels and options.threshold is None and len(values):
-            out += _threshold_warning(values)
-        if _exceeds(one, values) and options.threshold is None:
-            out += _threshold_warning(values, one.metric)
-        if one.metric not in ("pass", "score") and len(values) and not values.any() and one.sets.higher_is_better:
+        if one.metric == "score" and not one.beside_labels and options.threshold is None:
+            out += _threshold_warning(one)
+        if _exceeds(one) and options.threshold is None:
+            out += _threshold_warning(one)
+        nothing = one.graded > 0 and one.low == one.high == 0
+        if one.metric not in ("pass", "score") and nothing and one.higher_is_better:
             other = "token_f1, contains or exact_match(ignore_case=True)" if "exact" in one.metric else "another metric"
             out.append(f"no output matches its reference under {one.metric}: try --extract, or --metric {other}")
     return out
 
 
-def _exceeds(one: Scored, values: Any) -> bool:
+def _exceeds(one: MetricFacts) -> bool:
     """Whether a metric that was called here gives more than 1, as those of other packages may (BLEU of 0 to 100)."""
     called = one.source in ("reference", "text") and "." not in one.metric
-    return called and one.sets.higher_is_better and len(values) > 0 and float(values.max()) > 1
+    return called and one.higher_is_better and one.high is not None and one.high > 1
 
 
-def _threshold_warning(values: Any, name: str = "score") -> list[str]:
+def _threshold_warning(one: MetricFacts) -> list[str]:
     """Scores that are no pass or fail by themselves, and a threshold nobody chose."""
-    low, high = float(values.min()), float(values.max())
-    if bool(np.isin(values, (0.0, 1.0)).all()):
+    if one.zero_one:
         return []
-    return [f"{name} goes from {low:g} to {high:g}: a pass is at least 1.0; --threshold sets what passes"]
+    goes = f"{one.metric} goes from {one.low:g} to {one.high:g}"
+    return [f"{goes}: a pass is at least 1.0; --threshold sets what passes"]
 
 
-def _choice_warnings(table: Table, scored: Sequence[Scored]) -> list[str]:
-    from kofn.multiple_choice import unclear
-
-    missed = unclear(table) if scored[0].metric == "choice" else 0
+def _choice_warnings(facts: Facts) -> list[str]:
+    missed = facts.counts["unclear"]
     return [f"{counted(missed, 'reference')} name none of the case's options: they cannot match"] if missed else []
 
 
-def _drawn_warnings(scored: Sequence[Scored], options: Options) -> list[str]:
+def _drawn_warnings(facts: Facts) -> list[str]:
     """maj@k of large sets is drawn: say so, and how far that may be off."""
-    from kofn.aggregators.votes import MajAt
-    from kofn.registry import aggregator
-
-    out = []
-    for rule in map(aggregator, options.aggregate):
-        for one in scored if isinstance(rule, MajAt) else ():
-            if isinstance(rule, MajAt) and rule.draws_any(one.sets) and (errors := rule.error(one.sets)).any():
-                many = counted(int((errors > 0).sum()), "set")
-                off = float(np.sqrt((errors**2).sum()) / len(errors))
-                out.append(f"{rule.name} is drawn for {many}: its standard error from that alone is {off:.2g}")
-    return out
+    return [
+        f"{name} is drawn for {counted(drawn.n, 'set')}: its standard error from that alone is {drawn.error:.2g}"
+        for (name, _), drawn in facts.drawn.items()
+    ]
 
 
-def _selector_warnings(sets: CandidateSets, estimates: Sequence[Estimate]) -> list[str]:
+def _selector_warnings(facts: Facts, estimates: Sequence[Estimate]) -> list[str]:
     if not any(e.aggregator.startswith("weighted_vote") and "exp" not in e.aggregator for e in estimates):
         return []
-    below = [name for name, scores in sets.selectors.items() if bool((scores < 0).any())]
+    below = [name for name in facts.selectors if name in facts.below]
     if not below:
         return []
     return [f"selector {below[0]} goes below 0, and votes add scores up: weighted_vote(scale='exp') adds exp(score)"]
 
 
-def _double_dipping_warnings(
-    scored: Sequence[Scored], options: Options, judges: Mapping[str, Mapping[str, Any]]
-) -> list[str]:
+def _double_dipping_warnings(facts: Facts, options: Options, judges: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The score that picks is the score that grades: every mistake in its favour then counts as a success.
 
     best_score is no such pick: it says how high a score goes and nothing of what a product would ship.
@@ -266,11 +233,11 @@ def _double_dipping_warnings(
 
     rules = [rule for spec in options.aggregate if "selectors" in (rule := aggregator(spec)).needs]
     out = []
-    for one in scored:
+    for one in facts.metrics:
         for rule in rules:
-            by = getattr(rule, "by", "") or next(iter(one.sets.selectors), "")
-            where = f" under {one.metric}" if len(scored) > 1 else ""
-            if (fault := dipping(one, by, judges)) is not None:
+            by = getattr(rule, "by", "") or next(iter(facts.selectors), "")
+            where = f" under {one.metric}" if len(facts.metrics) > 1 else ""
+            if (fault := _dipping(one.metric, one.grades_itself(by), by, judges)) is not None:
                 out.append(f"{rule.name}{where} picks by `{by}` and is graded by {fault}")
     return out
 
@@ -280,10 +247,14 @@ def dipping(scored: Scored, by: str, judges: Mapping[str, Mapping[str, Any]]) ->
 
     The same values, the same judge (model, prompt and parameters), or the same model with another prompt.
     """
-    if _grades_itself(scored, by):
-        itself = "it" if by == scored.metric else f"{scored.metric}, which says the same"
-        return f"{itself}: {DIPPING}, the number is too good; grade with another metric"
-    picks, grades = judges.get(by), judges.get(scored.metric)
+    return _dipping(scored.metric, _grades_itself(scored, by), by, judges)
+
+
+def _dipping(metric: str, itself: bool, by: str, judges: Mapping[str, Mapping[str, Any]]) -> str | None:
+    if itself:
+        named = "it" if by == metric else f"{metric}, which says the same"
+        return f"{named}: {DIPPING}, the number is too good; grade with another metric"
+    picks, grades = judges.get(by), judges.get(metric)
     if picks is None or grades is None:
         return None
     if picks["fingerprint"] == grades["fingerprint"]:
@@ -296,9 +267,9 @@ def dipping(scored: Scored, by: str, judges: Mapping[str, Mapping[str, Any]]) ->
     return None
 
 
-def _judge_warnings(scored: Sequence[Scored], judges: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _judge_warnings(metrics: Sequence[str], judges: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """A judge's number is no human's: say so until people have been asked."""
-    names = [one.metric for one in scored if one.metric in judges and not judges[one.metric].get("calibrated")]
+    names = [name for name in metrics if name in judges and not judges[name].get("calibrated")]
     if not names:
         return []
     return [f"{', '.join(names)}: a judge's verdicts, {UNCORRECTED}: kofn calibrate measures them"]
@@ -313,14 +284,13 @@ def _grades_itself(scored: Scored, by: str) -> bool:
     return bool((values == scores).all()) and bool((values != values[0]).any())
 
 
-def _set_warnings(found: dict[str, Any], table: Table, *, voted: bool) -> list[str]:
+def _set_warnings(found: dict[str, Any], facts: Facts, *, voted: bool) -> list[str]:
     out = []
     diversity = found.get("diversity")
     if diversity and diversity["identical_sets"] and 2 * diversity["identical_sets"] >= diversity["n_sets_of_several"]:
         same, of = diversity["identical_sets"], diversity["n_sets_of_several"]
         out.append(f"{same:,} of {of:,} sets have identical candidates: a cache, or temperature 0?")
-    empty = int((np.diff(table.offsets) == 0).sum())
-    if empty:
+    if empty := facts.sizes[0]:
         out.append(f"{counted(empty, 'case')} without candidates: undefined, counted as missing")
     votes = found.get("votes")
     if voted and votes and votes["ties"]:
@@ -349,11 +319,11 @@ def _extraction_warnings(extracted: dict[str, Any]) -> list[str]:
     return out
 
 
-def _segment_warnings(table: Table, estimates: Sequence[Estimate]) -> list[str]:
+def _segment_warnings(n_cases: int, estimates: Sequence[Estimate]) -> list[str]:
     from kofn.stats.estimate import SMALL_SEGMENT
 
-    if table.n_cases < SMALL_SEGMENT:
-        return [f"only {counted(table.n_cases, 'case')}: intervals over so few are rough"]
+    if n_cases < SMALL_SEGMENT:
+        return [f"only {counted(n_cases, 'case')}: intervals over so few are rough"]
     small = sorted({e.segment for e in estimates if e.segment is not None and e.n + e.n_missing < SMALL_SEGMENT})
     if not small:
         return []
@@ -368,8 +338,3 @@ def counted(n: int, noun: str) -> str:
     ('1 case', '1,234 cases')
     """
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
-
-
-def _mean(values: Any) -> float | None:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else None

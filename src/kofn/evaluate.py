@@ -10,16 +10,19 @@ import numpy as np
 
 from kofn.aggregators.passes import CountAggregator
 from kofn.errors import InputError
+from kofn.facts import covering, facts_of, histogram
 from kofn.multiple_choice import lettered
 from kofn.scoring import Scored, find_answers, score_table, unlabelled_sets
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Mapping, Sequence
 
     import polars as pl
 
     from kofn.aggregators.base import Aggregator
     from kofn.checklist import Line
+    from kofn.facts import Facts
     from kofn.scoring import Answers
     from kofn.sets import CandidateSets, Floats
     from kofn.splits import Split
@@ -190,31 +193,45 @@ def result_of(
     judges: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Result:
     """The numbers of candidates that are graded already. `judges` describes the metrics that a model graded."""
-    from kofn.checklist import checklist
-
     found_values = _case_values(scored, options)
     values = {key: column.values for key, column in found_values.items()}
     estimates = _estimates(table, found_values, answers, options)
-    n_missing = int((~scored[0].sets.graded).sum()) if scored[0].metric else 0
-    from kofn import diagnose
+    facts = facts_of(table, answers, scored, options)
+    result = told_of(table, answers, scored[0].sets, facts, estimates, options, judges)
+    return replace(result, scored=tuple(scored), case_values=values, table=table)
 
-    extraction = diagnose.extraction(table, answers, scored, options)
-    found = diagnose.diagnostics(scored[0].sets, options)
+
+def told_of(
+    table: Table,
+    answers: Answers,
+    sets: CandidateSets,
+    facts: Facts,
+    estimates: Sequence[Estimate],
+    options: Options,
+    judges: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Result:
+    """The result of what was counted and estimated. `table`, `answers` and `sets` may be a sample of it all.
+
+    They are looked at where a sample is enough: how extractors differ, how n-grams repeat.
+    """
+    from kofn import diagnose
+    from kofn.checklist import checklist
+
+    extraction = diagnose.extraction(table, answers, facts, options)
+    found = diagnose.diagnostics(sets, facts, options)
     result = Result(
-        n_cases=table.n_cases,
-        n_candidates=int(scored[0].sets.sizes.sum()),
-        n_missing=n_missing,
-        understood=_understood(table, scored, answers, options),
+        n_cases=facts.n_cases,
+        n_candidates=facts.n_candidates,
+        n_missing=facts.metrics[0].n_missing if facts.metrics[0].metric else 0,
+        understood=_understood(table, facts, answers, options),
         estimates=tuple(estimates),
         extraction=extraction,
         diagnostics=found,
-        warnings=tuple(diagnose.warnings(table, scored, estimates, extraction, found, options, judges or {})),
+        warnings=tuple(diagnose.warnings(facts, estimates, extraction, found, options, judges)),
         judges=judges or {},
-        scored=tuple(scored),
-        case_values=values,
         table=table,
     )
-    return replace(result, checklist=checklist(result, options))
+    return replace(result, checklist=checklist(result, options), table=None)
 
 
 def default_aggregators(scored: Scored) -> list[Spec]:
@@ -222,26 +239,46 @@ def default_aggregators(scored: Scored) -> list[Spec]:
 
     A metric that stands beside labels shows its values only: its passes are the labels'.
     """
-    if not scored.metric:
-        return [*(WITHOUT_LABELS if scored.sets.answers is not None else ()), *_covering(scored.sets)]
-    if scored.beside_labels:
+    sets = scored.sets
+    return default_names(
+        scored.metric,
+        beside_labels=scored.beside_labels,
+        has_answers=sets.answers is not None,
+        zero_one=sets.zero_one,
+        verdicts=histogram(sets.counts[0]),
+        covering=covering(sets),
+    )
+
+
+def default_names(
+    metric: str,
+    *,
+    beside_labels: bool,
+    has_answers: bool,
+    zero_one: bool,
+    verdicts: Counter[int],
+    covering: Sequence[str],
+) -> list[Spec]:
+    """As `default_aggregators`, from what is counted: `verdicts` says how many sets have so many graded candidates."""
+    if not metric:
+        return [*(WITHOUT_LABELS if has_answers else ()), *covering]
+    if beside_labels:
         return list(VALUES_ONLY)
-    sizes = np.sort(scored.sets.counts[0])
-    reach = int(sizes[int((1 - _MOST_SETS) * len(sizes))]) if len(sizes) else 0
-    names: list[Spec] = list(DEFAULTS if scored.sets.answers is not None else [d for d in DEFAULTS if d != "majority"])
-    if not scored.sets.zero_one:
+    names: list[Spec] = list(DEFAULTS if has_answers else [d for d in DEFAULTS if d != "majority"])
+    if not zero_one:
         names.insert(2, "best_score")
-    return names + [f"pass@{k}" for k in _LADDER if k <= reach] + _covering(scored.sets)
+    reach = _reach(verdicts)
+    return [*names, *(f"pass@{k}" for k in _LADDER if k <= reach), *covering]
 
 
-def _covering(sets: CandidateSets) -> list[Spec]:
-    """Coverage, where cases say what they require."""
-    if sets.required is None:
-        return []
-    return [
-        *(["coverage"] if sets.answers is not None else []),
-        *(["facet_coverage"] if sets.facets is not None else []),
-    ]
+def _reach(verdicts: Counter[int]) -> int:
+    """The size that nearly all sets have."""
+    below, place = 0, int((1 - _MOST_SETS) * verdicts.total())
+    for size in sorted(verdicts):
+        below += verdicts[size]
+        if below > place:
+            return size
+    return 0
 
 
 class Column(NamedTuple):
@@ -323,21 +360,20 @@ def _estimates(
     return out
 
 
-def _understood(table: Table, scored: Sequence[Scored], answers: Answers, options: Options) -> dict[str, Any]:
-    sizes = scored[0].sets.sizes
+def _understood(table: Table, facts: Facts, answers: Answers, options: Options) -> dict[str, Any]:
     return {
         "form": table.form,
         "sources": list(table.sources),
         "origin": dict(table.origin),
         "labels": dict(table.labels),
         "fields": dict(table.fields),
-        "set_size": int(sizes[0]) if len(sizes) and int(sizes.min()) == int(sizes.max()) else None,
-        "metrics": {s.metric: s.source for s in scored if s.metric},
+        "set_size": facts.largest if len(facts.sizes) == 1 else None,
+        "metrics": {one.metric: one.source for one in facts.metrics if one.metric},
         "answers": answers.reason
         if answers.extractor is None
         else f"extracted by {answers.extractor}: {answers.reason}",
         "top_k": options.top_k,
-        "selectors": list(scored[0].sets.selectors),
+        "selectors": list(facts.selectors),
         "weight": options.weight or ("weight" if "weight" in table.cases.columns else None),
         "cluster": options.cluster or ("cluster" if "cluster" in table.cases.columns else None),
     }
