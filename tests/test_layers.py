@@ -40,8 +40,8 @@ LAYERS = [
         "auditing",
         "contests",
     },  # composition, no I/O
-    {"importers", "report", "models", "api", "yamlfile", "selectorfile", "engine"},  # edges
-    {"generate", "opened", "rescoring", "streamed"},  # every call to a model; graded candidates, from a run or a file
+    {"importers", "report", "models", "api", "yamlfile", "selectorfile", "engine", "streamed"},  # edges
+    {"generate", "opened", "rescoring"},  # every call to a model; graded candidates, from a run or a file
     {"tasks", "checkpoint"},  # what is asked, of which data; programs and the cases they are run against
     {"running", "doctor", "calibration", "repeated", "pytest_plugin"},  # a whole run; judges against people; tests
     {

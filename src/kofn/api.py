@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from kofn.errors import InputError
 
@@ -43,6 +43,8 @@ def score(
     as_repeats: bool = False,
     format: str | None = None,  # noqa: A002 - the word for it
     where: Mapping[str, str] | None = None,
+    part_size: int | Literal["auto"] | None = None,
+    on_part: Callable[[int, int], None] | None = None,
 ) -> Result:
     """Score outputs: a path or paths, rows as mappings (long, wide or groups), or a polars frame of the long form.
 
@@ -55,6 +57,11 @@ def score(
     (any, vote, select, list, all), for the checklist; `split` takes design or test cases, such as "test:0.3".
     `as_repeats`: the files are repeats of the same cases. `format` names the importer instead of looking for it;
     `where` takes only the cases whose field has a value, such as {"provider": "openai:gpt-5"}.
+
+    `part_size` reads Parquet of the long form in parts of about so many candidates, each on a worker of `engine` where
+    one is given, and keeps none of them: memory does not grow with the data, and the result has no `scored`, `table`
+    or `case_values`. "auto" does so for folders of Parquet and from two million candidates on. `on_part(done, total)`
+    is told after each part.
 
     >>> rows = [{"id": "q", "reference": "42", "outputs": ["It is 42.", "Maybe 43.", "42!"]}]
     >>> result = score(rows, aggregate=["any_pass", "majority"])
@@ -69,7 +76,6 @@ def score(
     slices = _several(by)
     keep = tuple(name for name in (*slices, cluster, weight) if name is not None)
     reading = ReadOptions(fields=fields or {}, keep=keep, everything=everything, format=format, where=where or {})
-    table = load(data, reading, as_repeats=as_repeats)
     options = Options(
         extract=extract,
         metrics=_several(metric),
@@ -87,7 +93,22 @@ def score(
         use=check_use(use),
         split=None if split is None else Split.parse(split),
     )
-    return evaluate(table, options)
+    if part_size is not None and not as_repeats:
+        from kofn.streamed import score_parts, streamable
+
+        size = None if part_size == "auto" else part_size
+        if (found := streamable(_places(data), reading, size)) is not None:
+            return score_parts(found, reading, options, size=size, engine=engine, on_part=on_part)
+    return evaluate(load(data, reading, as_repeats=as_repeats), options)
+
+
+def _places(data: Any) -> list[str]:
+    """The files that are named, patterns replaced by what they match; none where data is no paths."""
+    from kofn.importers.sources import expand
+
+    several = [data] if isinstance(data, (str, Path)) else data
+    named = isinstance(several, (list, tuple)) and all(isinstance(one, (str, Path)) for one in several)
+    return expand(several) if named else []
 
 
 def load(data: Any, options: ReadOptions, *, as_repeats: bool = False) -> Table:

@@ -318,7 +318,7 @@ def segments_of(subject: Subject, by: str) -> list[str | None]:
     table = None if subject.result is None else subject.result.table
     if table is not None:
         try:
-            return segment_names(table, by)
+            return list(segment_names(table, by))
         except UnknownName:
             if by not in OF_REPORT:
                 raise

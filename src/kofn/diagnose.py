@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kofn.facts import Total
+from kofn.facts import UNGRADED, Total
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,8 +91,9 @@ def diagnostics(sets: CandidateSets, facts: Facts, options: Options) -> dict[str
     out: dict[str, Any] = {"sizes": _sizes(facts)}
     totals, counts = facts.totals, facts.counts
     if "agreement" in totals:
-        means = {name: totals[name].mean for name in ("agreement", "margin", "unique_answers")}
-        out["votes"] = means | {name: counts[name] for name in ("ties", "unanimous", "nobody_answered")}
+        way = "" if facts.metrics[0].graded else UNGRADED
+        means = {name: totals[way + name].mean for name in ("agreement", "margin", "unique_answers")}
+        out["votes"] = means | {name: counts[way + name] for name in ("ties", "unanimous", "nobody_answered")}
     if "unique_texts" in totals:
         out["diversity"] = {
             "unique_texts": totals["unique_texts"].mean,

@@ -16,7 +16,7 @@ from kofn.scoring import Scored, find_answers, score_table, unlabelled_sets
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import polars as pl
 
@@ -165,24 +165,29 @@ def suited(options: Options) -> Options:
 def evaluate(table: Table, options: Options | None = None) -> Result:
     """Evaluate every candidate of a table."""
     options = suited(options or Options())
-    _check(table, options)
+    check_options(table, options)
     if options.split is not None:
         table = options.split.of(table)
     if options.top_k is not None:
         table = table.truncate(options.top_k)
     table, answers, scored = graded(table, options)
-    if not scored:
-        sets = unlabelled_sets(table, answers)
-        scored = [Scored(metric="", sets=sets, source="")]
     return result_of(table, answers, scored, options).with_told(table.told)
 
 
-def graded(table: Table, options: Options) -> tuple[Table, Answers, list[Scored]]:
-    """The answers and scores of every candidate, before anything is combined; the table has its options labelled."""
+def graded(
+    table: Table, options: Options, *, whole: bool = True, base: int | None = None
+) -> tuple[Table, Answers, list[Scored]]:
+    """The answers and scores of every candidate, before anything is combined; the table has its options labelled.
+
+    `whole` and `base` are for a table that is a part of the data: see `score_table` and `lettered`.
+    """
     if options.extract is None or str(options.extract).startswith("letter"):
-        table = lettered(table)
+        table = lettered(table, base)
     answers = find_answers(table, options.extract)
-    return table, answers, score_table(table, answers, options.metrics, options.threshold, options.engine)
+    scored = score_table(table, answers, options.metrics, options.threshold, options.engine, whole=whole)
+    if not scored:
+        scored = [Scored(metric="", sets=unlabelled_sets(table, answers), source="")]
+    return table, answers, scored
 
 
 def result_of(
@@ -195,7 +200,7 @@ def result_of(
     """The numbers of candidates that are graded already. `judges` describes the metrics that a model graded."""
     found_values = _case_values(scored, options)
     values = {key: column.values for key, column in found_values.items()}
-    estimates = _estimates(table, found_values, answers, options)
+    estimates = estimates_of(table, found_values, answers.extractor, options)
     facts = facts_of(table, answers, scored, options)
     result = told_of(table, answers, scored[0].sets, facts, estimates, options, judges)
     return replace(result, scored=tuple(scored), case_values=values, table=table)
@@ -292,19 +297,35 @@ def _case_values(scored: Sequence[Scored], options: Options) -> dict[tuple[str, 
     """(metric, aggregator) -> one value a case."""
     from kofn.registry import aggregator
 
+    asked = asked_rules(options)
+    out: dict[tuple[str, str], Column] = {}
+    for one in scored:
+        rules = asked or [aggregator(a) for a in default_aggregators(one)]
+        for rule in fitting(rules, one.beside_labels and bool(asked)):
+            out[one.metric, rule.name] = Column(applied(rule, one), is_rate(rule, one.sets.zero_one))
+    return out
+
+
+def asked_rules(options: Options) -> list[Aggregator]:
+    """The aggregators asked for, each once."""
+    from kofn.registry import aggregator
+
     asked = [aggregator(a) for a in options.aggregate]
     names = [a.name for a in asked]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"aggregator {name} is there twice")
-    out: dict[tuple[str, str], Column] = {}
-    for one in scored:
-        for rule in asked or [aggregator(a) for a in default_aggregators(one)]:
-            if asked and one.beside_labels and isinstance(rule, CountAggregator):
-                continue  # the same numbers as under the labels
-            rate = rule.bounded and (one.sets.zero_one or not rule.of_values)
-            out[one.metric, rule.name] = Column(applied(rule, one), rate)
-    return out
+    return asked
+
+
+def fitting(rules: Iterable[Aggregator], beside_labels: bool) -> list[Aggregator]:
+    """The aggregators that say something new; of passes that are the labels' none does."""
+    return [rule for rule in rules if not (beside_labels and isinstance(rule, CountAggregator))]
+
+
+def is_rate(rule: Aggregator, zero_one: bool) -> bool:
+    """Whether an aggregator's values are shares, given whether the metric's are all 0 or 1."""
+    return rule.bounded and (zero_one or not rule.of_values)
 
 
 def applied(rule: Aggregator, scored: Scored) -> Floats:
@@ -313,17 +334,22 @@ def applied(rule: Aggregator, scored: Scored) -> Floats:
     k = getattr(rule, "k", None)
     largest = int(scored.sets.sizes.max()) if len(scored.sets) else 0
     if isinstance(k, int) and k > largest and bool(np.isnan(values).all()):
-        raise InputError(f"{rule.name} is undefined: the largest set has {largest} candidates; ask for k <= {largest}")
+        raise out_of_reach(rule, largest)
     return values
 
 
-def _estimates(
+def out_of_reach(rule: Aggregator, largest: int) -> InputError:
+    """What to say of a k that no set reaches."""
+    return InputError(f"{rule.name} is undefined: the largest set has {largest} candidates; ask for k <= {largest}")
+
+
+def estimates_of(
     table: Table,
     values: Mapping[tuple[str, str], Column],
-    answers: Answers,
+    extractor: str | None,
     options: Options,
 ) -> list[Estimate]:
-    from kofn import __version__
+    """The estimate of every column of values, over all cases and by segment."""
     from kofn.stats import estimate, segment_estimates
 
     weights = case_numbers(table, options.weight or ("weight" if "weight" in table.cases.columns else None))
@@ -336,21 +362,11 @@ def _estimates(
         "n_resamples": options.n_resamples,
         "seed": options.seed,
     }
-    recipe = {
-        "extractor": answers.extractor,
-        "seed": options.seed,
-        "version": __version__,
-        "top_k": options.top_k,
-    }
     segments = {name: segment_names(table, name) for name in options.by}
     out: list[Estimate] = []
     for (metric, name), column in values.items():
-        named: dict[str, Any] = {
-            "metric": metric,
-            "aggregator": name,
-            "recipe": {**recipe, "metric": metric, "aggregator": name},
-            "rate": column.rate,
-        }
+        recipe = recipe_of(metric, name, extractor, options)
+        named: dict[str, Any] = {"metric": metric, "aggregator": name, "recipe": recipe, "rate": column.rate}
         try:
             out.append(estimate(column.values, **named, **common))
             for by, of_case in segments.items():
@@ -358,6 +374,20 @@ def _estimates(
         except InputError as problem:
             raise InputError(f"{name}: {problem}") from None
     return out
+
+
+def recipe_of(metric: str, name: str, extractor: str | None, options: Options) -> dict[str, Any]:
+    """What makes an estimate again."""
+    from kofn import __version__
+
+    return {
+        "extractor": extractor,
+        "seed": options.seed,
+        "version": __version__,
+        "top_k": options.top_k,
+        "metric": metric,
+        "aggregator": name,
+    }
 
 
 def _understood(table: Table, facts: Facts, answers: Answers, options: Options) -> dict[str, Any]:
@@ -379,7 +409,8 @@ def _understood(table: Table, facts: Facts, answers: Answers, options: Options) 
     }
 
 
-def _check(table: Table, options: Options) -> None:
+def check_options(table: Table, options: Options) -> None:
+    """Refuse options that mean nothing, and a table without cases."""
     k: Any = options.top_k
     if k is not None and (not isinstance(k, int) or k < 1):
         raise InputError(f"top_k takes a whole number of at least 1, not {options.top_k}")
@@ -408,13 +439,18 @@ def case_column(table: Table, name: str) -> pl.Series:
     raise UnknownName("field", name, [*table.tags.columns, *table.fields.values()])
 
 
-def segment_names(table: Table, name: str) -> list[str | None]:
-    """The segment of every case by a field; None where the field is null."""
-    import polars as pl
-
+def segment_names(table: Table, name: str) -> list[str]:
+    """The segment of every case by a field; "(none)" where the field is null."""
     column = case_column(table, name)
     if column.dtype.is_nested():
         raise InputError(f"field {name!r} holds lists or objects: expected one plain value a case")
+    return names_of(column)
+
+
+def names_of(column: pl.Series) -> list[str]:
+    """Values as names of segments."""
+    import polars as pl
+
     if column.dtype.is_float() and bool((column.drop_nulls() % 1 == 0).all()):
         column = column.cast(pl.Int64, strict=False)  # whole numbers are read as numbers; a name has no ".0"
     names: list[str | None] = column.cast(pl.String).to_list()

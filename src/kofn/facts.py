@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from kofn.table import Table
 
 
+UNGRADED = "ungraded "  # before the names of votes that count where nothing at all is graded
+
+
 class Total(NamedTuple):
     """A sum of numbers that are known, and how many those are."""
 
@@ -127,7 +130,8 @@ class Facts:
     sizes       how many sets have so many candidates
     answers     candidates with a text or a given answer, and those in which no answer was found; None: none looked for
     labels      candidates where label and extracted answer can be compared, and where they differ
-    totals      sums by name: agreement, margin, unique_answers, unique_texts, cost, seconds
+    totals      sums by name: agreement, margin, unique_answers, unique_texts, cost, seconds; led by UNGRADED, votes of
+                candidates without a grade
     counts      counts by name: ties, unanimous, nobody_answered, several, identical_sets, unclear
     drawn       (aggregator, metric) -> what drawing adds to its error
     below       selectors with a score below 0
@@ -242,15 +246,19 @@ def _of_sets(sets: CandidateSets) -> tuple[dict[str, Total], Counter[str]]:
 
 
 def _add_votes(sets: CandidateSets, totals: dict[str, Total], counts: Counter[str]) -> None:
-    from kofn.aggregators.votes import graded_votes, outputs, tally
+    """Without a grade no vote; where nothing is graded all vote, unless other cases are: so both are counted then."""
+    from kofn.aggregators.votes import graded_votes, nobody_votes, outputs, tally
 
-    votes, size = tally(graded_votes(sets)), outputs(sets)
-    totals["agreement"] = Total.of(votes.first / size)
-    totals["margin"] = Total.of((votes.first - votes.second) / size)
-    totals["unique_answers"] = Total.of(votes.different + 0 * size)
-    counts["ties"] = int(votes.tied.sum())
-    counts["unanimous"] = int(((votes.first == size) & (sets.sizes > 1)).sum())
-    counts["nobody_answered"] = int(((votes.different == 0) & (sets.sizes > 0)).sum())
+    some = bool(sets.graded.any())
+    ways = {"": graded_votes(sets) if some else nobody_votes(sets), **({} if some else {UNGRADED: sets})}
+    for way, voting in ways.items():
+        votes, size = tally(voting), outputs(sets)
+        totals[f"{way}agreement"] = Total.of(votes.first / size)
+        totals[f"{way}margin"] = Total.of((votes.first - votes.second) / size)
+        totals[f"{way}unique_answers"] = Total.of(votes.different + 0 * size)
+        counts[f"{way}ties"] = int(votes.tied.sum())
+        counts[f"{way}unanimous"] = int(((votes.first == size) & (sets.sizes > 1)).sum())
+        counts[f"{way}nobody_answered"] = int(((votes.different == 0) & (sets.sizes > 0)).sum())
 
 
 def _add_texts(sets: CandidateSets, totals: dict[str, Total], counts: Counter[str]) -> None:

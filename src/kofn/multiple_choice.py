@@ -21,14 +21,17 @@ if TYPE_CHECKING:
     from kofn.table import Table
 
 
-def lettered(table: Table) -> Table:
-    """The table with its options labelled and its references as labels, where it has both."""
+def lettered(table: Table, base: int | None = None) -> Table:
+    """The table with its options labelled and its references as labels, where it has both.
+
+    `base`: references that are places count from here; None: what the table's own say (`first_place`).
+    """
     if "choices" not in table.cases.columns or "reference" not in table.cases.columns:
         return table
     if table.cases["reference"].dtype != pl.String:
         return table
     choices, references = table.cases["choices"].to_list(), table.cases["reference"].to_list()
-    base = first_place(choices, references)
+    base = first_place(choices, references) if base is None else base
     settled = [settle(c, r, base) for c, r in zip(choices, references, strict=True)]
     labels = pl.Series("reference", [label for _, label in settled], dtype=pl.String)
     owner = np.repeat(np.arange(table.n_cases), np.diff(table.offsets))

@@ -90,13 +90,17 @@ def score_table(
     metrics: Sequence[str | Callable[..., Any]],
     threshold: float | None,
     engine: Any = None,
+    *,
+    whole: bool = True,
 ) -> list[Scored]:
     """The sets of every metric: those asked for, else the file's labels and scores, else the default metric.
 
-    `engine` is where heavy metrics and functions of the user's own are called; None: the latter right here.
+    `engine` is where heavy metrics and functions of the user's own are called; None: the latter right here. Scores
+    that are the labels again say nothing new and are left out, unless the table is not the `whole`: then others may
+    differ.
     """
     if metrics:
-        of_file = {s.metric: s for s in _of_file(table, answers, threshold)}
+        of_file = {s.metric: s for s in _of_file(table, answers, threshold, whole=whole)}
         return _unique_names(
             [
                 scored
@@ -108,7 +112,7 @@ def score_table(
                 )
             ]
         )
-    found = _of_file(table, answers, threshold)
+    found = _of_file(table, answers, threshold, whole=whole)
     if not found and answers.column is not None and "reference" in table.candidates.columns:
         from kofn.metrics import default_metric
 
@@ -116,7 +120,7 @@ def score_table(
     return found
 
 
-def _of_file(table: Table, answers: Answers, threshold: float | None) -> list[Scored]:
+def _of_file(table: Table, answers: Answers, threshold: float | None, *, whole: bool) -> list[Scored]:
     """What the file itself says: its labels as metric `pass`, its scores as metric `score`, a log's grades by name."""
     rows = table.candidates
     found: list[Scored] = []
@@ -133,7 +137,7 @@ def _of_file(table: Table, answers: Answers, threshold: float | None) -> list[Sc
         values = rows["score"].to_numpy()
         passes = found[0].sets.passes if found and threshold is None else passes_of(values, threshold)
         labelled = bool(found) and threshold is None
-        if not (labelled and np.array_equal(values, found[0].sets.values, equal_nan=True)):
+        if not (whole and labelled and np.array_equal(values, found[0].sets.values, equal_nan=True)):
             sets = _sets(table, answers, values, passes)
             found.append(Scored(metric="score", sets=sets, source=table.fields["score"], beside_labels=labelled))
     for name, better in table.labels.items():

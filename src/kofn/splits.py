@@ -76,15 +76,20 @@ class Split:
 
     def of(self, table: Table) -> Table:
         """The part of a table's cases; by cluster where it has some."""
+        some = self.some_of(table)
+        if some is None:
+            raise InputError(
+                f"split {self}: no case belongs to this part of {table.n_cases}: take another share or seed"
+            )
+        return some
+
+    def some_of(self, table: Table) -> Table | None:
+        """As `of`; None where no case belongs to the part."""
         names = table.cases["case_id"].to_list()
         if "cluster" in table.cases.columns:
             names = [c if c is not None else n for c, n in zip(table.cases["cluster"].to_list(), names, strict=True)]
         kept = self.mask(names)
-        if not kept.any():
-            raise InputError(
-                f"split {self}: no case belongs to this part of {table.n_cases}: take another share or seed"
-            )
-        return table.of_cases(kept)
+        return table.of_cases(kept) if kept.any() else None
 
     def to_dict(self) -> dict[str, Any]:
         """For the manifest."""

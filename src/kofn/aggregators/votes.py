@@ -340,6 +340,13 @@ def graded_votes(sets: CandidateSets) -> CandidateSets:
     return replace(sets, answers=sets.answers.set(pl.Series(~sets.graded), None))
 
 
+def nobody_votes(sets: CandidateSets) -> CandidateSets:
+    """The sets as if no candidate had given an answer."""
+    import polars as pl
+
+    return replace(sets, answers=pl.Series("answer", [None], dtype=pl.String).new_from_index(0, len(sets.values)))
+
+
 def tally(sets: CandidateSets) -> Tally:
     """Count the votes of every set, graded or not: agreement needs no labels."""
     out = Tally(*(np.zeros(len(sets)) for _ in Tally._fields))

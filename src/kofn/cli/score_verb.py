@@ -51,6 +51,9 @@ if TYPE_CHECKING:
               help="Call metrics of your own, and those that take long, on so many processes.")  # fmt: skip
 @click.option("--engine", "engine_name", metavar="E", help="Where: local or ray.")
 @click.option("--ray-address", metavar="A", help="The Ray cluster, with --engine ray.")
+@click.option("--part-size", type=click.IntRange(min=1), metavar="N",
+              help="Read Parquet in parts of about N candidates, so that memory does not grow with it (default: "
+              "1,000,000, from two million candidates on).")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write a run directory, report.html in it.")
 @click.option("--task", metavar="TASK", help="What is evaluated, in the run directory (default: the file's name); "
@@ -93,6 +96,7 @@ def command(
     engine_name: str | None,
     ray_address: str | None,
     strict: bool,
+    part_size: int | None,
     **options: Any,
 ) -> None:
     """Score outputs you already have.
@@ -104,6 +108,9 @@ def command(
 
     A RUN by itself is graded again: with --extract, --metric or --threshold it is shown which verdicts change, and
     --out writes a run that points at it.
+
+    Large Parquet files, and folders of them, are read in parts and never held in memory whole; with --engine ray each
+    part is read and scored by a node of the cluster.
     """
     from kofn.importers.sources import expand
     from kofn.rescoring import is_run
@@ -136,7 +143,8 @@ def command(
             again = _again(Path(places[0]), **graded)
             result = again.result
         else:
-            result = _score(places, out, field_options, format_name, where, as_repeats, **graded)
+            parts = _part_size(part_size, out, as_repeats)
+            result = _score(places, out, field_options, format_name, where, as_repeats, part_size=parts, **graded)
     if out is not None:
         from kofn.report.files import write_run
 
@@ -198,18 +206,28 @@ def _score(
     **options: Any,
 ) -> Result:
     from kofn.api import score
+    from kofn.cli.counting import Counting
     from kofn.cli.reading import where_of
     from kofn.fields import parse_field_options
 
-    return score(
-        places,
-        fields=parse_field_options(field_options),
-        everything=out is not None,
-        format=format_name,
-        where=where_of(where),
-        as_repeats=as_repeats,
-        **options,
-    )
+    with Counting("candidates") as counting:
+        return score(
+            places,
+            fields=parse_field_options(field_options),
+            everything=out is not None,
+            format=format_name,
+            where=where_of(where),
+            as_repeats=as_repeats,
+            on_part=counting.tell,
+            **options,
+        )
+
+
+def _part_size(given: int | None, out: Path | None, as_repeats: bool) -> int | str | None:
+    """In parts of what size; a run directory keeps every candidate, and repeats are put together, so neither is."""
+    if given is not None and (out is not None or as_repeats):
+        raise click.UsageError(f"--part-size keeps no candidate, which {'--out' if out else '--as-repeats'} needs")
+    return None if out is not None or as_repeats else given or "auto"
 
 
 def _check_reading(

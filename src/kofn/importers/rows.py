@@ -15,7 +15,7 @@ from kofn.importers import scalars
 from kofn.table import from_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from kofn.table import Table
 
@@ -36,6 +36,7 @@ class ReadOptions:
     format      the importer to use; None: the one that knows the content
     where       field -> value: only these cases, such as one provider of an export that has several
     by_line     rows without an id are numbered: files of equal length hold the same cases in the same order
+    present     columns that hold values somewhere: kept also by a part of the data that has none of them
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class ReadOptions:
     format: str | None = None
     where: Mapping[str, str] = field(default_factory=dict)
     by_line: bool = False
+    present: frozenset[str] = frozenset()
 
 
 def long_table(raw: pl.DataFrame, source: str, where: Where, options: ReadOptions, form: str) -> Table:
@@ -57,7 +59,7 @@ def long_table(raw: pl.DataFrame, source: str, where: Where, options: ReadOption
         raise InputError(
             f"{source}: no id field: expected one of {', '.join(CASE_ROLES['id'])} (or --field id=NAME), found {seen}"
         )
-    rows = role_columns(raw, fields, source, where)
+    rows = role_columns(raw, fields, source, where, options.present)
     if options.everything and "input" in fields:
         options = replace(options, keep=(*options.keep, "input"))
     if rows["id"].null_count():
@@ -135,13 +137,18 @@ def check_given(columns: Iterable[str], source: str, options: ReadOptions, neste
         raise InputError(f"{source}: no field {missing[0]!r}: {offer}")
 
 
-def role_columns(raw: pl.DataFrame, fields: Mapping[str, str], source: str, where: Where) -> pl.DataFrame:
-    """Columns renamed to their roles and given their one type; columns without any value are dropped."""
+def role_columns(
+    raw: pl.DataFrame, fields: Mapping[str, str], source: str, where: Where, present: Collection[str] = ()
+) -> pl.DataFrame:
+    """Columns renamed to their roles and given their one type; columns without any value are dropped.
+
+    Those in `present` have values elsewhere, and are kept.
+    """
     columns: list[pl.Series] = []
     names = {name: role for role, name in fields.items()}
     for column in raw.iter_columns():
         role = names.get(column.name, column.name)
-        if role != "id" and column.null_count() == len(column):
+        if role != "id" and column.name not in present and column.null_count() == len(column):
             continue
         if role in SELECTORS and column.dtype.is_numeric() and column.name not in names:
             columns.append(column.cast(pl.Float64).alias(f"selector.{role}"))

@@ -39,13 +39,14 @@ def read_parquet(path: Path, options: ReadOptions) -> Table:
         columns = pl.read_parquet_schema(path)
         check_given(columns, str(path), options)
         wide = any(isinstance(columns.get(name), pl.List) for name in wide_names(options.fields))
-        raw = pl.read_parquet(path, columns=None if wide else _wanted(list(columns), options))
+        raw = pl.read_parquet(path, columns=None if wide else wanted(list(columns), options))
     except (pl.exceptions.PolarsError, OSError) as problem:
         raise InputError(f"{path}: not readable as Parquet: {_first_line(problem)}") from None
     return frame_table(raw, str(path), options, "parquet")
 
 
-def _wanted(columns: list[str], options: ReadOptions) -> list[str]:
+def wanted(columns: list[str], options: ReadOptions) -> list[str]:
+    """The columns that mean something here; all where everything is wanted."""
     if options.everything:
         return columns
     fields = long_fields(columns, options.fields)

@@ -9,11 +9,13 @@ import numpy as np
 import polars as pl
 
 from kofn.errors import InputError
+from kofn.facts import histogram
 from kofn.importers.rows import NUMBERED, constant_columns
 from kofn.sets import offsets_of
 from kofn.table import CASE_COLUMNS, from_rows
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterator, Sequence
 
     from kofn.importers.rows import ReadOptions
@@ -178,13 +180,24 @@ def _shared(origins: Sequence[Any]) -> dict[str, Any]:
 def sizes_told(table: Table) -> Table:
     """The table, with a line where most sets have one size and the rest fewer: repeats are missing there."""
     sizes = np.diff(table.offsets)
-    found, counts = np.unique(sizes, return_counts=True)
-    usual = int(found[counts.argmax()])
-    short = int((sizes < usual).sum())
-    if not short or found[-1] != usual or counts.max() < _USUAL * len(sizes):
+    line = short_sets(histogram(sizes))
+    if line is None:
         return table
-    least = int(found[0])
+    some = ", ".join(table.cases["case_id"].filter(sizes < sizes.max())[:_SHOWN])
+    return replace(table, told=(*table.told, f"{line} ({some})"))
+
+
+def short_sets(sizes: Counter[int]) -> str | None:
+    """What to say where most sets have the largest size and the rest fewer, from how often each size is there.
+
+    >>> from collections import Counter
+    >>> short_sets(Counter({8: 99, 7: 1}))
+    '1 of 100 cases have 7 of 8 repeats'
+    """
+    usual, n = max(sizes, default=0), sizes.total()
+    short = n - sizes[usual]
+    if not short or sizes[usual] < max(_USUAL * n, *sizes.values()):
+        return None
+    least = min(sizes)
     fewer = f"{least}" if least == usual - 1 else f"{least} to {usual - 1}"
-    some = ", ".join(table.cases["case_id"].filter(sizes < usual)[:_SHOWN])
-    line = f"{short:,} of {len(sizes):,} cases have {fewer} of {usual} repeats ({some})"
-    return replace(table, told=(*table.told, line))
+    return f"{short:,} of {n:,} cases have {fewer} of {usual} repeats"

@@ -125,7 +125,7 @@ class Looks:
 
         table = table_of_rows(done, self.kind)
         table, _, scored = graded(table, replace(self.options, extract=self._extractor(table)))
-        if scored:
+        if scored[0].metric:
             self.sofar.metric = scored[0].metric
             by_id = {item.case.id: item.case for item, _ in done}
             self._add([by_id[case] for case in table.cases["case_id"].to_list()], scored[0])
@@ -133,7 +133,7 @@ class Looks:
     def _add(self, cases: Sequence[Case], scored: Scored) -> None:
         """The value of every case, by aggregator; one that is undefined of these sets is left out."""
         from kofn.errors import KofnError
-        from kofn.evaluate import applied
+        from kofn.evaluate import applied, is_rate
         from kofn.registry import aggregator
 
         values, rates = {}, {}
@@ -141,7 +141,7 @@ class Looks:
             rule: Any = aggregator(name)
             with suppress(KofnError):
                 values[name] = applied(rule, scored)
-                rates[name] = rule.bounded and (scored.sets.zero_one or not rule.of_values)
+                rates[name] = is_rate(rule, scored.sets.zero_one)
         self.sofar.add(cases, values, rates)
 
     def _extractor(self, table: Table) -> Any:

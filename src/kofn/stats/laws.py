@@ -122,21 +122,24 @@ def cornish_fisher(z: float, skewness: float, kurtosis: float) -> float:
     )
 
 
-def moments_of_mean(values: NDArray[np.float64]) -> Moments:
+def moments_of_mean(values: NDArray[np.float64], counts: NDArray[np.int64] | None = None) -> Moments:
     """Four moments of the law of the resampled mean, in one read of the values by blocks.
+
+    `counts` says how often each value is there.
 
     >>> moments_of_mean(np.array([0.0, 0.0, 0.0, 1.0]))
     Moments(mean=0.25, sd=0.433..., skewness=0.577..., kurtosis=-0.166...)
     """
-    n = values.size
-    mean = float(values.mean())
+    n = values.size if counts is None else int(counts.sum())
+    mean = _mean(values, counts)
     m2 = m3 = m4 = 0.0
-    for start in range(0, n, 8192):  # a block stays in cache, and is too short for BLAS to start threads
+    for start in range(0, values.size, 8192):  # a block stays in cache, and is too short for BLAS to start threads
         d = values[start : start + 8192] - mean
         square = d * d
-        m2 += float(square.sum())
-        m3 += float(square @ d)
-        m4 += float(square @ square)
+        often = square if counts is None else square * counts[start : start + 8192]
+        m2 += float(often.sum())
+        m3 += float(often @ d)
+        m4 += float(often @ square)
     variance = m2 / n
     if variance == 0:
         return Moments(mean, 0.0, 0.0, 0.0)
@@ -189,11 +192,16 @@ def _float_gcd(fractions: NDArray[np.float64]) -> float:
 
 
 def lattice_counts(
-    values: NDArray[np.float64], levels: NDArray[np.float64], low: float, high: float
+    values: NDArray[np.float64],
+    levels: NDArray[np.float64],
+    low: float,
+    high: float,
+    counts: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64] | None:
     """How many values lie on each point of the coarsest lattice from low to high; None if none fits.
 
-    `levels` are distinct values met in a part of the data; the lattice found in them must fit all.
+    `levels` are distinct values met in a part of the data; the lattice found in them must fit all. `counts` says how
+    often each value is there.
 
     >>> values = np.array([0.0, 0.25, 1.0, 1.0])
     >>> lattice_counts(values, np.unique(values), 0.0, 1.0).tolist()
@@ -209,7 +217,8 @@ def lattice_counts(
     codes = np.rint(scaled)
     if np.abs(scaled - codes).max() > 1e-7:
         return None
-    return np.bincount(codes.astype(np.intp), minlength=steps + 1)
+    found = np.bincount(codes.astype(np.intp), weights=counts, minlength=steps + 1)
+    return found.astype(np.int64)  # sums of counts are whole, and exact below 2**53
 
 
 def _to_the(x: NDArray[np.complex128], n: int) -> NDArray[np.complex128]:
@@ -324,23 +333,28 @@ def drawn_law(draws: NDArray[np.float64], point: float) -> Discrete:
     return Discrete(ordered, np.full(ordered.size, 1 / ordered.size), point)
 
 
-def split_on_lattice(values: NDArray[np.float64], origin: float, step: float) -> NDArray[np.float64]:
+def split_on_lattice(
+    values: NDArray[np.float64], origin: float, step: float, counts: NDArray[np.int64] | None = None
+) -> NDArray[np.float64]:
     """Mass of each value shared between the two lattice points around it, so that the mean is kept."""
     position = (values - origin) / step
     floor = np.floor(position)
     right = position - floor
     at = floor.astype(np.intp)
     size = int(at.max()) + 2
-    mass = np.bincount(at, weights=1 - right, minlength=size)
-    mass += np.bincount(at + 1, weights=right, minlength=size)
-    return mass / values.size
+    often = 1 if counts is None else counts
+    mass = np.bincount(at, weights=(1 - right) * often, minlength=size)
+    mass += np.bincount(at + 1, weights=right * often, minlength=size)
+    return mass / (values.size if counts is None else int(counts.sum()))
 
 
-def _binned_law(values: NDArray[np.float64], moments: Moments, low: float) -> Discrete:
-    n = values.size
+def _binned_law(
+    values: NDArray[np.float64], moments: Moments, low: float, counts: NDArray[np.int64] | None
+) -> Discrete:
+    n = values.size if counts is None else int(counts.sum())
     size = 1 << min(max(int(np.log2(WINDOW * sqrt(n) / 0.02)), 16), 20)
     step = WINDOW * moments.sd * sqrt(n) / (size - 2 * MARGIN)
-    summed = convolve(split_on_lattice(values, low, step), n)
+    summed = convolve(split_on_lattice(values, low, step, counts), n)
     if summed is None:  # pragma: no cover - the step was chosen so that the window fits
         raise AssertionError
     first, pmf = summed
@@ -353,31 +367,43 @@ def nearly_normal(skewness: float, kurtosis: float) -> bool:
     return abs(skewness) <= SMOOTH_SKEWNESS and abs(kurtosis) <= SMOOTH_KURTOSIS
 
 
-def mean_law(values: NDArray[np.float64]) -> Law:
+def mean_law(values: NDArray[np.float64], counts: NDArray[np.int64] | None = None) -> Law:
     """The law of the mean of n values drawn from these n with replacement. At least two must differ.
+
+    With `counts` each value is different, and there so often.
 
     >>> law = mean_law(np.array([0.0, 1.0, 1.0, 1.0]))
     >>> law.lower(0.025), law.upper(0.025)
     (0.25, 1.0)
+    >>> mean_law(np.array([0.0, 1.0]), np.array([1, 3])).lower(0.025)
+    0.25
     """
-    n = values.size
+    n = values.size if counts is None else int(counts.sum())
     low, high = float(values.min()), float(values.max())
-    n_high = int(np.count_nonzero(values == high))
-    if n_high + int(np.count_nonzero(values == low)) == n:
+    n_low, n_high = (_how_many(values == end, counts) for end in (low, high))
+    if n_low + n_high == n:
         return _two_level_law(low, high, n, n_high)
     if n <= ENUMERATE_UP_TO:
-        return enumerated_law(values, None)
-    part = values[:: max(1, n // 2048)]
+        return enumerated_law(values if counts is None else np.repeat(values, counts), None)
+    part = values[:: max(1, n // 2048)] if counts is None else values
     levels = np.unique(part)
-    counts = lattice_counts(values, levels, low, high)
-    law = None if counts is None else _lattice_law(counts, low, high, float(values.mean()))
-    return law or _continuous_law(values, low, tied=2 * levels.size < part.size)
+    found = lattice_counts(values, levels, low, high, counts)
+    law = None if found is None else _lattice_law(found, low, high, _mean(values, counts))
+    return law or _continuous_law(values, low, counts, tied=2 * levels.size < (n if counts is not None else part.size))
 
 
-def _continuous_law(values: NDArray[np.float64], low: float, *, tied: bool) -> Law:
-    n = values.size
-    moments = moments_of_mean(values)
+def _mean(values: NDArray[np.float64], counts: NDArray[np.int64] | None) -> float:
+    return float(values.mean()) if counts is None else float(values @ counts) / int(counts.sum())
+
+
+def _how_many(where: NDArray[np.bool_], counts: NDArray[np.int64] | None) -> int:
+    return int(np.count_nonzero(where) if counts is None else counts[where].sum())
+
+
+def _continuous_law(values: NDArray[np.float64], low: float, counts: NDArray[np.int64] | None, *, tied: bool) -> Law:
+    moments = moments_of_mean(values, counts)
+    n = values.size if counts is None else int(counts.sum())
     enough = n >= (SMOOTH_FROM_TIED if tied else SMOOTH_FROM)
     if enough and nearly_normal(moments.skewness, moments.kurtosis):
         return Smooth(moments.mean, moments.sd / sqrt(n), moments.skewness, moments.kurtosis)
-    return _binned_law(values, moments, low)
+    return _binned_law(values, moments, low, counts)

@@ -1,0 +1,299 @@
+"""Parquet with a candidate a row, read in pieces of whole cases, so that its size is no matter of memory.
+
+First the ids alone are read: where cases begin, and whether the rows of every case stand together. Where they do, a
+piece is a range of rows. Where they do not, the rows are put into buckets by their case in a temporary folder, and a
+piece is a bucket.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from kofn.errors import InputError, WorldError
+from kofn.fields import GROUP_LISTS, wide_names
+from kofn.importers.rows import check_given, long_table
+from kofn.importers.tabular import wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kofn.importers.rows import ReadOptions
+    from kofn.table import Table
+
+_IDS = 4_000_000  # rows whose ids are looked at together
+_SAMPLED_PLACES, _SAMPLED_ROWS = 64, 256  # where cases are sampled, and how many rows are read there
+_HIVE = re.compile(r"([A-Za-z_]\w*)=(.*)")
+_FILE, _ROW = "\0file", "\0row"  # where a row of a bucket stood
+
+
+class Span(NamedTuple):
+    """Rows start to stop of one of the files."""
+
+    file: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSet:
+    """Parquet files with the same kind of rows. `hive` are the values that a file's folders give: country=BR.
+
+    Paths go by `folder`, so that a worker elsewhere on a shared disk finds them.
+    """
+
+    folder: str
+    files: tuple[str, ...]
+    rows: tuple[int, ...]
+    schema: Mapping[str, Any]
+    hive: tuple[Mapping[str, str], ...]
+
+    @property
+    def n_rows(self) -> int:
+        return sum(self.rows)
+
+    @property
+    def source(self) -> str:
+        more = len(self.files) - 1
+        return self.files[0] if not more else f"{self.files[0]} and {more:,} more"
+
+
+class Piece(NamedTuple):
+    """Rows to be read together: spans of the files, or the files of a bucket."""
+
+    spans: tuple[Span, ...] = ()
+    bucket: tuple[str, ...] = ()
+
+
+def parquet_files(place: Path) -> list[Path]:
+    """The Parquet files in a folder and below it, in order; those whose name begins with . or _ are no data."""
+    found = [p for p in sorted(place.rglob("*.parquet")) if not p.relative_to(place).as_posix().startswith((".", "_"))]
+    return [p for p in found if p.is_file() and not p.name.startswith((".", "_"))]
+
+
+def data_set(places: Sequence[str], options: ReadOptions) -> DataSet | None:
+    """The files as one data set; None where they are no Parquet with a candidate a row."""
+    files: list[tuple[Path, dict[str, str]]] = []
+    for place in map(Path, places):
+        found = parquet_files(place) if place.is_dir() else [place]
+        files += [(path, _hive(path.relative_to(place).parts[:-1] if place.is_dir() else ())) for path in found]
+    schemas = [_schema(path) for path, _ in files]
+    if not files or any(schema is None for schema in schemas):
+        return None
+    schema: dict[str, Any] = {}
+    for one in reversed(schemas):
+        schema |= one or {}
+    if any(isinstance(schema.get(name), pl.List) for name in (*wide_names(options.fields), *GROUP_LISTS)):
+        return None
+    hive = {key: pl.String for _, keys in files for key in keys if key not in schema}
+    return DataSet(
+        folder=str(Path.cwd()),
+        files=tuple(str(path) for path, _ in files),
+        rows=tuple(_height(path) for path, _ in files),
+        schema=schema | hive,
+        hive=tuple({key: value for key, value in keys.items() if key in hive} for _, keys in files),
+    )
+
+
+def _hive(folders: Sequence[str]) -> dict[str, str]:
+    return {found[1]: found[2] for folder in folders if (found := _HIVE.fullmatch(folder)) is not None}
+
+
+def _schema(path: Path) -> Mapping[str, Any] | None:
+    try:
+        with path.open("rb") as file:
+            if file.read(4) != b"PAR1":
+                return None
+        return pl.read_parquet_schema(path)
+    except OSError:
+        return None
+    except pl.exceptions.PolarsError as problem:
+        raise unreadable(str(path), problem) from None
+
+
+def unreadable(path: str, problem: Exception) -> InputError:
+    return InputError(f"{path}: not readable as Parquet: {str(problem).strip().partition(chr(10))[0]:.160}")
+
+
+def _height(path: Path) -> int:
+    return int(pl.scan_parquet(path).select(pl.len()).collect().item())
+
+
+def columns_of(data: DataSet, options: ReadOptions) -> list[str]:
+    """The columns that are read; what the user named must be there."""
+    check_given(data.schema, data.source, options)
+    return wanted(list(data.schema), options)
+
+
+def rows_of(data: DataSet, columns: Sequence[str], span: Span) -> pl.DataFrame:
+    """Some columns of some rows; a column that the file lacks is null."""
+    path, hive = str(Path(data.folder, data.files[span.file])), data.hive[span.file]
+    try:
+        there = pl.read_parquet_schema(path)
+        own = [c for c in columns if c in there]
+        frame = pl.scan_parquet(path).select(own).slice(span.start, span.stop - span.start).collect()
+    except (pl.exceptions.PolarsError, OSError) as problem:
+        raise unreadable(data.files[span.file], problem) from None
+    given = [pl.lit(hive.get(c), dtype=data.schema[c]).alias(c) for c in columns if c not in there]
+    return frame.with_columns(given).select(columns)
+
+
+class Layout(NamedTuple):
+    """Where cases stand: ranges of about as many rows as asked, and whether every case is in one of them."""
+
+    spans: list[Span]
+    together: bool
+
+
+def layout(data: DataSet, id_column: str, size: int) -> Layout:
+    """Ranges of about `size` rows that end where a case ends, from one look at the ids.
+
+    A case begins where the id differs from the one before, and with every file. Its 64-bit hash twice among the
+    beginnings means rows that stand apart; two ids of one hash would mean it too, which costs time and nothing else.
+    """
+    spans: list[Span] = []
+    begun: list[Any] = []
+    for file, rows in enumerate(data.rows):
+        cuts, last = [0], None
+        for start in range(0, rows, _IDS):
+            ids = rows_of(data, [id_column], Span(file, start, min(rows, start + _IDS))).to_series()
+            hashes = ids.cast(pl.String).hash().to_numpy()
+            first = np.concatenate([[last is None or hashes[0] != last], hashes[1:] != hashes[:-1]])
+            begins = np.flatnonzero(first)
+            begun.append(hashes[begins])
+            last = hashes[-1]
+            while cuts[-1] + size < start + len(ids):
+                after = begins[np.searchsorted(begins, cuts[-1] + size - start) :]
+                if not len(after):
+                    break
+                cuts.append(start + int(after[0]))
+        spans += [Span(file, a, b) for a, b in zip(cuts, [*cuts[1:], rows], strict=True) if b > a]
+    every = np.concatenate(begun) if begun else np.zeros(0, dtype=np.uint64)
+    every.sort()
+    return Layout(spans, not bool((every[1:] == every[:-1]).any()))
+
+
+def pieces_of(spans: Sequence[Span], size: int) -> list[Piece]:
+    """Spans put together up to about `size` rows, so that a thousand small files are not a thousand pieces."""
+    out: list[list[Span]] = []
+    room = 0
+    for span in spans:
+        n = span.stop - span.start
+        if not out or n > room:
+            out.append([])
+            room = size
+        out[-1].append(span)
+        room -= n
+    return [Piece(spans=tuple(spans)) for spans in out]
+
+
+@contextmanager
+def buckets(data: DataSet, columns: Sequence[str], id_column: str, size: int) -> Iterator[list[Piece]]:
+    """The rows in buckets of about `size` by their case, in files that are gone afterwards."""
+    n = max(1, -(-data.n_rows // size))
+    with tempfile.TemporaryDirectory(prefix="kofn-cases-") as folder:
+        made: list[list[str]] = [[] for _ in range(n)]
+        try:
+            for file, rows in enumerate(data.rows):
+                for start in range(0, rows, size):
+                    span = Span(file, start, min(rows, start + size))
+                    _put(data, columns, id_column, span, Path(folder), made)
+        except OSError as problem:
+            raise WorldError(
+                f"{folder}: {problem.strerror}: cases stand apart in {data.source} and are put together there, which "
+                "needs its size again: set TMPDIR to a larger disk, or sort the file by its ids"
+            ) from None
+        yield [Piece(bucket=tuple(files)) for files in made if files]
+
+
+def _put(
+    data: DataSet, columns: Sequence[str], id_column: str, span: Span, folder: Path, made: list[list[str]]
+) -> None:
+    frame = rows_of(data, columns, span)
+    where = [
+        pl.lit(span.file, dtype=pl.Int32).alias(_FILE),
+        pl.int_range(span.start, span.stop, dtype=pl.Int64).alias(_ROW),
+    ]
+    bucket = pl.Series("bucket", frame[id_column].cast(pl.String).hash() % len(made))
+    for (code,), part in (
+        frame.with_columns(*where)
+        .with_columns(bucket)
+        .partition_by("bucket", as_dict=True, include_key=False, maintain_order=True)
+        .items()
+    ):
+        path = folder / f"{code}-{span.file}-{span.start}.parquet"
+        part.write_parquet(path, compression="lz4")
+        made[int(code)].append(str(path))
+
+
+def read_piece(data: DataSet, columns: Sequence[str], piece: Piece, options: ReadOptions) -> Table:
+    """The table of a piece; messages name file and row as in the files themselves."""
+    if piece.bucket:
+        frame = pl.concat([pl.read_parquet(path) for path in piece.bucket])
+        files, rows = frame[_FILE].to_numpy(), frame[_ROW].to_numpy()
+        frame = frame.drop(_FILE, _ROW)
+    else:
+        frame = pl.concat([rows_of(data, columns, span) for span in piece.spans], how="vertical_relaxed")
+        sizes = [span.stop - span.start for span in piece.spans]
+        files = np.repeat([span.file for span in piece.spans], sizes)
+        rows = np.concatenate([np.arange(span.start, span.stop) for span in piece.spans])
+    alone = len(data.files) == 1
+
+    def where(row: int) -> str:
+        place = f"row {int(rows[row]) + 1:,}"
+        return place if alone else f"{data.files[int(files[row])]}: {place}"
+
+    return replace(long_table(frame, data.source, where, options, "parquet"), sources=data.files)
+
+
+class Look(NamedTuple):
+    """Rows of the first whole cases at places spread over the data, and where each row stands."""
+
+    frame: pl.DataFrame
+    places: list[tuple[int, int]]
+
+    @property
+    def seen(self) -> list[str]:
+        """The columns that hold a value here."""
+        return [c.name for c in self.frame.iter_columns() if c.null_count() < len(c)]
+
+    def table(self, data: DataSet, options: ReadOptions) -> Table:
+        def where(row: int) -> str:
+            file, place = self.places[row]
+            return f"{data.files[file]}: row {place + 1:,}"
+
+        return replace(long_table(self.frame, data.source, where, options, "parquet"), sources=data.files)
+
+
+def look(data: DataSet, columns: Sequence[str], id_column: str, spans: Sequence[Span]) -> Look:
+    """Enough cases to choose an extractor by, and to look at, in the order in which they stand."""
+    chosen = [spans[i] for i in np.unique(np.linspace(0, len(spans) - 1, _SAMPLED_PLACES).astype(int))]
+    each = max(_SAMPLED_ROWS, _SAMPLED_PLACES * _SAMPLED_ROWS // len(chosen))
+    frames, places = [], []
+    for span in chosen:
+        frame = rows_of(data, columns, span._replace(stop=min(span.stop, span.start + each)))
+        if span.start + frame.height < span.stop:  # the last case may be cut
+            ids = frame[id_column]
+            whole = frame.filter((ids != ids[-1]).fill_null(value=True))
+            frame = whole if whole.height else frame
+        frames.append(frame)
+        places += [(span.file, span.start + i) for i in range(frame.height)]
+    return Look(pl.concat(frames, how="vertical_relaxed"), places)
+
+
+def with_values(data: DataSet, columns: Sequence[str], seen: Sequence[str]) -> frozenset[str]:
+    """The columns that hold a value anywhere, given those that do in a sample."""
+    doubtful = [c for c in columns if c not in seen]
+    found = set(seen)
+    for file, rows in enumerate(data.rows):
+        for start in range(0, rows if doubtful else 0, _IDS):
+            frame = rows_of(data, doubtful, Span(file, start, min(rows, start + _IDS)))
+            found |= {c.name for c in frame.iter_columns() if c.null_count() < len(c)}
+    return frozenset(found)
