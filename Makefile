@@ -4,7 +4,7 @@ BIN := .venv/bin
 CORES ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help run test programs lint check coverage bench clean
+.PHONY: help run test programs lint check coverage bench scale clean
 
 help:
 	@echo "make run       run a small language model on the task \`starter\` and show the report"
@@ -12,6 +12,7 @@ help:
 	@echo "make check     lint, types and tests: what CI runs"
 	@echo "make coverage  simulate how often the intervals hold (minutes), write docs/coverage.md"
 	@echo "make bench     every benchmark beside its peers (minutes), write docs/benchmarks.md"
+	@echo "make scale     kofn score on 10^4 to 10^8 candidates (minutes, 12 GB of disk), write docs/scale.md"
 
 run: .venv/.ready-local
 	$(BIN)/kofn run starter --repeats 5 --out runs/starter
@@ -40,6 +41,9 @@ coverage: .venv/.ready-dev
 
 bench: .venv/.ready-dev .venv-peers/.ready
 	KOFN_PEERS_PYTHON=$(CURDIR)/.venv-peers/bin/python $(BIN)/python benchmarks/run.py
+
+scale: .venv/.ready-dev
+	$(BIN)/python benchmarks/scale.py
 
 .venv/.made:
 	$(PYTHON) -m venv .venv

@@ -23,7 +23,7 @@ from kofn.importers.rows import check_given, long_table
 from kofn.importers.tabular import wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kofn.importers.rows import ReadOptions
     from kofn.table import Table
@@ -244,11 +244,15 @@ def read_piece(data: DataSet, columns: Sequence[str], piece: Piece, options: Rea
         sizes = [span.stop - span.start for span in piece.spans]
         files = np.repeat([span.file for span in piece.spans], sizes)
         rows = np.concatenate([np.arange(span.start, span.stop) for span in piece.spans])
-    alone = len(data.files) == 1
+    return _table(data, frame, lambda row: (int(files[row]), int(rows[row])), options)
+
+
+def _table(data: DataSet, frame: pl.DataFrame, at: Callable[[int], tuple[int, int]], options: ReadOptions) -> Table:
+    """The table of some rows; `at` says of which file each is, and which row there."""
 
     def where(row: int) -> str:
-        place = f"row {int(rows[row]) + 1:,}"
-        return place if alone else f"{data.files[int(files[row])]}: {place}"
+        file, place = at(row)
+        return f"row {place + 1:,}" if len(data.files) == 1 else f"{data.files[file]}: row {place + 1:,}"
 
     return replace(long_table(frame, data.source, where, options, "parquet"), sources=data.files)
 
@@ -265,11 +269,8 @@ class Look(NamedTuple):
         return [c.name for c in self.frame.iter_columns() if c.null_count() < len(c)]
 
     def table(self, data: DataSet, options: ReadOptions) -> Table:
-        def where(row: int) -> str:
-            file, place = self.places[row]
-            return f"{data.files[file]}: row {place + 1:,}"
-
-        return replace(long_table(self.frame, data.source, where, options, "parquet"), sources=data.files)
+        """The cases as a table."""
+        return _table(data, self.frame, lambda row: self.places[row], options)
 
 
 def look(data: DataSet, columns: Sequence[str], id_column: str, spans: Sequence[Span]) -> Look:

@@ -1,0 +1,349 @@
+"""Time and memory of `kofn score` against the number of candidates, from ten thousand to a hundred million.
+
+Folders of Parquet, eight candidates a case with their texts and references, are written first: about 100 bytes a
+candidate as they are compressed, 10 GB at a hundred million, and gone afterwards. Each is scored by the command itself,
+in a process of its own: extraction, comparison, votes, intervals. Its numbers must be those the data was made with.
+Beside it stands the physical limit: polars reading the same columns in its streaming engine, keeping nothing.
+
+Then the same folder by `--engine local` with two workers and by `--engine ray` on this machine: the results must be the
+same. And what the plan for a cluster rests on (docs/scale.md): the time of a part, the bytes that come back of it, the
+time to add them up, and a simulated cluster in which parts take as long as they were measured to take and nodes fail.
+
+    python benchmarks/scale.py                     # all of it, and docs/scale.md: half an hour on two cores
+    python benchmarks/scale.py --largest 1000000   # a quick look; writes nothing
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from heapq import heapify, heappop, heappush
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
+PICTURE = Path(__file__).parents[1] / "docs" / "images" / "scale.svg"
+MARK = "<!-- measured -->"
+N, FILE, POOL = 8, 2_000_000, 1 << 16
+LIMIT_MB = 4_000
+
+READ = """
+import polars as pl, sys
+frame = pl.scan_parquet(sys.argv[1] + "/*.parquet").select(
+    pl.col("id", "output", "reference").str.len_bytes().sum(), pl.col("repeat", "cost").sum())
+frame.collect(engine="streaming")
+"""
+
+
+class Made(NamedTuple):
+    """A folder of so many candidates, of which so many are right, in so many bytes."""
+
+    folder: Path
+    rows: int
+    right: int
+    size: int
+
+
+class Took(NamedTuple):
+    """Seconds, MB at peak (of the largest process), and what was printed."""
+
+    seconds: float
+    mb: float
+    said: bytes
+
+
+def pool(rng: np.random.Generator) -> pl.Series:
+    """Sentences that do not compress away: words of random letters."""
+    letters = rng.integers(97, 123, (POOL, 130), dtype=np.uint8)
+    letters[:, 7::8] = ord(" ")
+    return pl.Series("sentence", letters.view("S130").ravel().astype(str))
+
+
+def rows_of(rng: np.random.Generator, sentences: pl.Series, first: int, cases: int) -> tuple[pl.DataFrame, int]:
+    """Candidates of so many cases, those of a case together, and how many are right."""
+    reference = np.repeat(rng.integers(1, 2000, cases), N)
+    right = rng.random(cases * N) < np.repeat(rng.beta(2, 2, cases), N)
+    answer = np.where(right, reference, reference + rng.integers(1, 500, cases * N))
+    columns = pl.DataFrame(
+        {
+            "case": np.repeat(np.arange(first, first + cases), N),
+            "repeat": np.tile(np.arange(N, dtype=np.int16), cases),
+            "sentence": sentences.gather(rng.integers(0, POOL, cases * N)),
+            "answer": answer,
+            "reference": reference,
+            "cost": rng.random(cases * N),
+        }
+    )
+    frame = columns.select(
+        pl.concat_str(pl.lit("q"), "case").alias("id"),
+        "repeat",
+        pl.concat_str("sentence", pl.lit(". The answer is "), "answer", pl.lit(".")).alias("output"),
+        pl.col("reference").cast(pl.String),
+        "cost",
+    )
+    return frame, int(right.sum())
+
+
+def write(folder: Path, rows: int, seed: int = 1) -> Made:
+    """The data set, a file of two million candidates after the other."""
+    rng = np.random.default_rng(seed)
+    sentences = pool(rng)
+    folder.mkdir(parents=True)
+    right = 0
+    for at, start in enumerate(range(0, rows, FILE)):
+        frame, n = rows_of(rng, sentences, start // N, min(FILE, rows - start) // N)
+        frame.write_parquet(
+            folder / f"part-{at:05}.parquet", compression="zstd", compression_level=1, row_group_size=250_000
+        )
+        right += n
+    return Made(folder, rows, right, sum(p.stat().st_size for p in folder.iterdir()))
+
+
+def measure(command: list[str]) -> Took:
+    """A command in a process of its own; memory is that of the largest of its processes."""
+    with tempfile.TemporaryFile() as said:
+        start = time.perf_counter()
+        process = subprocess.Popen(command, stdout=said, env={**os.environ, "KOFN_NO_COLOR": "1"})
+        _, status, usage = os.wait4(process.pid, 0)
+        took = time.perf_counter() - start
+        assert status == 0, command
+        said.seek(0)
+        return Took(took, usage.ru_maxrss / 1024, said.read())
+
+
+def score(made: Made, *options: str) -> Took:
+    """`kofn score`, and its mean must be the share of right candidates."""
+    took = measure([sys.executable, "-m", "kofn", "score", str(made.folder), "--json", *options])
+    found = json.loads(took.said)
+    mean = next(e["point"] for e in found["estimates"] if e["aggregator"] == "mean")
+    assert found["n_candidates"] == made.rows
+    assert abs(mean - made.right / made.rows) < 1e-12, (mean, made.right / made.rows)
+    return took
+
+
+def curve(folder: Path, largest: int) -> list[dict[str, float]]:
+    """A row for each power of ten."""
+    found = []
+    rows = 10_000
+    while rows <= largest:
+        made = write(folder / str(rows), rows)
+        limit, took = measure([sys.executable, "-c", READ, str(made.folder)]), score(made)
+        found.append({"rows": rows, "bytes": made.size, "seconds": took.seconds, "mb": took.mb, "limit": limit.seconds})
+        print(f"{rows:,} candidates, {made.size / 1e9:.3g} GB: {took.seconds:.1f} s, {took.mb:,.0f} MB; "
+              f"merely reading {limit.seconds:.1f} s", flush=True)  # fmt: skip
+        assert took.mb < LIMIT_MB, "memory is not bounded"
+        shutil.rmtree(made.folder)
+        rows *= 10
+    return found
+
+
+def engines(made: Made) -> dict[str, float]:
+    """The same on two processes and on Ray, on a folder that takes a while: the same results."""
+    alone = score(made)
+    two = score(made, "--engine", "local", "--workers", "2", "--part-size", "1000000")
+    ray = score(made, "--engine", "ray", "--ray-address", "local", "--part-size", "1000000")
+    assert alone.said == two.said == ray.said, "engines differ"
+    took = {"alone": alone.seconds, "two": two.seconds, "ray": ray.seconds}
+    print(f"{made.rows:,} candidates: {', '.join(f'{name} {s:.1f} s' for name, s in took.items())}; the same results")
+    return took
+
+
+def parts(made: Made) -> dict[str, float]:
+    """The time of a part of a million, the bytes that come back of it, and the time to add up ten thousand of them."""
+    from kofn.evaluate import Options
+    from kofn.importers.pieces import columns_of, data_set, layout, pieces_of
+    from kofn.importers.rows import ReadOptions
+    from kofn.parts import Sample, result_of_parts
+    from kofn.streamed import PART, Plan, part_at
+
+    reading, options = ReadOptions(), Options(extract="number", metrics=("numeric",))
+    data = data_set([str(made.folder)], reading)
+    assert data is not None
+    plan = Plan(data=data, columns=tuple(columns_of(data, reading)), reading=reading, options=options, base=None)
+    pieces = pieces_of(layout(data, "id", PART).spans, PART)
+    seconds, several = [], []
+    for piece in pieces[:10]:
+        start = time.perf_counter()
+        several.append(part_at(plan, piece))
+        seconds.append(time.perf_counter() - start)
+    sent = len(pickle.dumps(several[-1], pickle.HIGHEST_PROTOCOL))
+    from kofn.evaluate import graded
+    from kofn.importers.pieces import read_piece
+
+    table = read_piece(
+        data, plan.columns, pieces[0]._replace(spans=(pieces[0].spans[0]._replace(stop=8_000),)), reading
+    )
+    table, answers, scored = graded(table, options, whole=False)
+    many = [replace(one) for one in several if one is not None] * (10_000 // len(several))
+    start = time.perf_counter()
+    result_of_parts(many, Sample(table=table, answers=answers, scored=scored), options)
+    adding = time.perf_counter() - start
+    print(
+        f"a part: {np.median(seconds):.2f} s, {sent:,} bytes come back; {len(many):,} parts added up in {adding:.1f} s"
+    )
+    return {"part": float(np.median(seconds[1:] or seconds)), "sent": sent, "adding": adding, "added": len(many)}
+
+
+def simulated(part: float, n_parts: int, cores: int, rng: np.random.Generator, *, lost_an_hour: float) -> float:
+    """Hours that `n_parts` parts take on so many cores, where a core is lost so often and its part runs again.
+
+    A part takes its measured time, spread log-normally by a quarter as on a shared cluster; a core that is lost is back
+    after five minutes. Parts are handed out one at a time, as `--engine ray` does.
+    """
+    free = [0.0] * cores
+    heapify(free)
+    queue, end = n_parts, 0.0
+    takes = part * np.exp(rng.normal(0, 0.25, n_parts) - 0.25**2 / 2)
+    fails = rng.random(n_parts) < 1 - np.exp(-lost_an_hour * takes / 3600)
+    again: list[float] = []
+    while queue or again:
+        now = heappop(free)
+        if again:
+            length, failed = again.pop(), False
+        else:
+            queue -= 1
+            length, failed = float(takes[queue]), bool(fails[queue])
+        if failed:
+            again.append(length)
+            heappush(free, now + length / 2 + 300)
+        else:
+            end = max(end, now + length)
+            heappush(free, now + length)
+    return end / 3600
+
+
+def check_simulation(part: float, two: float, rows: int) -> float:
+    """How far the simulation is off for what can be measured here: two workers."""
+    return 3600 * simulated(part, -(-rows // 1_000_000), 2, np.random.default_rng(0), lost_an_hour=0) / two
+
+
+def table(found: list[dict[str, float]]) -> str:
+    head = (
+        "| candidates | Parquet | time | memory | merely reading it | candidates a second |\n|---|---|---|---|---|---|"
+    )
+    lines = [
+        f"| {one['rows']:,.0f} | {_bytes(one['bytes'])} | {one['seconds']:,.1f} s | {one['mb']:,.0f} MB "
+        f"| {one['limit']:,.1f} s | {one['rows'] / one['seconds']:,.0f} |"
+        for one in found
+    ]
+    return "\n".join([head, *lines])
+
+
+def _bytes(n: float) -> str:
+    return f"{n / 1e9:.2f} GB" if n >= 1e9 else f"{n / 1e6:.1f} MB"
+
+
+def slope(found: list[dict[str, float]]) -> float:
+    """How time grows with rows where starting no longer matters: 1 is in proportion."""
+    last = [one for one in found if one["rows"] >= 1e6]
+    x, y = np.log10([one["rows"] for one in last]), np.log10([one["seconds"] for one in last])
+    return float(np.polyfit(x, y, 1)[0])
+
+
+def draw(found: list[dict[str, float]]) -> None:
+    """Time and memory against candidates, both axes logarithmic."""
+    import vl_convert
+
+    values = [
+        {"candidates": o["rows"], "kofn score": o["seconds"], "merely reading": o["limit"], "MB": o["mb"]}
+        for o in found
+    ]
+
+    def chart(field: str, title: str, color: str, dash: list[int]) -> dict[str, object]:
+        x = {
+            "field": "candidates",
+            "type": "quantitative",
+            "scale": {"type": "log"},
+            "axis": {"format": "~s", "tickCount": 5},
+        }
+        y = {"field": field, "type": "quantitative", "scale": {"type": "log"}, "title": title, "axis": {"format": "~s"}}
+        return {
+            "mark": {"type": "line", "point": {"color": color}, "color": color, "strokeDash": dash},
+            "encoding": {"x": x, "y": y},
+        }
+
+    both = [chart("kofn score", "seconds", "#2a6fbb", [1, 0]), chart("merely reading", "seconds", "#999999", [4, 3])]
+    spec = {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "data": {"values": values},
+        "background": "white",
+        "hconcat": [
+            {"title": "time: kofn score, and (dashed) merely reading", "width": 330, "height": 230, "layer": both},
+            {
+                "title": "memory at its peak",
+                "width": 330,
+                "height": 230,
+                **chart("MB", "MB", "#2a6fbb", [1, 0]),
+            },
+        ],
+        "config": {"font": "sans-serif", "axis": {"gridColor": "#eeeeee"}},
+    }
+    PICTURE.parent.mkdir(exist_ok=True)
+    PICTURE.write_text(vl_convert.vegalite_to_svg(spec))
+
+
+def page(found: list[dict[str, float]], made: Made, took: dict[str, float], of: dict[str, float]) -> None:
+    """The measured part of docs/scale.md, between its marks."""
+    rng = np.random.default_rng(0)
+    clusters = []
+    for cores in (64, 512, 4096):
+        hours = simulated(of["part"], 100_000, cores, rng, lost_an_hour=0.01)
+        perfect = of["part"] * 100_000 / cores / 3600
+        clusters.append(f"| {cores:,} | {perfect:,.2f} h | {hours:,.2f} h |")
+    off = check_simulation(of["part"], took["two"], made.rows)
+    text = f"""{MARK}
+
+Measured by `make scale` on {datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} cores, with candidates of eight a case, their texts and
+references: extraction, comparison, votes, numbers with intervals.
+
+{table(found)}
+
+![Time and memory against the number of candidates](images/scale.svg)
+
+From a million on, time grows with the power {slope(found):.2f} of the rows; 1 is in proportion. {made.rows:,} candidates took
+{took["alone"]:.1f} s in one process, {took["two"]:.1f} s with `--engine local --workers 2`, and {took["ray"]:.1f} s with `--engine ray` on
+this machine, of which Ray's start is a part. All three printed the same bytes.
+
+A part of a million candidates took {of["part"]:.2f} s of one process, {of["sent"]:,.0f} bytes come back of it, and {of["added"]:,.0f} parts
+were added up in {of["adding"]:.1f} s. For the two workers above, the simulation of a cluster gives {off:.2f} times what was measured.
+
+| cores | 10^11 candidates, nothing lost | simulated: uneven parts, a core lost every hundred hours |
+|---|---|---|
+{chr(10).join(clusters)}
+
+{MARK}"""  # noqa: E501 - lines of the page
+    whole = PAGE.read_text()
+    before, _, rest = whole.partition(MARK)
+    _, _, after = rest.partition(MARK)
+    PAGE.write_text(before + text + after)
+    draw(found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--largest", type=int, default=100_000_000)
+    parser.add_argument("--folder", type=Path, help="where the data is written (default: the temporary folder)")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+        folder = Path(name)
+        found = curve(folder, given.largest)
+        some = write(folder / "engines", min(given.largest, 10_000_000))
+        took, of = engines(some), parts(some)
+        if given.largest >= 100_000_000:
+            page(found, some, took, of)
+
+
+if __name__ == "__main__":
+    main()
