@@ -252,6 +252,8 @@ def test_what_cannot_be_read_in_parts_is_said(tmp_path):
     asked = command("x.jsonl", "--part-size", 5, cwd=tmp_path)
     assert (asked.returncode, asked.stderr.count("\n")) == (2, 1)
     assert "only Parquet" in asked.stderr
+    with pytest.raises(InputError, match="only Parquet"):
+        kofn.score(frame(n=9), part_size=5)
     kept = command("x.parquet", "--part-size", 5, "--out", "run", cwd=tmp_path)
     assert kept.returncode == 2
     assert "--part-size keeps no candidate" in kept.stderr

@@ -69,13 +69,12 @@ def streamable(places: Sequence[str], reading: ReadOptions, size: int | None) ->
     With a `size` asked for anything else is refused.
     """
     local = [place for place in places if "://" not in place and place != "-" and Path(place).exists()]
-    plain = reading.format in (None, "parquet") and len(local) == len(places) and _nobodys(local, reading)
-    data = data_set(places, reading) if plain else None
+    plain = bool(places) and reading.format in (None, "parquet") and len(local) == len(places)
+    data = data_set(places, reading) if plain and _nobodys(local, reading) else None
     if data is None:
         if size is not None:
-            raise InputError(
-                f"{places[0]}: only Parquet with a candidate a row is read in parts: leave --part-size out"
-            )
+            what = places[0] if places else "what is given"
+            raise InputError(f"{what}: only Parquet files with a candidate a row are read in parts: leave the size out")
         return None
     folders = any(Path(place).is_dir() for place in places)
     return data if folders or size is not None or data.n_rows > AUTO else None
@@ -149,6 +148,8 @@ def _sample(plan: Plan, pieces: Sequence[Piece], some: Table | None) -> Sample:
     if chosen is None:
         raise InputError(f"{plan.data.source}: no case is left: {_left_out(plan.reading, plan.options)}")
     check_options(chosen, plan.options)
+    if plan.options.top_k is not None:
+        chosen = chosen.truncate(plan.options.top_k)
     table, answers, scored = graded(chosen, replace(plan.options, engine=None), whole=False, base=plan.base)
     return Sample(table=table, answers=answers, scored=scored)
 
