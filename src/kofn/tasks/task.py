@@ -89,8 +89,8 @@ class Task:
     ) -> Task:
         """The same task asked in two stages: the actor reasons, then the answer follows from the reasoning.
 
-        What is not said stays as the task has it where it has two stages already, else as `TwoStageSpec` has it. Examples
-        of a task that asked once are left out: they show answers, and what is asked for first now is a reasoning.
+        What is not said stays as the task has it where it has two stages already, else as `TwoStageSpec` has it.
+        Examples of a task that asked once are left out: they show answers, and now a reasoning is asked for first.
         """
         own = (self.spec.two_stage or TwoStageSpec()).model_dump(mode="json", exclude_unset=True)
         named = {"markovian": markovian, "actor_reward_weight": actor_reward_weight, "temperature": temperature}
