@@ -1,4 +1,4 @@
-"""Writes problems.jsonl and examples.jsonl: 60 short word problems of three kinds, and four worked ones to show first.
+"""Writes problems.jsonl and examples.jsonl: 48 short word problems of three kinds, and four worked ones to show first.
 
 The kinds are additions, subtractions, and additions with a number in them that does not count. Seeded; all of it ours.
 
@@ -51,7 +51,7 @@ def write(name: str, records: list[dict[str, str]]) -> None:
 
 def main() -> None:
     rng = random.Random(3)
-    write("problems.jsonl", [problem(rng, kind, number) for kind in TEXTS for number in range(20)])
+    write("problems.jsonl", [problem(rng, kind, number) for kind in TEXTS for number in range(16)])
     write("examples.jsonl", [example(*worked) for worked in WORKED])
 
 
