@@ -28,6 +28,7 @@ from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedTokenizerFast,
+    PrinterCallback,
     Trainer,
     TrainerCallback,
     TrainingArguments,
@@ -147,6 +148,7 @@ def train(
     scored = KofnCallback(
         HERE / "task.yaml", every_steps=EVERY, two_stage=True, limit=20, repeats=4, results=folder / "results.jsonl"
     )
+    trainer.remove_callback(PrinterCallback)
     trainer.add_callback(scored)
     trainer.add_callback(Saved(folder))
     trainer.train()

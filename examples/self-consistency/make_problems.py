@@ -42,7 +42,11 @@ def example(name: str, things: str, a: int, sign: str, b: int) -> dict[str, str]
     """A worked problem, as the model is to write it."""
     answer = a + b if sign == "+" else a - b
     text = TEXTS["add" if sign == "+" else "take away"].format(name=name, things=things, a=a, b=b)
-    return {"question": text, "solution": f"{a} {sign} {b} = {answer}. The answer is {answer}.", "reference": str(answer)}
+    return {
+        "question": text,
+        "solution": f"{a} {sign} {b} = {answer}. The answer is {answer}.",
+        "reference": str(answer),
+    }
 
 
 def write(name: str, records: list[dict[str, str]]) -> None:
