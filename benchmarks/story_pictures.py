@@ -23,7 +23,7 @@ PAGES = {  # story -> (the page its commands write, the heading where the pictur
     "support-message": ("selectors.html", "Differences", 345),
     "retrieval": ("search.html", "Differences", 845),
     "programs": ("runs/ledger/partial/budgets/report.html", "", 665),
-    "actor-critic": ("adapters.html", "Differences", 850),
+    "actor-critic": ("adapters.html", "Differences", 585),
 }
 
 
