@@ -1,6 +1,6 @@
 """Trains a tiny reasoner with a LoRA adapter, and lets kofn score its reasoning every 15 steps while it does.
 
-The base is a Llama of 100,000 parameters, made here. It has learnt to write "12 is larger than 7." and to answer from
+The base is a Llama of 124,000 parameters, made here. It has learnt to write "12 is larger than 7." and to answer from
 such a sentence, but which number it names is a guess: it was trained on both ways. The adapter learns which is right.
 Everything is made on the spot, seeded, on one core.
 
