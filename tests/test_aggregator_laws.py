@@ -253,3 +253,8 @@ def test_the_shipped_laws_catch_a_broken_aggregator():
 
     with pytest.raises(AssertionError, match="order of candidates"):
         check_aggregator(Sneaky)
+
+
+def test_a_set_is_found_by_a_place_from_numpy_too():
+    sets = CandidateSets.from_lists([[1], [0, 1]])
+    assert sets[np.int64(1)] == sets[1]

@@ -265,3 +265,9 @@ def test_a_drawing_marks_every_measure_at_every_k():
 @pytest.mark.parametrize(("ends", "wanted"), [([0.0, 1.0], (0.0, 1.0)), ([1.0], (0.95, 1.0)), ([0.0], (0.0, 0.05))])
 def test_axes_have_round_ends_and_some_height(ends, wanted):
     assert span(ends) == pytest.approx(wanted)
+
+
+def test_the_curve_of_ranked_lists_says_that_it_draws_places_at_random():
+    said = "any@k draws k places of a list at random"
+    assert any(said in warning for warning in told(ARITHMETIC, "--use", "list")["warnings"])
+    assert not any(said in warning for warning in told(ARITHMETIC, "--use", "any")["warnings"])

@@ -347,3 +347,14 @@ def test_options_that_do_not_go_together_are_a_usage_error(arguments):
 def test_negative_variances_are_refused():
     with pytest.raises(InputError, match="expected 0 or more"):
         run("--between", "-0.1", "--width", "0.1")
+
+
+def test_a_plan_from_ranked_lists_says_that_places_are_no_repeats(tmp_path):
+    from kofn.cli.score_verb import command as score
+
+    for use in ("list", "any"):
+        done = CliRunner().invoke(score, [str(ARITHMETIC), "--use", use, "--out", str(tmp_path / use)])
+        assert done.exit_code == 0, done.output
+        assert ("places are no repeats" in " ".join(run(tmp_path / use, "--width", "0.1").output.split())) is (
+            use == "list"
+        )

@@ -311,7 +311,7 @@ class CandidateSets:
         """
         low, high = int(self.offsets[i]), int(self.offsets[i + 1])
         return CandidateSet(
-            case_id=str(self.case_ids[i]),
+            case_id=str(self.case_ids[int(i)]),  # a place may come from numpy, which polars does not take
             values=_optional(self.values[low:high]),
             passes=tuple(None if p == NOT_GRADED else bool(p) for p in self.passes[low:high]),
             answers=() if self.answers is None else tuple(self.answers[low:high]),

@@ -407,3 +407,11 @@ def test_help_names_the_verb_and_its_forms():
     text = run("--help").output
     for option in ("--all-pairs", "--extractors", "--selectors", "--evaluator", "--strict", "--latex", "--html"):
         assert option in text
+
+
+def test_the_top_of_the_page_shows_every_side_and_not_the_first_three(tmp_path):
+    html = tmp_path / "page.html"
+    done = run(A, "--selectors", "first", "random", "length", "vote", "--changed", "0", "--html", html)
+    assert done.exit_code == 0, done.output
+    tiles = re.findall(r'<div class="stat"><dt title="([^"]*)"', html.read_text())
+    assert tiles == ["first", "random", "length", "vote", "hold after Holm"]

@@ -117,6 +117,20 @@ def test_two_stages_in_a_task_file_are_those_of_python():
     assert changed.two_staged(markovian=True).spec.all_stages()[0].max_tokens == 50
 
 
+def test_examples_beside_two_stages_stand_before_the_reasoning_however_the_stages_are_changed():
+    few = {
+        "count": 1,
+        "source": [{"question": "1 + 2?", "why": "One, and two more.", "answer": "3"}],
+        "answer": "{why}",
+    }
+    task = task_of(fewshot=few, two_stage={"temperature": 0.5})
+    for asked in (task, task.two_staged(markovian=False), task.override(temperature=0.2)):
+        prompt = asked.recipe().prompt(asked.items()[0], 0, 0, {}, chat=False)
+        assert prompt.startswith("Question: 1 + 2?\nReasoning: One, and two more.\n\nQuestion: ")
+    once = task_of(fewshot=few, stages=[{"prompt": "{question}"}])
+    assert once.two_staged().spec.fewshot is None, "those show answers to a task that asks once"
+
+
 def test_two_stages_of_multiple_choice_reason_about_the_options():
     task = task_of(QUIZ, extract="letter").two_staged()
     assert asked(task) == "Question: Q0\nA) red\nB) green\nC) blue\nD) none of them\nReasoning:"

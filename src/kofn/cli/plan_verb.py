@@ -113,6 +113,8 @@ def _pilot(path: Path, metric: str | None) -> tuple[Scored, tuple[str, ...]]:
         beware.append("the pilot's cases come in clusters, and are planned for as if they were apart: take more")
     if units["weights"] is not None:
         beware.append("the pilot's cases have weights, which the plan does not use")
+    if where.options.use == "list":
+        beware.append("the pilot's sets are ranked lists: places are no repeats, and this plan counts them as such")
     return where.metric(metric), tuple(beware)
 
 

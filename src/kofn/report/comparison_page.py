@@ -77,7 +77,7 @@ def _head(found: Compared) -> dict[str, str]:
 
 
 def _stats(found: Compared) -> list[dict[str, str]]:
-    """The main number of the first sides, and how much holds."""
+    """The main number of every side, of a dozen at most, and how much holds."""
     d = main_difference(found, found.differences[0].sides)
     level = next(one for one in found.levels if (one.aggregator, one.segment) == (d.aggregator, None))
     values = [
@@ -86,7 +86,7 @@ def _stats(found: Compared) -> list[dict[str, str]]:
     ]
     n = sum(one.holds for one in found.differences)
     holds = {"name": "hold after Holm", "value": f"{n} of {len(found.differences)}", "detail": f"p < {d.alpha:g}"}
-    return [*values[:3], holds]
+    return [*values[:12], holds]
 
 
 # differences

@@ -155,7 +155,7 @@ def found_of(
         selector=asked.selector,
         selection=picked,
         split=None if options.split is None else str(options.split),
-        warnings=tuple(_warnings(scored, asked, judges, segments)),
+        warnings=tuple(_warnings(scored, options, asked, judges, segments)),
     )
 
 
@@ -168,8 +168,12 @@ def candidate_tokens(table: Table) -> Floats | None:
     return None if bool(np.isnan(total).all()) else np.asarray(total, dtype=np.float64)
 
 
-def _warnings(scored: Scored, asked: Asked, judges: Judges, segments: Sequence[Segment]) -> list[str]:
+def _warnings(scored: Scored, options: Options, asked: Asked, judges: Judges, segments: Sequence[Segment]) -> list[str]:
     out = []
+    if options.use == "list":
+        out.append(
+            "any@k draws k places of a list at random; for its first k ask kofn score -a 'recall(k=...)' or ndcg"
+        )
     if asked.selector is not None and (fault := _dipping(scored, asked.selector, judges)) is not None:
         out.append(f"the selector picks by `{asked.selector.by}` and is graded by {fault}")
     if scored.metric in judges and asked.labels is None:

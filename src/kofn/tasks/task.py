@@ -90,13 +90,15 @@ class Task:
         """The same task asked in two stages: the actor reasons, then the answer follows from the reasoning.
 
         What is not said stays as the task has it where it has two stages already, else as `TwoStageSpec` has it.
+        Examples of a task that asked once are left out: they show answers, and now a reasoning is asked for first.
         """
         own = (self.spec.two_stage or TwoStageSpec()).model_dump(mode="json", exclude_unset=True)
         named = {"markovian": markovian, "actor_reward_weight": actor_reward_weight, "temperature": temperature}
         parts = {"reasoning": reasoning, "answer": answer}
         body = own | {name: value for name, value in named.items() if value is not None}
         body |= {name: {**own.get(name, {}), **part} for name, part in parts.items() if part}
-        return self._changed({"two_stage": body, "stages": None, "fewshot": None})
+        examples = {} if self.spec.two_stage else {"fewshot": None}
+        return self._changed({"two_stage": body, "stages": None, **examples})
 
     def override(self, *, stages: Mapping[str, Mapping[str, Any]] | None = None, **changes: Any) -> Task:
         """The task with some of its settings changed: those of the file, and those of its stages.
