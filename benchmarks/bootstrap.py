@@ -61,6 +61,7 @@ def normal_ends(x: np.ndarray, se: float) -> tuple[float, float]:
 
 
 def rows_of(kind: str, x: np.ndarray, budget: float) -> list[Row]:
+    with_scipy(x[:10], 10)  # loads scipy
     few = int(min(RESAMPLES, max(100, budget * SCIPY_DRAWS / x.size)))
     fewer = int(min(RESAMPLES, max(20, budget * LM_EVAL_DRAWS / x.size)))
     with Peers() as peers:

@@ -6,7 +6,7 @@ peer decodes every line and keeps nothing. kofn's process imports the package, c
 with every response and every grade, and its counts are checked. Wall time and peak memory of whole processes,
 interleaved.
 
-    python benchmarks/lm_eval.py
+    python benchmarks/run.py --only logs
 """
 
 from __future__ import annotations
@@ -17,16 +17,24 @@ import sys
 import tempfile
 from pathlib import Path
 
-from score import WORDS, measure
-from table import Row, seconds, show
+from score import BYTES, HOLD, WORDS, compared
+from table import Limit, Row, show
 
-SIZE, ROUNDS = 1_000_000_000, 3
+TITLE = "Reading logs"
+HOW = """Samples of lm-evaluation-harness, whole processes, start-up included. Lines are cut at their keys and prompts are not
+decoded; responses are, for the table holds them: it takes longer the more there are. Both counts, of documents and of
+candidates, are checked on either side. The limit is a process that reads the bytes and does nothing with them; of memory, an
+interpreter with numpy and polars that holds the responses and nothing else."""
+
+SIZE, ROUNDS = 1_000_000_000, 2
 
 LOADS = """
 import json, sys
+seen = set()
 with open(sys.argv[1]) as file:
     for line in file:
-        json.loads(line)
+        seen.add(json.loads(line)["doc_id"])
+assert len(seen) == int(sys.argv[2]), len(seen)
 """
 KEEP = """
 import json, sys
@@ -36,7 +44,9 @@ with open(sys.argv[1]) as file:
     for line in file:
         r = json.loads(line)
         rows.append((r["doc_id"], r["filter"], r["target"], r["resps"][0], r["filtered_resps"], r["exact_match"]))
-pl.DataFrame(rows, schema=["id", "filter", "target", "resps", "filtered", "exact_match"], orient="row")
+table = pl.DataFrame(rows, schema=["id", "filter", "target", "resps", "filtered", "exact_match"], orient="row")
+first = table.unique("id")
+assert (first.height, first["resps"].list.len().sum()) == (int(sys.argv[2]), int(sys.argv[3])), first
 """
 READ = """
 import sys
@@ -74,15 +84,15 @@ def line(doc_id: int, prompt: str, question: str, responses: list[str], filter_n
     return json.dumps(record, ensure_ascii=False).encode() + b"\n"
 
 
-def write(path: Path, *, shots: int, repeats: int, filters: tuple[str, ...]) -> tuple[int, int]:
-    """(documents, candidates) of a log of `SIZE` bytes."""
+def write(path: Path, size: int, *, shots: int, repeats: int, filters: tuple[str, ...]) -> tuple[int, int]:
+    """(documents, candidates) of a log of this size."""
     rng = random.Random(1)
     prompt = text(rng, 140 * shots) if shots else ""
     some = [text(rng, 60) for _ in range(2000)]
     answers = [text(rng, 150) for _ in range(2000)]
     documents = 0
     with path.open("wb") as file:
-        while file.tell() < SIZE:
+        while file.tell() < size:
             question, responses = rng.choice(some), rng.choices(answers, k=repeats)
             for name in filters:
                 made = responses[:1] if name == "none" else ["42"]
@@ -98,25 +108,28 @@ LOGS = {
 }
 
 
-def main() -> list[Row]:
-    rows = []
-    for name, shape in LOGS.items():
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "samples_made_2026-01-21T03-44-18.458309.jsonl"
-            counts = write(path, **shape)  # type: ignore[arg-type]
-            codes = {"`json.loads` a line, nothing kept": LOADS, "the same, kept as a table": KEEP}
-            ours, theirs = [], {peer: [] for peer in codes}
-            for _ in range(ROUNDS):
-                for peer, code in codes.items():
-                    theirs[peer].append(measure([sys.executable, "-c", code, str(path)]))
-                ours.append(measure([sys.executable, "-c", READ, str(path), *map(str, counts)]))
-        work = f"import 1 GB of lm-eval samples, {name} ({counts[1]:,} candidates)"
-        s, mb = min(ours)[0], max(m for _, m in ours)
-        for peer, found in theirs.items():
-            other, most = min(found)[0], max(m for _, m in found)
-            rows.append(show(Row(work, seconds(s), peer, seconds(other), f"{other / s:.1f}x")))
-        rows.append(show(Row(work, f"{mb:,.0f} MB", "memory of the latter", f"{most:,.0f} MB", f"{most / mb:.1f}x")))
-    return rows
+def rows_of(name: str, shape: dict[str, object], size: int, rounds: int) -> list[Row]:
+    peers = {"`json.loads` a line, nothing kept": LOADS, "the same, kept as a table": KEEP}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "samples_made_2026-01-21T03-44-18.458309.jsonl"
+        counts = write(path, size, **shape)  # type: ignore[arg-type]
+        responses = Path(folder) / "responses"
+        responses.write_bytes(b"x" * (600 * counts[1]))
+        told = [str(path), *map(str, counts)]
+        codes = {**peers, "kofn": READ, "bytes": BYTES}
+        commands = {what: [sys.executable, "-c", code, *told] for what, code in codes.items()}
+        found = compared(commands | {"hold": [sys.executable, "-c", HOLD, str(responses)]}, rounds)
+    work = f"import {size / 1e6:,.0f} MB, {name} ({counts[1]:,} candidates)"
+    least = Limit("reading the bytes", found["bytes"][0])
+    rows = [Row(work=work, kofn=found["kofn"][0], peer=p, theirs=found[p][0], limit=least) for p in peers]
+    least, kept = Limit("holding the responses", found["hold"][1]), list(peers)[-1]
+    rows.append(Row(work=work, kofn=found["kofn"][1], peer=kept, theirs=found[kept][1], limit=least, unit="MB"))
+    return [show(row) for row in rows]
+
+
+def main(small: bool = False) -> list[Row]:
+    size, rounds = (1_000_000, 1) if small else (SIZE, ROUNDS)
+    return [row for name, shape in LOGS.items() for row in rows_of(name, shape, size, rounds)]
 
 
 if __name__ == "__main__":

@@ -80,10 +80,10 @@ def amount(x: float, unit: str) -> str:
 def times(x: float) -> str:
     """A factor with two or three digits.
 
-    >>> times(0.123), times(1.52), times(23.4), times(123456)
-    ('0.12x', '1.5x', '23x', '123,456x')
+    >>> times(0.0012), times(0.123), times(1.52), times(23.4), times(123456)
+    ('0.0012x', '0.12x', '1.5x', '23x', '123,456x')
     """
-    return f"{x:.2f}x" if x < 1.2 else f"{x:.1f}x" if x < 10 else f"{x:,.0f}x"
+    return f"{x:.2g}x" if x < 0.1 else f"{x:.2f}x" if x < 1.2 else f"{x:.1f}x" if x < 10 else f"{x:,.0f}x"
 
 
 def show(row: Row) -> Row:
