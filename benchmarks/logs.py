@@ -1,8 +1,8 @@
 """A gigabyte of lm-evaluation-harness samples, imported by kofn, against `json.loads` a line.
 
 Three logs of a gigabyte each: five-shot questions with two filters, where nearly all is the prompt; questions without
-examples and without a filter, where responses are half of it and are there twice; and eight repeats a document. The
-peer decodes every line and keeps nothing. kofn's process imports the package, chooses the importer, builds the table
+examples and without a filter, where responses are half of it and are there twice; and eight repeats a document. A log
+of Inspect is read by Inspect itself. The other peer decodes every line and keeps nothing. kofn's process imports the package, chooses the importer, builds the table
 with every response and every grade, and its counts are checked. Wall time and peak memory of whole processes,
 interleaved.
 
@@ -13,20 +13,22 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from peers import environment, interpreter
 from score import BYTES, HOLD, WORDS, compared
 from table import Limit, Row, show
 
 TITLE = "Reading logs"
-HOW = """Samples of lm-evaluation-harness, whole processes, start-up included. Lines are cut at their keys and prompts are not
+HOW = """Samples of lm-evaluation-harness and a log of Inspect, whole processes, start-up included. Lines are cut at their keys and prompts are not
 decoded; responses are, for the table holds them: it takes longer the more there are. Both counts, of documents and of
 candidates, are checked on either side. The limit is a process that reads the bytes and does nothing with them; of memory, an
 interpreter with numpy and polars that holds the responses and nothing else."""
 
-SIZE, ROUNDS = 1_000_000_000, 2
+SIZE, SAMPLES, ROUNDS = 1_000_000_000, 10_000, 2
 
 LOADS = """
 import json, sys
@@ -84,13 +86,13 @@ def line(doc_id: int, prompt: str, question: str, responses: list[str], filter_n
     return json.dumps(record, ensure_ascii=False).encode() + b"\n"
 
 
-def write(path: Path, size: int, *, shots: int, repeats: int, filters: tuple[str, ...]) -> tuple[int, int]:
-    """(documents, candidates) of a log of this size."""
+def write(path: Path, size: int, *, shots: int, repeats: int, filters: tuple[str, ...]) -> tuple[int, int, int]:
+    """(documents, candidates, bytes of all responses) of a log of this size."""
     rng = random.Random(1)
     prompt = text(rng, 140 * shots) if shots else ""
     some = [text(rng, 60) for _ in range(2000)]
     answers = [text(rng, 150) for _ in range(2000)]
-    documents = 0
+    documents = held = 0
     with path.open("wb") as file:
         while file.tell() < size:
             question, responses = rng.choice(some), rng.choices(answers, k=repeats)
@@ -98,7 +100,60 @@ def write(path: Path, size: int, *, shots: int, repeats: int, filters: tuple[str
                 made = responses[:1] if name == "none" else ["42"]
                 file.write(line(documents, prompt, question, responses, name, made))
             documents += 1
-    return documents, documents * repeats
+            held += sum(len(one.encode()) for one in responses)
+    return documents, documents * repeats, held
+
+
+# a log as Inspect writes it, and Inspect's own reader
+INSPECT_WRITE = """
+import sys
+from inspect_ai.log import EvalConfig, EvalDataset, EvalLog, EvalSample, EvalSpec, write_eval_log
+from inspect_ai.model import ChatMessageUser, ModelOutput
+from inspect_ai.scorer import Score
+path, n, prompt, text = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+made = []
+for i in range(n):
+    output = ModelOutput.from_content("mockllm/model", f"{text} {i}")
+    score = {"match": Score(value="C" if i % 2 else "I", answer=str(i))}
+    messages = [ChatMessageUser(content=prompt), output.message]
+    made.append(EvalSample(id=i, epoch=1, input=prompt, target="42", messages=messages, output=output, scores=score))
+spec = EvalSpec(created="2026-01-01T00:00:00+00:00", task="made", model="mockllm/model", dataset=EvalDataset(samples=n),
+                config=EvalConfig(epochs=1))
+write_eval_log(EvalLog(status="success", eval=spec, samples=made), path)
+"""
+INSPECT_READ = """
+import sys
+from inspect_ai.log import read_eval_log
+assert len(read_eval_log(sys.argv[1]).samples) == int(sys.argv[2])
+"""
+
+
+def of_inspect(n: int, rounds: int) -> list[Row]:
+    """Its own log, read by its own reader."""
+    python = interpreter("Inspect")
+    if python is None:
+        return []
+    rng = random.Random(2)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "made.eval"
+        told = [str(path), str(n)]
+        subprocess.run([python, "-c", INSPECT_WRITE, *told, text(rng, 300), text(rng, 150)], check=True, env=environment())
+        size = path.stat().st_size / 1e6
+        commands = {
+            "Inspect": [python, "-c", INSPECT_READ, *told],
+            "kofn": [sys.executable, "-c", READ, *told, str(n)],
+            "bytes": [sys.executable, "-c", BYTES, str(path)],
+            "hold": [sys.executable, "-c", HOLD, str(path)],
+        }
+        found = compared(commands, rounds)
+    work, peer = f"import Inspect's .eval of {n:,} samples ({size:,.1f} MB)", "Inspect `read_eval_log`"
+    rows = []
+    for unit, at, what, key in (("s", 0, "reading the bytes", "bytes"), ("MB", 1, "holding the bytes", "hold")):
+        limit = Limit(what, found[key][at])
+        rows.append(
+            Row(work=work, kofn=found["kofn"][at], peer=peer, theirs=found["Inspect"][at], limit=limit, unit=unit)
+        )
+    return [show(row) for row in rows]
 
 
 LOGS = {
@@ -112,9 +167,9 @@ def rows_of(name: str, shape: dict[str, object], size: int, rounds: int) -> list
     peers = {"`json.loads` a line, nothing kept": LOADS, "the same, kept as a table": KEEP}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "samples_made_2026-01-21T03-44-18.458309.jsonl"
-        counts = write(path, size, **shape)  # type: ignore[arg-type]
+        *counts, held = write(path, size, **shape)  # type: ignore[arg-type]
         responses = Path(folder) / "responses"
-        responses.write_bytes(b"x" * (600 * counts[1]))
+        responses.write_bytes(b"x" * held)
         told = [str(path), *map(str, counts)]
         codes = {**peers, "kofn": READ, "bytes": BYTES}
         commands = {what: [sys.executable, "-c", code, *told] for what, code in codes.items()}
@@ -129,7 +184,8 @@ def rows_of(name: str, shape: dict[str, object], size: int, rounds: int) -> list
 
 def main(small: bool = False) -> list[Row]:
     size, rounds = (1_000_000, 1) if small else (SIZE, ROUNDS)
-    return [row for name, shape in LOGS.items() for row in rows_of(name, shape, size, rounds)]
+    rows = [row for name, shape in LOGS.items() for row in rows_of(name, shape, size, rounds)]
+    return rows + of_inspect(50 if small else SAMPLES, rounds)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -132,8 +133,10 @@ def interpreter(name: str, where: str = TOOLS) -> str | None:
     return python
 
 
-def environment() -> dict[str, str]:
-    """Ours without what points Python to kofn's own modules; no peer asks the network for data."""
+def environment(python: str = "") -> dict[str, str]:
+    """Ours; for a peer without what points Python to kofn's own modules, and it asks no network for data."""
+    if python == sys.executable:
+        return dict(os.environ)
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONSTARTUP")}
     return kept | {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "OPENAI_API_KEY": "none", "TQDM_DISABLE": "1"}
 

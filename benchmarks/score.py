@@ -8,20 +8,19 @@ in the wide form. Wall time and peak memory of whole processes, interleaved, bes
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import orjson
+from peers import environment
 from table import Limit, Row, show
 
 TITLE = "Scoring a file"
 HOW = """The whole command, start-up and printing included: outputs of about 300 characters in JSON lines are read, grouped, their
-answers extracted and compared, voted on and given intervals. The peer merely reads the same file, and so do nothing of this.
+answers extracted and compared, voted on and given intervals. The peer merely reads the same file.
 The limit is a process that reads the bytes and does nothing with them; of memory, an interpreter with numpy and polars that
 holds the file's bytes."""
 
@@ -63,13 +62,23 @@ def write(folder: Path, n_cases: int = CASES) -> dict[str, Path]:
     return paths
 
 
+# a process inherits the peak of the one that starts it, so that a small one has to
+LAUNCH = """
+import os, subprocess, sys, time
+start = time.perf_counter()
+process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, usage = os.wait4(process.pid, 0)
+print(time.perf_counter() - start, usage.ru_maxrss / 1024, status)
+"""
+
+
 def measure(command: list[str]) -> tuple[float, float]:
     """(seconds, MB at peak) of a process."""
-    start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    assert status == 0, command
-    return time.perf_counter() - start, usage.ru_maxrss / 1024
+    launch = [sys.executable, "-S", "-c", LAUNCH, *command]
+    done = subprocess.run(launch, stdout=subprocess.PIPE, text=True, check=True, env=environment(command[0]))
+    seconds, peak, status = done.stdout.split()
+    assert status == "0", command
+    return float(seconds), float(peak)
 
 
 def compared(commands: dict[str, list[str]], rounds: int = ROUNDS) -> dict[str, tuple[float, float]]:
