@@ -90,7 +90,12 @@ def with_polars(frame: pl.DataFrame, rules: list[str] = RULES) -> dict[str, floa
         at_5 = pl.col("passes").replace_strict(list(range(N + 1)), table).alias("pass@5")
         found |= sets.with_columns(at_5).select(pl.all().mean()).collect().row(0, named=True)
     if "majority" in rules:
-        won = frame.lazy().with_row_index("row").group_by("case", "answer").agg(pl.len(), pl.col("row").min(), value.mean())
+        won = (
+            frame.lazy()
+            .with_row_index("row")
+            .group_by("case", "answer")
+            .agg(pl.len(), pl.col("row").min(), value.mean())
+        )
         won = won.sort("len", "row", descending=[True, False]).group_by("case").agg(value.first())
         found["majority"] = won.select(value.mean()).collect().item()
     return {rule: found[rule] for rule in rules}

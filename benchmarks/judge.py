@@ -1,6 +1,6 @@
 """A judge's rate corrected by labels, with its interval: kofn against judgy, on the same labels and verdicts.
 
-    python benchmarks/run.py --only judge
+python benchmarks/run.py --only judge
 """
 
 from __future__ import annotations

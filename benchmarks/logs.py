@@ -137,7 +137,9 @@ def of_inspect(n: int, rounds: int) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "made.eval"
         told = [str(path), str(n)]
-        subprocess.run([python, "-c", INSPECT_WRITE, *told, text(rng, 300), text(rng, 150)], check=True, env=environment())
+        subprocess.run(
+            [python, "-c", INSPECT_WRITE, *told, text(rng, 300), text(rng, 150)], check=True, env=environment()
+        )
         size = path.stat().st_size / 1e6
         commands = {
             "Inspect": [python, "-c", INSPECT_READ, *told],

@@ -1,6 +1,6 @@
 """Starting up: `kofn --help`, `import kofn` and a whole small command, interleaved with peers, best of many.
 
-    python benchmarks/run.py --only startup
+python benchmarks/run.py --only startup
 """
 
 from __future__ import annotations
