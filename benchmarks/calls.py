@@ -19,14 +19,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from peers import environment, interpreter
+from beside import environment, interpreter
 from table import Limit, PeerFailed, Row, failed, show
 
 TITLE = "Calls to a model"
-HOW = """CPU time of the client's process a request, at concurrency 100, against a server on loopback that answers at once. kofn's
-calls go through the whole runner: prompts from the task, limits, retries, and every reply committed to SQLite before it counts;
-the peers' calls alone store nothing. A whole evaluation also extracts, scores, computes intervals and writes the run directory
-with its report; the peers write their logs. The limit is a bare aiohttp client that posts and parses."""
+HOW = """CPU time of the client's process a request, at concurrency 100, against a server on loopback that answers
+at once. kofn's calls go through the whole runner: prompts from the task, limits, retries, and every reply committed
+to SQLite before it counts; the peers' calls alone store nothing. A whole evaluation also extracts, scores, computes
+intervals and writes the run directory with its report; the peers write their logs. The limit is a bare aiohttp
+client that posts and parses."""
 
 CALLS, WHOLE, WARM, AT_A_TIME, ROUNDS = 5_000, 1_500, 300, 100, 3
 ROOT = Path(__file__).parents[1]

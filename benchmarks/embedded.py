@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from kofn.models.base import Model
 
 TITLE = "The embedded model"
-HOW = """Tokens a second of smollm2 on the CPU; several samples of a prompt share its computation. The limit is reading the weights
-from memory once a step, for all samples that are made together: what memory allows one core. The model computes far more than it
-reads, so nothing comes near it; it shows what making samples together can gain."""
+HOW = """Tokens a second of smollm2 on the CPU; several samples of a prompt share its computation. The limit is
+reading the weights from memory once a step, for all samples that are made together: what memory allows one core.
+The model computes far more than it reads, so nothing comes near it; it shows what making samples together can gain."""
 
 ROUNDS, SAMPLES, TOKENS = 2, 5, 48
 QUESTIONS = (

@@ -1,8 +1,8 @@
 r"""Answers out of a million texts of 300 characters: kofn against lm-eval's filters, Inspect's scorer, `re` and polars.
 
 Letters, numbers and boxes behind their usual labels, by the patterns that lm-eval's own tasks use (mmlu_pro, gsm8k_cot,
-hendrycks_math); and letters that nothing labels, where kofn has no columnar form and reads text by text. Both sides must
-give the same answers. lm-eval and Inspect run on a part and are scaled.
+hendrycks_math); and letters that nothing labels, where kofn has no columnar form and reads text by text. Both sides
+must give the same answers. lm-eval and Inspect run on a part and are scaled.
 
     python benchmarks/run.py --only extraction
 """
@@ -14,7 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
-from peers import TOOLS, Peers
+from beside import TOOLS, Peers
 from score import WORDS
 from table import Row, one_pass, race, show
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TITLE = "Extraction"
-HOW = """Answers out of texts of about 300 characters, no two alike, by the default extractors (`letter`, `number`, `boxed`), which
-know many forms of an answer; the peers look for the one pattern that is in these texts. Where a text's tail states its answer
-kofn reads columns, and any other text by itself: the last kind, letters that nothing labels, is of those, and there a single
-pattern is far cheaper. Answers are checked to be equal. polars is one core on one pattern; kofn uses two. Inspect's scorer also
-compares with the target. The limit is one pass over the bytes."""
+HOW = """Answers out of texts of about 300 characters, no two alike, by the default extractors (`letter`, `number`,
+`boxed`), which know many forms of an answer; the peers look for the one pattern that is in these texts. Where a
+text's tail states its answer kofn reads columns, and any other text by itself: the last kind, letters that nothing
+labels, is of those, and there a single pattern is far cheaper. Answers are checked to be equal. polars is one core
+on one pattern; kofn uses two. Inspect's scorer also compares with the target. The limit is one pass over the bytes."""
 
 TEXTS, UNLABELLED, PART = 1_000_000, 20_000, 20_000
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-from peers import TOOLS, interpreter
+from beside import TOOLS, interpreter
 from score import measure
 from table import Limit, Row, show
 
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TITLE = "Memory"
-HOW = """The most a whole process takes while it loads the data from Parquet and does the work; Inspect holds a part of the sets,
-and what it takes above an interpreter that has imported it is scaled. The limit is an interpreter with numpy and polars that has
-loaded the same data. What `kofn score` and the importers take is in the sections on scoring and logs."""
+HOW = """The most a whole process takes while it loads the data from Parquet and does the work; Inspect holds a part
+of the sets, and what it takes above an interpreter that has imported it is scaled. The limit is an interpreter with
+numpy and polars that has loaded the same data. What `kofn score` and the importers take is in the sections on
+scoring and logs."""
 
 SETS, INSPECT_SETS, CASES = 1_000_000, 20_000, 10_000
 

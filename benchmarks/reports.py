@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from peers import TOOLS, Peers
+from beside import TOOLS, Peers
 from score import write
 from table import Limit, Row, fastest, race, show
 
 TITLE = "Building reports"
-HOW = """Of an evaluation that is made already (outputs of 300 characters, eight a case): case reports, Parquet files with all
-candidates, run.json, results.jsonl and a page that shows and searches every case, each file flushed to the disk; Inspect's and
-lm-eval's writers make one log and flush nothing. polars writes the same two Parquet files alone. "The page alone" is `kofn report
---html` of a run that is loaded. The limit is writing and flushing as many bytes."""
+HOW = """Of an evaluation that is made already (outputs of 300 characters, eight a case): case reports, Parquet
+files with all candidates, run.json, results.jsonl and a page that shows and searches every case, each file flushed
+to the disk; Inspect's and lm-eval's writers make one log and flush nothing. polars writes the same two Parquet
+files alone. "The page alone" is `kofn report --html` of a run that is loaded. The limit is writing and flushing as
+many bytes."""
 
 SIZES, N = (1_000, 10_000, 100_000), 8
 INSPECT_SAMPLES, LM_EVAL_CASES = 4_000, 4_000
@@ -55,8 +56,8 @@ LM_EVAL = """
 import glob, os, shutil
 from lm_eval.loggers import EvaluationTracker
 made = [
-    {"doc_id": i, "doc": {"id": case_id, "answer": reference}, "target": reference, "arguments": [(case_id, {"until": []})],
-     "resps": [[text for text, _ in outputs]], "filtered_resps": [outputs[0][0]], "filter": "none",
+    {"doc_id": i, "doc": {"id": case_id, "answer": reference}, "target": reference,
+     "arguments": [(case_id, {"until": []})], "resps": [[text for text, _ in outputs]], "filtered_resps": [outputs[0][0]], "filter": "none",
      "metrics": ["exact_match"], "doc_hash": "0" * 64, "prompt_hash": "0" * 64, "target_hash": "0" * 64,
      "exact_match": float(outputs[0][1])}
     for i, (case_id, reference, outputs) in enumerate(data)]

@@ -25,7 +25,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import peers
+import beside
 import table
 from table import HEADINGS, Limit, Row
 
@@ -40,17 +40,16 @@ HEAD = """# What it costs
 Written by `make bench` on {machine}, {date}, in {minutes:.0f} minutes; load of the machine at its beginning {load:.1f}.
 {own}. Peers: {others}.
 
-Every row and its peer ran in the same run on the same work, in turn, the best of several rounds; where both compute the same
-numbers, the run checks that they are equal. Times are of one machine; the ratios are what to look at.
+Every row and its peer ran in the same run on the same work, in turn, the best of several rounds; where both compute the
+same numbers, the run checks that they are equal. Times are of one machine; the ratios are what to look at.
 
-- *ratio*: how many times as long as kofn the peer takes. Below 1 kofn takes longer; a peer that merely does a part of the work,
-  such as reading the file, is there to show how much that part is.
-- *physical limit*: what nobody can do the work without, measured in the same run: reading the bytes, one pass over the array, a
-  bare client. *kofn / limit* is how far kofn is from it; 1 would be perfect.
+- *ratio*: how many times as long as kofn the peer takes. Below 1 kofn takes longer; a peer that merely does a part of
+  the work, such as reading the file, is there to show how much that part is.
+- *physical limit*: what nobody can do the work without, measured in the same run: reading the bytes, one pass over the
+  array, a bare client. *kofn / limit* is how far kofn is from it; 1 would be perfect.
 - `~`: the peer was run on a part of the work and its time scaled (it is linear).
 
-How long `kofn score` takes from 10^4 to 10^8 candidates is in [scale.md](scale.md); how often intervals hold, in
-[coverage.md](coverage.md) and [calibrate.md](calibrate.md).
+How often intervals hold is in [coverage.md](coverage.md) and [calibrate.md](calibrate.md).
 """
 
 
@@ -124,7 +123,7 @@ def page(kept: dict[str, Any]) -> str:
 def about() -> dict[str, Any]:
     """The machine, the day and the versions of all that is compared."""
     own = {"Python": platform.python_version()} | {name: version(name) for name in ("kofn", "numpy", "polars", "scipy")}
-    others = peers.versions(peers.TOOLS) | peers.versions(peers.IR)
+    others = beside.versions(beside.TOOLS) | beside.versions(beside.IR)
     load = os.getloadavg()[0]
     today = f"{datetime.now(UTC):%Y-%m-%d}"
     return {"machine": machine(), "date": today, "load": load, "versions": own, "peers": dict(sorted(others.items()))}

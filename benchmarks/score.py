@@ -15,17 +15,18 @@ import tempfile
 from pathlib import Path
 
 import orjson
-from peers import environment
+from beside import environment
 from table import Limit, Row, show
 
 TITLE = "Scoring a file"
-HOW = """The whole command, start-up and printing included: outputs of about 300 characters in JSON lines are read, grouped, their
-answers extracted and compared, voted on and given intervals. The peer merely reads the same file.
-The limit is a process that reads the bytes and does nothing with them; of memory, an interpreter with numpy and polars that
-holds the file's bytes."""
+HOW = """The whole command, start-up and printing included: outputs of about 300 characters in JSON lines are read,
+grouped, their answers extracted and compared, voted on and given intervals. The peer merely reads the same file.
+The limit is a process that reads the bytes and does nothing with them; of memory, an interpreter with numpy and
+polars that holds the file's bytes."""
 
 CASES, N, ROUNDS = 125_000, 8, 3
-WORDS = "the of to and a in is it you that he was for on are with as his they be at one have this from by word but what".split()
+WORDS = ["the", "of", "to", "and", "a", "in", "is", "it", "you", "that", "he", "was", "for", "on", "are", "with", "as",
+         "his", "they", "be", "at", "one", "have", "this", "from", "by", "word", "but", "what"]  # fmt: skip
 
 READ = "import polars as pl, sys; assert pl.read_ndjson(sys.argv[1]).height"
 BYTES = """

@@ -10,12 +10,12 @@ import sys
 import time
 from pathlib import Path
 
-from peers import environment, interpreter
+from beside import environment, interpreter
 from table import Limit, Row, show
 
 TITLE = "Start-up"
-HOW = """Whole processes, from nothing to their end; kofn's modules are loaded when they are first used. The limit is an
-interpreter that does nothing; of a command that computes, one that imports numpy and polars too."""
+HOW = """Whole processes, from nothing to their end; kofn's modules are loaded when they are first used. The limit
+is an interpreter that does nothing; of a command that computes, one that imports numpy and polars too."""
 
 ROUNDS, PEER_ROUNDS = 15, 3
 BARE, ARRAYS = "`python -c pass`", "`import numpy, polars`"

