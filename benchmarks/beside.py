@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from table import PeerFailed, Run, failed, left_out
 
@@ -87,12 +87,6 @@ class Peer:
         self.process.communicate()
         self.folder.cleanup()
 
-    def __enter__(self) -> Peer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 class Peers:
     """Peers of one race: those that are not there, or fail, are said so and are None. Ends them all when left."""
@@ -116,7 +110,7 @@ class Peers:
             return None
         return peer
 
-    def __enter__(self) -> Peers:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,10 +1,10 @@
-"""A gigabyte of lm-evaluation-harness samples, imported by kofn, against `json.loads` a line.
+"""A gigabyte of lm-evaluation-harness samples, imported by kofn, against `json.loads` a line; and a log of Inspect.
 
 Three logs of a gigabyte each: five-shot questions with two filters, where nearly all is the prompt; questions without
-examples and without a filter, where responses are half of it and are there twice; and eight repeats a document. A log
-of Inspect is read by Inspect itself. The other peer decodes every line and keeps nothing. kofn's process imports the package, chooses the importer, builds the table
-with every response and every grade, and its counts are checked. Wall time and peak memory of whole processes,
-interleaved.
+examples and without a filter, where responses are half of it and are there twice; and eight repeats a document. The
+peer decodes every line and keeps nothing, or keeps what kofn keeps. kofn's process imports the package, chooses the
+importer, builds the table with every response and every grade, and its counts are checked. A log of Inspect is read by
+Inspect itself. Wall time and peak memory of whole processes, interleaved.
 
     python benchmarks/run.py --only logs
 """

@@ -36,7 +36,8 @@ import polars as pl
 from inspect_ai.scorer import Score, mean_score
 frame = pl.read_parquet(sys.argv[1], n_rows=8 * int(sys.argv[2]))
 values, answers = (frame[name].to_list() for name in ("value", "answer"))
-scores = [[Score(value=v, answer=a) for v, a in zip(values[i:i + 8], answers[i:i + 8])] for i in range(0, len(values), 8)]
+made = [Score(value=v, answer=a) for v, a in zip(values, answers)]
+scores = [made[i:i + 8] for i in range(0, len(made), 8)]
 reduce = mean_score()
 print(sum(reduce(one).value for one in scores) if scores else 0)
 """
@@ -104,9 +105,10 @@ def aggregating(folder: Path, n_sets: int) -> list[Row]:
     cases = np.repeat(np.arange(n_sets), aggregation.N)
     pl.DataFrame({"case": cases, "value": values, "answer": answers}).write_parquet(path)
     ours, least = peak("kofn", path), Limit("loading the data", peak("data", path))
-    rows = []
-    for peer in ("polars group_by", "per-sample loop over lists"):
-        rows.append(Row(work=work, kofn=ours, peer=peer, theirs=peak(peer, path), limit=least, unit="MB"))
+    rows = [
+        Row(work=work, kofn=ours, peer=peer, theirs=peak(peer, path), limit=least, unit="MB")
+        for peer in ("polars group_by", "per-sample loop over lists")
+    ]
     python = interpreter("Inspect", TOOLS)
     if python:
         part = min(INSPECT_SETS, n_sets)

@@ -35,7 +35,8 @@ names = {"ndcg": "ndcg@10", "recall": "recall@10", "mrr": "mrr", "precision": "p
 gains = np.array(data["gains"])
 queries, depth = gains.shape
 frame = pd.DataFrame({
-    "q_id": np.repeat([f"q{i}" for i in range(queries)], depth), "doc_id": np.tile([f"d{i}" for i in range(depth)], queries),
+    "q_id": np.repeat([f"q{i}" for i in range(queries)], depth),
+    "doc_id": np.tile([f"d{i}" for i in range(depth)], queries),
     "rel": gains.ravel(), "score": np.tile(-np.arange(depth, dtype=float), queries)})
 frame = frame.astype({"q_id": object, "doc_id": object})
 def made():

@@ -1,7 +1,7 @@
 """Writing what an evaluation leaves behind: kofn's run directory with its page, beside the logs of Inspect and lm-eval.
 
-The evaluation is made already, on all sides. What each writes is read back and counted. Inspect and lm-eval write a part of the
-samples and are scaled, since they are linear.
+The evaluation is made already, on all sides. What each writes is read back and counted. Inspect and lm-eval write a
+part of the samples and are scaled, since they are linear.
 
     python benchmarks/run.py --only reports
 """
@@ -12,12 +12,14 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
 from beside import TOOLS, Peers
 from score import write
 from table import Limit, Row, fastest, race, show
+
+if TYPE_CHECKING:
+    import polars as pl
 
 TITLE = "Building reports"
 HOW = """Of an evaluation that is made already (outputs of 300 characters, eight a case): case reports, Parquet
@@ -57,7 +59,8 @@ import glob, os, shutil
 from lm_eval.loggers import EvaluationTracker
 made = [
     {"doc_id": i, "doc": {"id": case_id, "answer": reference}, "target": reference,
-     "arguments": [(case_id, {"until": []})], "resps": [[text for text, _ in outputs]], "filtered_resps": [outputs[0][0]], "filter": "none",
+     "arguments": [(case_id, {"until": []})], "resps": [[text for text, _ in outputs]],
+     "filtered_resps": [outputs[0][0]], "filter": "none",
      "metrics": ["exact_match"], "doc_hash": "0" * 64, "prompt_hash": "0" * 64, "target_hash": "0" * 64,
      "exact_match": float(outputs[0][1])}
     for i, (case_id, reference, outputs) in enumerate(data)]
