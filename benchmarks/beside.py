@@ -147,6 +147,6 @@ def versions(where: str) -> dict[str, str]:
         "for name in sys.argv[1:]:\n    try:\n        found[name] = version(name)\n"
         "    except PackageNotFoundError:\n        pass\nprint(json.dumps(found))"
     )
-    done = subprocess.run([python, "-c", code, *names], capture_output=True, text=True, check=True, env=environment())
-    found: dict[str, str] = json.loads(done.stdout)
+    done = subprocess.run([python, "-c", code, *names], capture_output=True, text=True, check=False, env=environment())
+    found: dict[str, str] = json.loads(done.stdout) if done.returncode == 0 else {}
     return found
