@@ -1,7 +1,7 @@
 """CPU a request: kofn, a bare aiohttp loop, lm-evaluation-harness and Inspect on the same calls.
 
 A server on loopback, in a process of its own, answers at once. Each client runs in a fresh process, makes some calls
-to warm up, and then 5,000 at concurrency 100 (the slowest peers 1,500); what counts is the CPU time of its process, the
+to warm up, and then 5,000 at concurrency 100 (the slow peers 1,000); what counts is the CPU time of its process, the
 best of three for kofn and aiohttp, of two for the peers.
 
 Calls alone: kofn's runner, every reply committed, beside bare aiohttp and lm-eval's client, which store nothing. Whole
@@ -29,7 +29,7 @@ to SQLite before it counts; the peers' calls alone store nothing. A whole evalua
 intervals and writes the run directory with its report; the peers write their logs. The limit is a bare aiohttp
 client that posts and parses."""
 
-CALLS, WHOLE, WARM, AT_A_TIME, ROUNDS = 5_000, 1_500, 300, 100, 3
+CALLS, FEW, WARM, AT_A_TIME, ROUNDS = 5_000, 1_000, 300, 100, 3
 ROOT = Path(__file__).parents[1]
 QUESTION = "What is {} plus {}? Think step by step and give the answer as a number."
 
@@ -198,7 +198,7 @@ def ours(name: str, url: str, n: int) -> float:
 
 
 def theirs(python: str, body: str, url: str, n: int) -> float:
-    script = TIMED.format(question=QUESTION, body=body.format(at_a_time=AT_A_TIME), warm=min(WARM, n))
+    script = TIMED.format(question=QUESTION, body=body.format(at_a_time=AT_A_TIME), warm=min(WARM, n // 4))
     done = subprocess.run([python, "-c", script, url, str(n)], capture_output=True, text=True, check=False,
                           env=environment())  # fmt: skip
     if done.returncode:
@@ -208,10 +208,10 @@ def theirs(python: str, body: str, url: str, n: int) -> float:
 
 # who, what they run, how many calls of it, and against which of kofn's clients
 PEERS = {
-    "openai's AsyncOpenAI, nothing stored": (OPENAI, WHOLE, "calls"),
+    "openai's AsyncOpenAI, nothing stored": (OPENAI, FEW, "calls"),
     "lm-eval's local-chat-completions, nothing stored": (LM_EVAL, CALLS, "calls"),
-    "lm-eval simple_evaluate": (LM_EVAL_WHOLE, CALLS, "whole"),
-    "Inspect eval": (INSPECT, WHOLE, "whole"),
+    "lm-eval simple_evaluate": (LM_EVAL_WHOLE, FEW, "whole"),
+    "Inspect eval": (INSPECT, FEW, "whole"),
 }
 
 

@@ -54,8 +54,11 @@ def _box(rng: random.Random) -> str:
     return rf"so it is $\boxed{{{rng.randint(1, 9999)}}}$."
 
 
+_PLAIN = [word for word in WORDS if word != "a"]  # "one is a." would name an option
+
+
 def _bare_letter(rng: random.Random) -> str:
-    return f"i would pick {rng.choice('ABCD')} here, {' '.join(rng.choices(WORDS, k=5))}."
+    return f"i would pick {rng.choice('ABCD')} here, {' '.join(rng.choices(_PLAIN, k=5))}."
 
 
 _FILTER = "filter = RegexFilter(data['pattern'])\n"

@@ -15,6 +15,7 @@ import importlib
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,7 +34,7 @@ HERE = Path(__file__).parent
 PAGE, KEPT = HERE.parent / "docs" / "benchmarks.md", HERE / "measured.json"
 PARTS = ("startup", "aggregation", "bootstrap", "ranking", "extraction", "judge", "logs", "score", "memory", "calls",
          "verify", "reports", "view", "embedded")  # fmt: skip
-LONGEST = 600  # seconds: a part that takes longer is ended and counts as failed
+LONGEST = 900  # seconds: a part that takes longer is ended and counts as failed
 
 HEAD = """# What it costs
 
@@ -79,9 +80,14 @@ def measured_apart(name: str, *, small: bool) -> dict[str, Any]:
         found = Path(folder) / "found.json"
         command = [sys.executable, __file__, "--part", name, "--rows", str(found), *(["--small"] if small else [])]
         try:
-            code = subprocess.run(command, check=False, timeout=LONGEST).returncode
+            process = subprocess.Popen(command, start_new_session=True)
+            code = process.wait(LONGEST)
             why = f"exit code {code}"
-        except subprocess.TimeoutExpired:
+        except (subprocess.TimeoutExpired, KeyboardInterrupt) as problem:
+            os.killpg(process.pid, signal.SIGKILL)  # and what it started
+            process.wait()
+            if isinstance(problem, KeyboardInterrupt):
+                raise
             code, why = 1, f"not done after {LONGEST} s"
         if code == 0:
             told: dict[str, Any] = json.loads(found.read_text())
@@ -106,18 +112,18 @@ def _after(lines: list[str]) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def page(kept: dict[str, Any]) -> str:
-    whole = sum(part["seconds"] for part in kept["parts"].values())
+def page(told: dict[str, Any]) -> str:
+    whole = sum(part["seconds"] for part in told["parts"].values())
     head = HEAD.format(
-        machine=kept["machine"],
-        date=kept["date"],
+        machine=told["machine"],
+        date=told["date"],
         minutes=whole / 60,
-        load=kept["load"],
-        own=", ".join(f"{name} {v}" for name, v in kept["versions"].items()),
-        others=", ".join(f"{name} {v}" for name, v in kept["peers"].items()) or "none",
+        load=told["load"],
+        own=", ".join(f"{name} {v}" for name, v in told["versions"].items()),
+        others=", ".join(f"{name} {v}" for name, v in told["peers"].items()) or "none",
     )
-    there = [name for name in PARTS if name in kept["parts"]]
-    return head + "".join(section(name, kept["parts"][name], kept["date"]) for name in there)
+    there = [name for name in PARTS if name in told["parts"]]
+    return head + "".join(section(name, told["parts"][name], told["date"]) for name in there)
 
 
 def about() -> dict[str, Any]:
@@ -129,11 +135,17 @@ def about() -> dict[str, Any]:
     return {"machine": machine(), "date": today, "load": load, "versions": own, "peers": dict(sorted(others.items()))}
 
 
+def kept() -> dict[str, Any]:
+    """What was measured last."""
+    found: dict[str, Any] = json.loads(KEPT.read_text())
+    return found
+
+
 def kept_parts(told: dict[str, Any], only: list[str]) -> dict[str, Any]:
     """What an earlier run on this machine measured, where only some parts are measured now."""
     if not only or not KEPT.exists():
         return {}
-    earlier = json.loads(KEPT.read_text())
+    earlier = kept()
     return dict(earlier["parts"]) if earlier["machine"] == told["machine"] else {}
 
 
@@ -155,9 +167,9 @@ def main() -> int:
     for line in problems:
         print(f"failed: {line}")
     if not options.small:
-        kept = {**told, "parts": kept_parts(told, options.only) | found}
-        KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
-        PAGE.write_text(page(kept))
+        now = {**told, "parts": kept_parts(told, options.only) | found}
+        KEPT.write_text(json.dumps(now, indent=1, ensure_ascii=False) + "\n")
+        PAGE.write_text(page(now))
         print(f"written to {PAGE}")
     return 1 if problems else 0
 
