@@ -141,6 +141,12 @@ def kept() -> dict[str, Any]:
     return found
 
 
+def keep(told: dict[str, Any]) -> None:
+    """Keep what was measured, and write the page of it."""
+    KEPT.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+    PAGE.write_text(page(told))
+
+
 def kept_parts(told: dict[str, Any], only: list[str]) -> dict[str, Any]:
     """What an earlier run on this machine measured, where only some parts are measured now."""
     if not only or not KEPT.exists():
@@ -160,17 +166,16 @@ def main() -> int:
         options.rows.write_text(json.dumps(measure(options.part, small=options.small)))
         return 0
     told = about()
-    found = {name: measured_apart(name, small=options.small) for name in options.only or PARTS}
+    parts, found = kept_parts(told, options.only), {}
+    for name in options.only or PARTS:
+        parts[name] = found[name] = measured_apart(name, small=options.small)
+        if not options.small:  # after every part: what was measured is kept when the next one is interrupted
+            keep({**told, "parts": parts})
     whole = sum(part["seconds"] for part in found.values())
     print(f"{sum(len(part['rows']) for part in found.values())} rows in {whole:.0f} s")
     problems = [f"{name}: {line}" for name, part in found.items() for line in part["failed"]]
     for line in problems:
         print(f"failed: {line}")
-    if not options.small:
-        now = {**told, "parts": kept_parts(told, options.only) | found}
-        KEPT.write_text(json.dumps(now, indent=1, ensure_ascii=False) + "\n")
-        PAGE.write_text(page(now))
-        print(f"written to {PAGE}")
     return 1 if problems else 0
 
 

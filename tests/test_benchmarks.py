@@ -69,7 +69,7 @@ def test_the_page_shows_what_was_measured():
     made = subprocess.run([sys.executable, "-c", code, str(BENCHMARKS)], capture_output=True, text=True, check=True)
     assert made.stdout == (BENCHMARKS.parent / "docs" / "benchmarks.md").read_text()
     kept = json.loads((BENCHMARKS / "measured.json").read_text())
-    assert sorted(kept["parts"]) == sorted(QUICK + SLOW)
+    assert kept["parts"].keys() <= {*QUICK, *SLOW}
     assert all(row["limit"][1] > 0 for part in kept["parts"].values() for row in part["rows"])
 
 
