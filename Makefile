@@ -39,8 +39,10 @@ coverage: .venv/.ready-dev
 	$(BIN)/python -m pytest -m slow
 	$(BIN)/python benchmarks/coverage.py
 
-bench: .venv/.ready-dev .venv-peers/.ready
-	KOFN_PEERS_PYTHON=$(CURDIR)/.venv-peers/bin/python $(BIN)/python benchmarks/run.py
+# ONLY="ranking judge" measures these parts anew
+bench: .venv/.ready-dev .venv-peers/.ready .venv-peers-ir/.ready programs
+	KOFN_PEERS_PYTHON=$(CURDIR)/.venv-peers/bin/python KOFN_PEERS_IR_PYTHON=$(CURDIR)/.venv-peers-ir/bin/python \
+	  $(BIN)/python benchmarks/run.py $(addprefix --only ,$(ONLY))
 
 scale: .venv/.ready-dev
 	$(BIN)/python benchmarks/scale.py
@@ -69,5 +71,11 @@ scale: .venv/.ready-dev
 	.venv-peers/bin/python -m pip --disable-pip-version-check install --quiet --requirement benchmarks/peers.txt --editable .
 	@touch $@
 
+# peers that only the benchmarks need; what cannot be installed is left out, and the page says so
+.venv-peers-ir/.ready: benchmarks/peers-ir.txt
+	$(PYTHON) -m venv .venv-peers-ir
+	-.venv-peers-ir/bin/python -m pip --disable-pip-version-check install --quiet --requirement benchmarks/peers-ir.txt
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-peers dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-peers .venv-peers-ir dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,45 +1,40 @@
 """By-case bootstrap of a mean, 10,000 resamples: kofn against scipy and lm-eval, in the same run.
 
-    python benchmarks/bootstrap.py
-    KOFN_PEERS_PYTHON=/path/to/venv/bin/python python benchmarks/bootstrap.py   # with lm-eval
+kofn computes the interval of infinitely many resamples; the peers draw. Peers that would take minutes are run with
+fewer resamples and their time is scaled up.
 
-kofn computes the interval of infinitely many resamples; the peers draw. The last column is how far
-the ends lie apart, in standard errors of the mean: 10,000 draws alone err by about .03 at each end.
-Peers that would take minutes are run with fewer resamples and their time is scaled up, marked ~.
+    python benchmarks/run.py --only bootstrap
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import time
 from statistics import NormalDist
-from typing import TYPE_CHECKING
 
 import numpy as np
-from table import Row, seconds, show
+from beside import TOOLS, Peers
+from table import Limit, Row, fastest, race, show
 
 from kofn.stats import bootstrap_mean
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+TITLE = "Bootstrap of a mean"
+HOW = """10,000 resamples of cases. kofn computes the law of the resampled mean instead of drawing from it
+(binomial, convolution, expansion), so this is the same result and not the same work. How far the ends of the
+intervals lie apart is given in standard errors of the mean: 10,000 draws alone err by about .03 at each end, and
+the fewer draws that are scaled here by more. lm-eval gives a standard error, read here as a normal interval. The
+limit is one pass over the values."""
 
 SIZES = (10_000, 1_000_000)
 RESAMPLES = 10_000
 CELLS = 10_000_000  # drawn values a peer may hold at once: 80 MB
-SCIPY_DRAWS = 1e8
-LM_EVAL_DRAWS = 1e7
+SCIPY_DRAWS, LM_EVAL_DRAWS = 1e8, 1e7
 
 LM_EVAL = """
-import json, os, sys, time
+import os
 os.environ["DISABLE_MULTIPROC"] = "1"
 from lm_eval.api.metrics import bootstrap_stderr, mean
-values, resamples = json.load(sys.stdin)
-start = time.perf_counter()
-se = bootstrap_stderr(mean, values, resamples)
-print(json.dumps([time.perf_counter() - start, se]))
+values, resamples = data
+def work():
+    return bootstrap_stderr(mean, values, resamples)
 """
 
 
@@ -53,75 +48,45 @@ def datasets(n: int) -> dict[str, np.ndarray]:
     }
 
 
-def fastest(work: Callable[[], object], budget: float = 0.5) -> float:
-    """The shortest of several runs."""
-    times: list[float] = []
-    while not times or sum(times) < budget:
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-def scipy_run(x: np.ndarray) -> tuple[float, tuple[float, float], bool]:
-    """Seconds for all resamples, the interval, and whether the time was scaled from fewer."""
+def with_scipy(x: np.ndarray, resamples: int) -> tuple[float, float]:
     from scipy import stats
 
-    resamples = int(min(RESAMPLES, max(100, SCIPY_DRAWS / x.size)))
-    start = time.perf_counter()
-    ends = stats.bootstrap(
-        (x,),
-        np.mean,
-        n_resamples=resamples,
-        batch=max(1, CELLS // x.size),
-        method="percentile",
-        vectorized=True,
-        rng=np.random.default_rng(0),
-    ).confidence_interval
-    taken = (time.perf_counter() - start) * RESAMPLES / resamples
-    return taken, (float(ends.low), float(ends.high)), resamples < RESAMPLES
+    options = {"n_resamples": resamples, "batch": max(1, CELLS // x.size), "method": "percentile", "vectorized": True}
+    ends = stats.bootstrap((x,), np.mean, rng=np.random.default_rng(0), **options).confidence_interval
+    return float(ends.low), float(ends.high)
 
 
-def lm_eval_run(x: np.ndarray) -> tuple[float, tuple[float, float], bool] | None:
-    """As `scipy_run`; lm-eval gives a standard error, read here as a normal interval."""
-    python = os.environ.get("KOFN_PEERS_PYTHON")
-    if not python:
-        return None
-    resamples = int(min(RESAMPLES, max(20, LM_EVAL_DRAWS / x.size)))
-    done = subprocess.run(
-        [python, "-c", LM_EVAL], input=json.dumps([x.tolist(), resamples]), capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        print(f"lm-eval could not be run: {done.stderr.strip().splitlines()[-1]}")
-        return None
-    taken, se = json.loads(done.stdout.strip().splitlines()[-1])
+def normal_ends(x: np.ndarray, se: float) -> tuple[float, float]:
     half = NormalDist().inv_cdf(0.975) * se
-    mean = float(x.mean())
-    return taken * RESAMPLES / resamples, (mean - half, mean + half), resamples < RESAMPLES
+    return float(x.mean()) - half, float(x.mean()) + half
 
 
-def row(kind: str, x: np.ndarray, peer: str, run: tuple[float, tuple[float, float], bool]) -> Row:
-    theirs_seconds, theirs, scaled = run
-    ours_seconds = fastest(lambda: bootstrap_mean(x))
-    ours = bootstrap_mean(x)
+def rows_of(kind: str, x: np.ndarray, budget: float) -> list[Row]:
+    with_scipy(x[:10], 10)  # loads scipy
+    few = int(min(RESAMPLES, max(100, budget * SCIPY_DRAWS / x.size)))
+    fewer = int(min(RESAMPLES, max(20, budget * LM_EVAL_DRAWS / x.size)))
+    with Peers() as peers:
+        lm_eval = peers.start("lm-eval", TOOLS, LM_EVAL, [x.tolist(), fewer])
+        found = race({"scipy": lambda: with_scipy(x, few), "lm-eval": lm_eval}, rounds=1)
+    took, ours = fastest(lambda: bootstrap_mean(x), 0.5 * budget), bootstrap_mean(x)
+    limit = Limit("one pass over the values", fastest(x.sum, 0.1))
     se = float(x.std()) / np.sqrt(x.size)
-    apart = max(abs(ours.low - theirs[0]), abs(ours.high - theirs[1])) / se
-    work = f"bootstrap of a mean, {x.size:,} cases, {kind}; ends {apart:.3f} se apart"
-    ratio = f"{theirs_seconds / ours_seconds:,.0f}x"
-    return Row(work, seconds(ours_seconds), peer, f"{'~' if scaled else ''}{seconds(theirs_seconds)}", ratio)
-
-
-def main() -> list[Row]:
     rows = []
-    for n in SIZES:
-        for kind, x in datasets(n).items():
-            rows.append(show(row(kind, x, "scipy", scipy_run(x))))
-            theirs = lm_eval_run(x)
-            if theirs is not None:
-                rows.append(show(row(kind, x, "lm-eval", theirs)))
-    if not os.environ.get("KOFN_PEERS_PYTHON"):
-        print("lm-eval was left out: set KOFN_PEERS_PYTHON to an interpreter that can import it", file=sys.stderr)
+    for peer, drawn in (("scipy", few), ("lm-eval", fewer)):
+        if peer not in found:
+            continue
+        ends = found[peer].value if peer == "scipy" else normal_ends(x, found[peer].value)
+        apart = max(abs(ours.low - ends[0]), abs(ours.high - ends[1])) / se
+        assert apart < 8 / np.sqrt(drawn) + 0.1, (kind, peer, apart)
+        work = f"{x.size:,} cases, {kind}; ends {apart:.2f} se apart"
+        other = found[peer].seconds * RESAMPLES / drawn
+        rows.append(show(Row(work=work, kofn=took, peer=peer, theirs=other, scaled=drawn < RESAMPLES, limit=limit)))
     return rows
+
+
+def main(small: bool = False) -> list[Row]:
+    sizes, budget = ((2_000,), 0.05) if small else (SIZES, 1.0)
+    return [row for n in sizes for kind, x in datasets(n).items() for row in rows_of(kind, x, budget)]
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """CPU a request: kofn, a bare aiohttp loop, lm-evaluation-harness and Inspect on the same calls.
 
 A server on loopback, in a process of its own, answers at once. Each client runs in a fresh process, makes some calls
-to warm up, and then 5,000 at concurrency 100; what counts is the CPU time of its process, the best of three for kofn
-and aiohttp, one for the peers.
+to warm up, and then 5,000 at concurrency 100 (the slow peers 1,000); what counts is the CPU time of its process, the
+best of three for kofn and aiohttp, of two for the peers.
 
 Calls alone: kofn's runner, every reply committed, beside bare aiohttp and lm-eval's client, which store nothing. Whole
 evaluations: from the data to numbers, details and files. The peers need KOFN_PEERS_PYTHON.
 
-    python benchmarks/calls.py
+    python benchmarks/run.py --only calls
 """
 
 from __future__ import annotations
@@ -19,9 +19,17 @@ import tempfile
 import time
 from pathlib import Path
 
-from table import Row, show
+from beside import environment, interpreter
+from table import Limit, PeerFailed, Row, failed, show
 
-CALLS, WARM, AT_A_TIME, ROUNDS = 5_000, 300, 100, 3
+TITLE = "Calls to a model"
+HOW = """CPU time of the client's process a request, at concurrency 100, against a server on loopback that answers
+at once. kofn's calls go through the whole runner: prompts from the task, limits, retries, and every reply committed
+to SQLite before it counts; the peers' calls alone store nothing. A whole evaluation also extracts, scores, computes
+intervals and writes the run directory with its report; the peers write their logs. The limit is a bare aiohttp
+client that posts and parses."""
+
+CALLS, FEW, WARM, AT_A_TIME, ROUNDS = 5_000, 1_000, 300, 100, 3
 ROOT = Path(__file__).parents[1]
 QUESTION = "What is {} plus {}? Think step by step and give the answer as a number."
 
@@ -105,9 +113,27 @@ def calls(first, n):
     assert all(model.generate_until(asked, disable_tqdm=True))
 """
 
+OPENAI = """
+import asyncio
+from openai import AsyncOpenAI
+
+async def all_of(first, n):
+    room = asyncio.Semaphore({at_a_time})
+    async with AsyncOpenAI(base_url=url, api_key="none") as client:
+        async def one(question):
+            async with room:
+                made = await client.chat.completions.create(
+                    model="m", messages=[{{"role": "user", "content": question}}], max_tokens=64, seed=1)
+                return made.choices[0].message.content
+        assert all(await asyncio.gather(*map(one, questions(first, n))))
+
+def calls(first, n):
+    asyncio.run(all_of(first, n))
+"""
+
 LM_EVAL_WHOLE = """
 import json, os, tempfile
-os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_CACHE=tempfile.mkdtemp())
+os.environ.update(HF_DATASETS_CACHE=tempfile.mkdtemp())
 from pathlib import Path
 import lm_eval
 from lm_eval.tasks import TaskManager
@@ -166,56 +192,66 @@ def timed_here(name: str, url: str, n: int) -> None:
     print((time.process_time() - start) / n)
 
 
-def ours(name: str, url: str) -> float:
-    command = [sys.executable, __file__, "--client", name, url, str(CALLS)]
+def ours(name: str, url: str, n: int) -> float:
+    command = [sys.executable, __file__, "--client", name, url, str(n)]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
 
 
-def theirs(python: str, body: str, url: str) -> float:
-    script = TIMED.format(question=QUESTION, body=body.format(at_a_time=AT_A_TIME), warm=WARM)
-    command = [python, "-c", script, url, str(CALLS)]
-    env = {**os.environ, "OPENAI_API_KEY": "none"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+def theirs(python: str, body: str, url: str, n: int) -> float:
+    script = TIMED.format(question=QUESTION, body=body.format(at_a_time=AT_A_TIME), warm=min(WARM, n // 4))
+    done = subprocess.run([python, "-c", script, url, str(n)], capture_output=True, text=True, check=False,
+                          env=environment())  # fmt: skip
     if done.returncode:
-        raise SystemExit(f"a peer failed:\n{done.stderr[-3000:]}")
+        raise PeerFailed((done.stderr.strip().splitlines() or ["no word"])[-1])
     return float(done.stdout.split()[-1])
 
 
-def main() -> list[Row]:
-    python = os.environ.get("KOFN_PEERS_PYTHON")
+# who, what they run, how many calls of it, and against which of kofn's clients
+PEERS = {
+    "openai's AsyncOpenAI, nothing stored": (OPENAI, FEW, "calls"),
+    "lm-eval's local-chat-completions, nothing stored": (LM_EVAL, CALLS, "calls"),
+    "lm-eval simple_evaluate": (LM_EVAL_WHOLE, FEW, "whole"),
+    "Inspect eval": (INSPECT, FEW, "whole"),
+}
+
+
+def measured(url: str, *, small: bool) -> dict[str, float]:
+    """CPU seconds a call of every client, the best of its rounds, in turn."""
+    python, best = interpreter("openai, lm-eval and Inspect"), dict[str, float]()
+    waiting = dict(PEERS) if python else {}
+    for turn in range(1 if small else ROUNDS):
+        for name in ("bare", "calls", "whole"):
+            best[name] = min(best.get(name, 9e9), ours(name, url, 200 if small else CALLS))
+        for name, (body, n, _) in list(waiting.items()) if turn < ROUNDS - 1 else ():
+            try:
+                best[name] = min(best.get(name, 9e9), theirs(str(python), body, url, 100 if small else n))
+            except PeerFailed as problem:
+                failed(f"{name}: {problem}")
+                del waiting[name]
+    return best
+
+
+def main(small: bool = False) -> list[Row]:
     server = subprocess.Popen(
         [sys.executable, str(ROOT / "tests" / "loopback.py"), "--log", os.devnull, "--port", "0"],
         stdout=subprocess.PIPE,
         text=True,
     )
     assert server.stdout is not None
-    url = f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
-    peers = {"lm-eval": LM_EVAL, "lm-eval, whole": LM_EVAL_WHOLE, "Inspect, whole": INSPECT} if python else {}
-    found: dict[str, list[float]] = {}
     try:
-        for _ in range(ROUNDS):
-            for name in ("bare", "calls", "whole"):
-                found.setdefault(name, []).append(ours(name, url))
-        for name, body in peers.items():
-            found[name] = [theirs(str(python), body, url)]
+        best = measured(f"http://127.0.0.1:{int(server.stdout.readline())}/v1", small=small)
     finally:
         server.terminate()
         server.wait()
-    best = {name: min(values) for name, values in found.items()}
-    alone, evaluation = "CPU a call, concurrency 100, kofn's stored", "CPU a case of a whole evaluation"
-    rows = [_row(alone, best["calls"], "bare aiohttp, nothing stored", best["bare"], takes=True)]
-    if python:
-        rows += [
-            _row(alone, best["calls"], "lm-eval's local-chat-completions, nothing stored", best["lm-eval"]),
-            _row(evaluation, best["whole"], "lm-eval simple_evaluate", best["lm-eval, whole"]),
-            _row(evaluation, best["whole"], "Inspect eval", best["Inspect, whole"]),
-        ]
-    return rows
-
-
-def _row(work: str, kofn: float, peer: str, other: float, *, takes: bool = False) -> Row:
-    ratio = f"takes {kofn / other:.2f}x" if takes else f"{other / kofn:.1f}x"
-    return show(Row(work, f"{1e3 * kofn:.2f} ms", peer, f"{1e3 * other:.2f} ms", ratio))
+    works = {"calls": "CPU a call, concurrency 100, kofn's stored", "whole": "CPU a case of a whole evaluation"}
+    limit = Limit("a bare aiohttp client", best["bare"])
+    rows = [
+        Row(work=works[mine], kofn=best[mine], peer=peer, theirs=best[peer], limit=limit)
+        for peer, (_, _, mine) in PEERS.items()
+        if peer in best
+    ]
+    rows = rows or [Row(work=work, kofn=best[mine], limit=limit) for mine, work in works.items()]
+    return [show(row) for row in rows]
 
 
 if __name__ == "__main__":

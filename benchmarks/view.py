@@ -4,15 +4,17 @@ The list is compared with `json.loads` of the two JSON files of every run; pages
 its candidates.parquet whole. Times are of one request as a browser makes it; each is the first of its kind, four
 seconds after the viewer was started. Memory is the peak of the whole process after every page was asked for.
 
-    python benchmarks/view.py
+    python benchmarks/run.py --only view
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,14 +22,20 @@ import time
 import urllib.request
 from pathlib import Path
 
-from score import CASES, N, write
-from table import Row, seconds, show
+from score import CASES, HOLD, N, measure, write
+from table import Limit, Row, show
+
+TITLE = "The viewer"
+HOW = """Times are of one request, the first of its kind, seconds after the viewer was started. Its peers merely
+read the same files: `json.loads` of every run's two, or polars, in a new process, the large run's
+candidates.parquet. The limit is a request for a static file of the same viewer, which computes nothing; of memory,
+an interpreter with numpy and polars that holds the file's bytes."""
 
 RUNS, ROUNDS, WARM = 2_000, 3, 4
 KOFN = [sys.executable, "-m", "kofn"]
 PAGES = {
     "first page": "/run/big",
-    "a case of it": "/run/big/-/case?id=q100000",
+    "a case of it": "/run/big/-/case?id=q{last}",
     "filter: all fail": "/run/big?show=all_fail",
     "filter: tie in the vote": "/run/big?show=tied",
     "filter: identical candidates": "/run/big?show=identical",
@@ -44,18 +52,31 @@ class Viewer:
     """A viewer of a folder in a process of its own."""
 
     def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
         self.process = subprocess.Popen(
-            [*KOFN, "view", str(folder), "--port", "7790"], stderr=subprocess.PIPE, text=True
+            [*KOFN, "view", str(folder), "--port", str(self.port)], stderr=subprocess.PIPE, text=True
         )
         assert self.process.stderr is not None
         self.process.stderr.readline()
         time.sleep(WARM)  # it loads its modules while nobody has opened a page yet
 
+    def get(self, path: str) -> bytes:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}") as answer:
+            body: bytes = answer.read()
+        return body
+
     def ask(self, path: str) -> float:
         began = time.perf_counter()
-        with urllib.request.urlopen(f"http://127.0.0.1:7790{path}") as answer:
-            answer.read()
+        self.get(path)
         return time.perf_counter() - began
+
+    def static(self) -> Limit:
+        """A request for a file that the first page names."""
+        found = re.search(r"/static/[0-9a-f]+/[\w.-]+", self.get("/").decode())
+        assert found is not None
+        return Limit("a static file of the viewer", min(self.ask(found[0]) for _ in range(20)))
 
     def memory(self) -> float:
         """The most it took, in MB."""
@@ -67,7 +88,7 @@ class Viewer:
         self.process.wait(20)
 
 
-def listed(folder: Path) -> list[Row]:
+def listed(folder: Path, n_runs: int) -> list[Row]:
     source = folder / "source.jsonl"
     source.write_text(
         "\n".join(json.dumps({"id": i, "outputs": [{"pass": (i + j) % 3 > 0} for j in range(5)]}) for i in range(100))
@@ -76,57 +97,52 @@ def listed(folder: Path) -> list[Row]:
     first = runs / "run0000"
     subprocess.run([*KOFN, "score", str(source), "--out", str(first)], check=True, capture_output=True)
     (first / "report.html").unlink()
-    for i in range(1, RUNS):
+    for i in range(1, n_runs):
         shutil.copytree(first, runs / f"run{i:04d}", copy_function=os.link)
     viewer = Viewer(runs)
     try:
         cold, warm = viewer.ask("/"), min(viewer.ask("/?sort=name") for _ in range(ROUNDS))
+        assert f"{n_runs:,}" in viewer.get("/").decode()
+        limit = viewer.static()
     finally:
         viewer.close()
     began = time.perf_counter()
     for path in runs.iterdir():
         for name in ("run.json", "evaluation.json"):
             json.loads((path / name).read_text())
-    bare = time.perf_counter() - began
-    work = f"list {RUNS:,} runs"
+    bare, peer = time.perf_counter() - began, "`json.loads` of their files"
+    work = f"list {n_runs:,} runs"
     return [
-        show(
-            Row(
-                f"{work}, first time",
-                seconds(cold),
-                "`json.loads` of their files",
-                seconds(bare),
-                f"takes {cold / bare:.1f}x",
-            )
-        ),
-        show(Row(f"{work}, again", seconds(warm), "`json.loads` of their files", seconds(bare), f"{bare / warm:.1f}x")),
+        show(Row(work=f"{work}, first time", kofn=cold, peer=peer, theirs=bare, limit=limit)),
+        show(Row(work=f"{work}, again", kofn=warm, peer=peer, theirs=bare, limit=limit)),
     ]
 
 
-def opened(folder: Path) -> list[Row]:
-    source, run = write(folder)["long, references"], folder / "runs" / "big"
+def opened(folder: Path, n_cases: int) -> list[Row]:
+    source, run = write(folder, n_cases)["long, references"], folder / "runs" / "big"
     command = [*KOFN, "score", str(source), "-a", "mean", "-a", "majority", "-a", "any_pass", "--out", str(run)]
     subprocess.run(command, check=True, capture_output=True)
-    began = time.perf_counter()
-    subprocess.run([sys.executable, "-c", READ, str(run / "candidates.parquet")], check=True)
-    bare = time.perf_counter() - began
+    file = str(run / "candidates.parquet")
+    found = [measure([sys.executable, "-c", READ, file]) for _ in range(ROUNDS)]
+    bare, most = min(took for took, _ in found), max(peak for _, peak in found)
+    peer, rows = "polars reads the file", []
     viewer = Viewer(run.parent)
     try:
-        rows = []
-        for name, path in PAGES.items():
-            took = viewer.ask(path)
-            work = f"{CASES * N:,} candidates, {name}"
-            rows.append(show(Row(work, seconds(took), "polars reads the file", seconds(bare), f"{bare / took:.1f}x")))
-        memory = viewer.memory()
-        rows.append(show(Row("memory of the viewer after all of these", f"{memory:,.0f} MB", "-", "-", "-")))
+        took = {name: viewer.ask(path.format(last=n_cases - 1)) for name, path in PAGES.items()}
+        memory, limit = viewer.memory(), viewer.static()
     finally:
         viewer.close()
-    return rows
+    for name, seconds in took.items():
+        work = f"{n_cases * N:,} candidates, {name}"
+        rows.append(show(Row(work=work, kofn=seconds, peer=peer, theirs=bare, limit=limit)))
+    limit = Limit("holding the file's bytes", measure([sys.executable, "-c", HOLD, file])[1])
+    work = "memory of the viewer after all of these"
+    return [*rows, show(Row(work=work, kofn=memory, peer=peer, theirs=most, limit=limit, unit="MB"))]
 
 
-def main() -> list[Row]:
+def main(small: bool = False) -> list[Row]:
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-        return [*listed(Path(one)), *opened(Path(other))]
+        return [*listed(Path(one), 5 if small else RUNS), *opened(Path(other), 200 if small else CASES)]
 
 
 if __name__ == "__main__":

@@ -9,13 +9,14 @@ from __future__ import annotations
 import base64
 import gzip
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import polars as pl
 
@@ -110,12 +111,14 @@ def fit(
     """
     some = _sample(sizes)
 
+    @cache
     def guess(length: int | None) -> float:
-        return sum(len(make(i, length)) * stands_for for i, stands_for in some)
+        made = _made([i for i, _ in some], make, length)
+        return sum(len(one) * stands_for for one, (_, stands_for) in zip(made, some, strict=True))
 
     length = _bisect(guess, longest, 0.97 * room) if guess(None) > 1.2 * room else None
     for _ in range(8):
-        chunks = _all(len(sizes), make, length)
+        chunks = _made(range(len(sizes)), make, length)
         total = sum(len(c) for c in chunks)
         if total <= room:
             return chunks, length
@@ -140,12 +143,12 @@ def _sample(sizes: Floats) -> list[tuple[int, int]]:
     return [(int(part[len(part) // 2]), len(part)) for part in parts]
 
 
-def _all(n: int, make: Callable[[int, int | None], Packed], length: int | None) -> list[Packed]:
-    """Compression lets other threads run."""
+def _made(which: Sequence[int], make: Callable[[int, int | None], Packed], length: int | None) -> list[Packed]:
+    """These chunks, two at a time: compression lets other threads run."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda i: make(i, length), range(n)))
+        return list(pool.map(lambda i: make(i, length), which))
 
 
 def _bisect(size: Callable[[int], float], longest: int, room: float) -> int:

@@ -243,6 +243,8 @@ def _units(
     for name, given, n in (("clusters", clusters, at.size), ("judged_clusters", judged_clusters, n_judged)):
         if given is not None and len(given) != n:
             raise InputError(f"{name} must be one a row: {n} rows but {len(given)} names")
+    if clusters is None and judged_clusters is None:
+        return np.where(at >= 0, at, n_judged + np.cumsum(at < 0) - 1), np.arange(n_judged)
     rows: list[object] = [
         (i,) if judged_clusters is None or judged_clusters[i] is None else judged_clusters[i] for i in range(n_judged)
     ]
@@ -338,8 +340,7 @@ def _plain_variance(data: _Data, value: Prevalence, *, inside: bool) -> tuple[fl
 
 def _squares(psi: NDArray[np.float64], codes: NDArray[np.intp]) -> float:
     """Σ over units of (Σψ)², the variance of a sum of independent units, times C/(C - 1)."""
-    own = np.unique(codes, return_inverse=True)[1]
-    sums = np.bincount(own, weights=psi)
+    sums = np.bincount(codes, weights=psi)[np.bincount(codes) > 0]
     return float(sums @ sums) * sums.size / max(sums.size - 1, 1)
 
 
@@ -348,7 +349,8 @@ def _effect(found: float, plain: float, codes: NDArray[np.intp], data: _Data, *,
 
     Where nothing varies (a judge never wrong) the labels of a cluster count as one.
     """
-    sizes = np.unique(codes, return_counts=True)[1]
+    sizes = np.bincount(codes)
+    sizes = sizes[sizes > 0]
     if not data.clustered:
         return max(found / plain, LEAST_SHARE) if by_weight and plain > 0 else 1.0
     effect = found / plain if plain > 1e-15 else float(sizes @ sizes) / codes.size
@@ -500,11 +502,13 @@ def _unit_rows(data: _Data) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     rows = np.zeros((len(labels) + len(judged), 6))
     rows[: len(labels), :4], rows[len(labels) :, 4:] = labels, judged
     matrix = by_cluster(rows, np.append(data.unit, data.judged_unit))
-    kinds = np.column_stack([matrix[:, :4].any(axis=1), matrix[:, 4:].any(axis=1)]).astype(np.intp)
+    signs = [matrix[:, :4].any(axis=1), matrix[:, 4:].any(axis=1)]
     if data.weighted:
-        verdicts = np.column_stack([matrix[:, :2].any(axis=1), matrix[:, 2:4].any(axis=1)])
-        kinds = np.column_stack([kinds, verdicts.astype(np.intp)])
-    return matrix, np.unique(kinds, axis=0, return_inverse=True)[1].ravel()
+        signs += [matrix[:, :2].any(axis=1), matrix[:, 2:4].any(axis=1)]
+    stratum = np.zeros(len(matrix), dtype=np.intp)
+    for sign in signs:
+        stratum = 2 * stratum + sign
+    return matrix, stratum
 
 
 def corrected_with_known_rates(

@@ -8,7 +8,7 @@ Everything here is in closed form or by quadrature; `corrected` takes cases, clu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite, isnan, nan, sqrt
+from math import isfinite, isnan, nan, prod, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -230,13 +230,46 @@ def by_cluster(rows: NDArray[np.float64], codes: NDArray[np.intp]) -> NDArray[np
     return np.column_stack([np.bincount(codes, weights=column, minlength=n) for column in rows.T])
 
 
+def kinds_of_rows(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """The different rows, sorted, and how many there are of each: `np.unique(rows, axis=0, return_counts=True)`.
+
+    Rows of small whole numbers, which most counts are, become one whole number each: a hundred times quicker.
+
+    >>> [part.tolist() for part in kinds_of_rows(np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 0.0]]))]
+    [[[0.0, 2.0], [1.0, 0.0]], [1, 2]]
+    """
+    key, sizes = _row_keys(rows)
+    if key is None:
+        kinds, counts = np.unique(rows, axis=0, return_counts=True)
+        return kinds, counts
+    counts = np.bincount(key)
+    there = np.flatnonzero(counts)
+    return np.stack(np.unravel_index(there, sizes), axis=1).astype(np.float64), counts[there]
+
+
+def _row_keys(rows: NDArray[np.float64]) -> tuple[NDArray[np.intp] | None, tuple[int, ...]]:
+    """One whole number a row, in the order of the rows, and the sizes it is made with; None where that cannot be."""
+    if not rows.size or not np.isfinite(rows.sum()) or rows.min() < 0:
+        return None, ()
+    sizes = tuple(int(most) + 1 for most in rows.max(axis=0))
+    if prod(sizes) > max(1024, 4 * len(rows)):
+        return None, ()
+    key = np.zeros(len(rows), dtype=np.intp)
+    for column, size in zip(rows.T, sizes, strict=True):
+        whole = column.astype(np.intp)
+        if not np.array_equal(whole, column):
+            return None, ()
+        key = key * size + whole
+    return key, sizes
+
+
 def drawn_sums(units: NDArray[np.float64], n_resamples: int, rng: np.random.Generator) -> NDArray[np.float64]:
     """Column sums of resamples of the units. Units of few kinds need only the count of each kind (multinomial).
 
     >>> drawn_sums(np.ones((4, 2)), 2, np.random.default_rng(0)).tolist()
     [[4.0, 4.0], [4.0, 4.0]]
     """
-    kinds, counts = np.unique(units, axis=0, return_counts=True)
+    kinds, counts = kinds_of_rows(units)
     if len(kinds) > max(64, len(units) // 8):
         return resampled_sums(units, n_resamples, int(rng.integers(2**63)))
     drawn = rng.multinomial(len(units), counts / len(units), size=n_resamples)
