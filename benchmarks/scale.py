@@ -20,7 +20,6 @@ import json
 import os
 import pickle
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,6 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+from score import measure as measured
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "scale.svg"
@@ -113,14 +113,9 @@ def write(folder: Path, rows: int, seed: int = 1) -> Made:
 
 def measure(command: list[str]) -> Took:
     """A command in a process of its own; memory is that of the largest of its processes."""
-    with tempfile.TemporaryFile() as said:
-        start = time.perf_counter()
-        process = subprocess.Popen(command, stdout=said, env={**os.environ, "KOFN_NO_COLOR": "1"})
-        _, status, usage = os.wait4(process.pid, 0)
-        took = time.perf_counter() - start
-        assert status == 0, command
-        said.seek(0)
-        return Took(took, usage.ru_maxrss / 1024, said.read())
+    with tempfile.NamedTemporaryFile() as said:
+        seconds, mb = measured(command, said.name)
+        return Took(seconds, mb, Path(said.name).read_bytes())
 
 
 def score(made: Made, *options: str) -> Took:

@@ -8,6 +8,7 @@ in the wide form. Wall time and peak memory of whole processes, interleaved, bes
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -67,15 +68,15 @@ def write(folder: Path, n_cases: int = CASES) -> dict[str, Path]:
 LAUNCH = """
 import os, subprocess, sys, time
 start = time.perf_counter()
-process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+process = subprocess.Popen(sys.argv[2:], stdout=open(sys.argv[1], "wb"))
 _, status, usage = os.wait4(process.pid, 0)
 print(time.perf_counter() - start, usage.ru_maxrss / 1024, status)
 """
 
 
-def measure(command: list[str]) -> tuple[float, float]:
-    """(seconds, MB at peak) of a process."""
-    launch = [sys.executable, "-S", "-c", LAUNCH, *command]
+def measure(command: list[str], to: str = os.devnull) -> tuple[float, float]:
+    """(seconds, MB at peak) of a process; what it prints goes to a file."""
+    launch = [sys.executable, "-S", "-c", LAUNCH, to, *command]
     done = subprocess.run(launch, stdout=subprocess.PIPE, text=True, check=True, env=environment(command[0]))
     seconds, peak, status = done.stdout.split()
     assert status == "0", command
