@@ -4,7 +4,7 @@ BIN := .venv/bin
 CORES ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help run test programs lint check coverage bench clean
+.PHONY: help run test programs lint check coverage bench docs docs-serve clean
 
 help:
 	@echo "make run       run a small language model on the task \`starter\` and show the report"
@@ -12,6 +12,7 @@ help:
 	@echo "make check     lint, types and tests: what CI runs"
 	@echo "make coverage  simulate how often the intervals hold (minutes), write docs/coverage.md"
 	@echo "make bench     every benchmark beside its peers (minutes), write docs/benchmarks.md"
+	@echo "make docs      the documentation as a site, in site/; make docs-serve shows it while you write"
 
 run: .venv/.ready-local
 	$(BIN)/kofn run starter --repeats 5 --out runs/starter
@@ -41,6 +42,19 @@ coverage: .venv/.ready-dev
 bench: .venv/.ready-dev .venv-peers/.ready
 	KOFN_PEERS_PYTHON=$(CURDIR)/.venv-peers/bin/python $(BIN)/python benchmarks/run.py
 
+docs: .venv-docs/.ready
+	.venv-docs/bin/mkdocs build --strict --quiet
+
+docs-serve: .venv-docs/.ready
+	.venv-docs/bin/mkdocs serve
+
+# what makes the site: an environment of its own, which needs nothing of kofn but its text
+.venv-docs/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-docs
+	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' > .venv-docs/wanted.txt
+	.venv-docs/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt --requirement .venv-docs/wanted.txt
+	@touch $@
+
 .venv/.made:
 	$(PYTHON) -m venv .venv
 	@touch $@
@@ -66,4 +80,4 @@ bench: .venv/.ready-dev .venv-peers/.ready
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-peers dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-peers .venv-docs site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
