@@ -52,7 +52,7 @@ FOLDER = Path(__file__).parents[1] / "docs" / "images" / "explain"
 
 
 class Topic(NamedTuple):
-    """What a page quotes and shows."""
+    """What a page quotes and shows; what was given and not computed, the page says too, and is in GIVEN."""
 
     figures: dict[str, str]
     label: str
@@ -663,6 +663,17 @@ def _fixed_vote(p: float, n: int = 40) -> float:
     return float(binom.sf(n // 2, n, p) + binom.pmf(n // 2, n, p) / 2)
 
 
+GIVEN = {
+    "cases": ("0.5",),
+    "pass-at-k": ("0.1",),
+    "independence": ("0.02", "0.9"),
+    "votes": (),
+    "intervals": ("0.01", "0.99", "0.05"),
+    "paired": ("0.05",),
+    "judges": ("0.9", "0.7", "0.3", "0.8", "0.5"),
+    "selection": ("0.6",),
+    "adaptive": ("0.6", "0.7", "0.8", "0.9", "0.70"),
+}
 TOPICS: dict[str, Callable[[], Topic]] = {
     "cases": cases,
     "pass-at-k": pass_at_k,
