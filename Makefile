@@ -43,10 +43,10 @@ bench: .venv/.ready-dev .venv-peers/.ready
 	KOFN_PEERS_PYTHON=$(CURDIR)/.venv-peers/bin/python $(BIN)/python benchmarks/run.py
 
 docs: .venv-docs/.ready
-	.venv-docs/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 
 docs-serve: .venv-docs/.ready
-	.venv-docs/bin/mkdocs serve
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs serve
 
 # what makes the site: an environment of its own, which needs nothing of kofn but its text
 .venv-docs/.ready: pyproject.toml constraints.txt
