@@ -119,12 +119,12 @@ def panel(
     return {"title": title, "width": size[0], "height": size[1], "layer": layers}
 
 
-def picture(*panels: Spec) -> Spec:
-    """Panels side by side, with some room at the right for a system whose letters are wider."""
+def picture(*panels: Spec, right: int = 12) -> Spec:
+    """Panels side by side; `right` is room for a system whose letters are wider, where labels end there."""
     body: Spec = {"hconcat": list(panels), "spacing": 34} if len(panels) > 1 else dict(panels[0])
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "padding": {"left": 6, "top": 6, "bottom": 6, "right": 64},
+        "padding": {"left": 6, "top": 6, "bottom": 6, "right": right},
         "autosize": "pad",
         "config": CONFIG,
         **body,

@@ -251,7 +251,7 @@ def independence() -> Topic:
         x_axis={"tickCount": 10},
     )
     label = f"any@10 measured {figures['any@10']}; from independent tries {figures['independent@10']}"
-    return Topic(figures, label, picture(left, right))
+    return Topic(figures, label, picture(left, right, right=64))
 
 
 def _law(mean: float, any_at_ten: float) -> BetaBinomial:
@@ -319,7 +319,7 @@ def votes() -> Topic:
     label = "; ".join(
         f"{said[n]}: {figures[f'{n} at 1']} alone, {figures[f'{n} at 31']} with 31 votes" for n in colours
     )
-    return Topic(figures, label, picture(spec))
+    return Topic(figures, label, picture(spec, right=64))
 
 
 def _vote(right: int, wrong: list[int], ks: tuple[int, ...]) -> np.ndarray:
@@ -437,7 +437,7 @@ def paired() -> Topic:
         y_axis={"format": ".0%"},
     )
     label = f"at 200 cases a paired comparison finds a gain of 0.05 in {figures['paired finds at 200']} % of runs, an unpaired one in {figures['unpaired finds at 200']} %"
-    return Topic(figures, label, picture(left, right))
+    return Topic(figures, label, picture(left, right, right=30))
 
 
 def _two_systems(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -497,7 +497,7 @@ def judges() -> Topic:
         x_axis={"tickCount": 5},
     )
     label = f"a judge with sensitivity 0.9 and specificity 0.7 says {figures['raw at 0.3']} where people say 0.3; corrected by 200 labels {figures['corrected at 0.3']}"
-    return Topic(figures, label, picture(spec))
+    return Topic(figures, label, picture(spec, right=64))
 
 
 def _corrected(truth: float, rng: np.random.Generator):
@@ -564,7 +564,7 @@ def selection() -> Topic:
         size=(265, 270),
     )
     label = f"the best of 64 equal settings seems {figures['best of 64 settings']} where all are 0.6; a judge that picks one of 16 says {figures['own at 16']} of its picks, people {figures['truth at 16']}"
-    return Topic(figures, label, picture(left, right))
+    return Topic(figures, label, picture(left, right, right=64))
 
 
 def _picked(rng: np.random.Generator) -> tuple[CandidateSets, CandidateSets]:
