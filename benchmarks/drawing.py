@@ -1,7 +1,7 @@
 """How the pictures of docs/statistics look: Vega-Lite in, an SVG that follows light and dark by itself.
 
-Colours are variables that a style inside the SVG defines, twice. A browser shows an image in the scheme of the page around
-it, so one file does for both.
+Colours are variables that a style inside the SVG defines, twice. A browser shows an image in the scheme of the page
+around it, so one file does for both.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 Spec = dict[str, Any]
 Rows = list[dict[str, Any]]
 
-LIGHT = "--ink:#1a2026;--muted:#59636d;--line:#e1e4df;--good:#0b6b66;--bad:#b83a12;--third:#3a5a9b;--gold:#9a6a00"
-DARK = "--ink:#e7ebee;--muted:#a3aeb8;--line:#303941;--good:#5cc9bf;--bad:#ff9068;--third:#9db8f5;--gold:#e6b450"
+LIGHT = "--ink:#1a2026;--muted:#59636d;--line:#e1e4df;--good:#0b6b66;--bad:#b83a12;--third:#3a5a9b"
+DARK = "--ink:#e7ebee;--muted:#a3aeb8;--line:#303941;--good:#5cc9bf;--bad:#ff9068;--third:#9db8f5"
 STYLE = f"<style>svg{{{LIGHT}}}@media (prefers-color-scheme: dark){{svg{{{DARK}}}}}</style>"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-GOOD, BAD, THIRD, GOLD, MUTED, INK = (f"var(--{name})" for name in ("good", "bad", "third", "gold", "muted", "ink"))
+GOOD, BAD, THIRD, MUTED, INK = (f"var(--{name})" for name in ("good", "bad", "third", "muted", "ink"))
 
 CONFIG: Spec = {
     "background": None,

@@ -3,7 +3,8 @@
     python -m benchmarks.explain          # prints the figures, writes docs/images/explain/*.svg (half a minute)
     python -m benchmarks.explain votes    # one topic
 
-A topic is a page. Its figures are computed with kofn's own functions, and a test holds every number of the page against them.
+A topic is a page. Its figures are computed with kofn's own functions, and a test holds every number of the page
+against them.
 """
 
 from __future__ import annotations
@@ -95,7 +96,10 @@ def cases() -> Topic:
         _caterpillar("Cases resampled", by_case[:SHOWN], covered[0]),
         _caterpillar("Candidates resampled", by_row[:SHOWN], covered[1]),
     ]
-    label = f"50 intervals by case and 50 by candidate: {figures['covered by case']} % and {figures['covered by candidate']} % hold the truth"
+    label = (
+        f"50 intervals by case and 50 by candidate: {figures['covered by case']} % and "
+        f"{figures['covered by candidate']} % hold the truth"
+    )
     return Topic(figures, label, picture(*panels))
 
 
@@ -187,7 +191,10 @@ def pass_at_k() -> Topic:
         up=(0, 0.6),
         size=(330, 260),
     )
-    label = f"pass@5 at a chance of 0.1: the plug-in formula says {figures['plug-in at n = 5']} at n = 5, the truth is {figures['truth']}"
+    label = (
+        f"pass@5 at a chance of 0.1: the plug-in formula says {figures['plug-in at n = 5']} at n = 5, "
+        f"the truth is {figures['truth']}"
+    )
     return Topic(figures, label, picture(left, right))
 
 
@@ -315,7 +322,14 @@ def votes() -> Topic:
         words(31, ends[n], said[n], c, dy=-9 if n == "scattered" else 9 if n == "clear" else 0)
         for n, c in colours.items()
     ]
-    spec = panel("A vote makes the leading answer sure, right or wrong", layers, x="candidates k that vote", y="the vote is right", across=(1, 31), size=(500, 300))  # fmt: skip
+    spec = panel(
+        "A vote makes the leading answer sure, right or wrong",
+        layers,
+        x="candidates k that vote",
+        y="the vote is right",
+        across=(1, 31),
+        size=(500, 300),
+    )
     label = "; ".join(
         f"{said[n]}: {figures[f'{n} at 1']} alone, {figures[f'{n} at 31']} with 31 votes" for n in colours
     )
@@ -354,7 +368,10 @@ def intervals() -> Topic:
         _coverage_panel("mean ± t · s/√n", truths, held["t"], BAD),
         _coverage_panel("kofn's default", truths, held["auto"], GOOD),
     ]
-    label = f"coverage at 30 cases: t {figures['t at worst']} % at worst, Wilson {figures['wilson at worst']} %, auto {figures['auto at worst']} %"
+    label = (
+        f"coverage at 30 cases: t {figures['t at worst']} % at worst, Wilson {figures['wilson at worst']} %, "
+        f"auto {figures['auto at worst']} %"
+    )
     return Topic(figures, label, picture(*panels))
 
 
@@ -436,7 +453,10 @@ def paired() -> Topic:
         x_axis={"values": list(SIZES)},
         y_axis={"format": ".0%"},
     )
-    label = f"at 200 cases a paired comparison finds a gain of 0.05 in {figures['paired finds at 200']} % of runs, an unpaired one in {figures['unpaired finds at 200']} %"
+    label = (
+        f"at 200 cases a paired comparison finds a gain of 0.05 in {figures['paired finds at 200']} % of runs, "
+        f"an unpaired one in {figures['unpaired finds at 200']} %"
+    )
     return Topic(figures, label, picture(left, right, right=30))
 
 
@@ -496,7 +516,10 @@ def judges() -> Topic:
         size=(560, 300),
         x_axis={"tickCount": 5},
     )
-    label = f"a judge with sensitivity 0.9 and specificity 0.7 says {figures['raw at 0.3']} where people say 0.3; corrected by 200 labels {figures['corrected at 0.3']}"
+    label = (
+        f"a judge with sensitivity 0.9 and specificity 0.7 says {figures['raw at 0.3']} where people say 0.3; "
+        f"corrected by 200 labels {figures['corrected at 0.3']}"
+    )
     return Topic(figures, label, picture(spec, right=64))
 
 
@@ -563,7 +586,10 @@ def selection() -> Topic:
         up=(0.2, 1),
         size=(265, 270),
     )
-    label = f"the best of 64 equal settings seems {figures['best of 64 settings']} where all are 0.6; a judge that picks one of 16 says {figures['own at 16']} of its picks, people {figures['truth at 16']}"
+    label = (
+        f"the best of 64 equal settings seems {figures['best of 64 settings']} where all are 0.6; a judge "
+        f"that picks one of 16 says {figures['own at 16']} of its picks, people {figures['truth at 16']}"
+    )
     return Topic(figures, label, picture(left, right, right=64))
 
 
@@ -585,7 +611,7 @@ def _mean(sets: CandidateSets, k: int) -> float:
 
 
 def adaptive() -> Topic:
-    """The rule on two answers of which one has the share p, exactly: what it draws, the vote, the mean of what it drew."""
+    """The rule on two answers of which one has the share p, exactly: what it draws, its vote, the mean of that."""
     shares = np.linspace(0.5, 1, 51)
     ten, forty = Adaptive("number", most=10), Adaptive("number", most=40)
     rows = [{"p": float(p), **_walked(forty, float(p))} for p in shares]
@@ -628,7 +654,10 @@ def adaptive() -> Topic:
         size=(320, 260),
         x_axis={"tickCount": 5},
     )
-    label = f"a share of 0.7 takes {figures['drawn at 0.7']} candidates instead of 40; the mean of what a rule of at most ten drew is {figures['mean of 0.70, at most 10']}"
+    label = (
+        f"a share of 0.7 takes {figures['drawn at 0.7']} candidates instead of 40; the mean of what a rule "
+        f"of at most ten drew is {figures['mean of 0.70, at most 10']}"
+    )
     return Topic(figures, label, picture(left, right))
 
 

@@ -3,8 +3,8 @@
     python benchmarks/reference.py           # writes docs/reference
     python benchmarks/reference.py --check   # writes nothing; exit code 1 where a page is not what it would be
 
-What a name means is in its docstring: a page says only where it is (`::: kofn.stats.wilson`), and the site fills it in. So a
-page changes when names do, and a test runs --check.
+What a name means is in its docstring: a page says only where it is (`::: kofn.stats.wilson`), and the site fills it in.
+So a page changes when names do, and a test runs --check.
 """
 
 from __future__ import annotations
@@ -27,22 +27,48 @@ FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 WIDTH = 100
 SHORT_FORMS = {"pass_at": "pass@5", "pass_hat": "pass^5", "maj_at": "maj@5", "selected_at": "selected@5"}
 WORDS = {
-    "aggregators": "An aggregator makes one number of a candidate set. Name it with `-a NAME`, with parameters as in "
-    "`-a 'ndcg(k=3)'`; `pass@5`, `pass^5`, `maj@5` and `selected@5` are short forms. In Python: "
-    "`kofn.aggregator(NAME)`, `kofn.aggregate(NAME, values=...)`. Rules side by side: "
-    "[what every number means](../numbers.md).",
-    "extractors": "An extractor finds the answer in a text, or none. Name it with `--extract NAME`, with parameters as in "
-    "`--extract \"pattern('x=(.*)')\"`. In Python: `kofn.extractor(NAME)`.",
-    "metrics": "A metric compares a prediction with a reference. Name it with `--metric NAME`, with parameters as in "
-    "`--metric 'numeric(tolerance=0.01)'`. In Python: `kofn.metric(NAME)`. Any callable is one: "
-    "[metrics of your own and of other packages](../numbers.md#metrics-of-other-packages).",
-    "models": "A model is named with `--model SPEC`. How each is set up: [models](../models.md).",
+    "aggregators": """
+An aggregator makes one number of a candidate set. Name it with `-a NAME`, with parameters as in `-a 'ndcg(k=3)'`;
+`pass@5`, `pass^5`, `maj@5` and `selected@5` are short forms. In Python: `kofn.aggregator(NAME)`,
+`kofn.aggregate(NAME, values=...)`. Rules side by side: [what every number means](../numbers.md).
+""",
+    "extractors": """
+An extractor finds the answer in a text, or none. Name it with `--extract NAME`, with parameters as in
+`--extract "pattern('x=(.*)')"`. In Python: `kofn.extractor(NAME)`.
+""",
+    "metrics": """
+A metric compares a prediction with a reference. Name it with `--metric NAME`, with parameters as in
+`--metric 'numeric(tolerance=0.01)'`. In Python: `kofn.metric(NAME)`. Any callable is one:
+[metrics of your own and of other packages](../numbers.md#metrics-of-other-packages).
+""",
+    "models": """
+A model is named with `--model SPEC`. How each is set up: [models](../models.md).
+""",
+    "python": """
+Everything is loaded when it is first used: `import kofn` is cheap. Errors that are yours to mend are `kofn.InputError`.
+""",
+    "groupwise": """
+The functions people paste into their code, as an import: [migration](../migration.md).
+""",
+    "formats": """
+Files are known by their content; `--format NAME` says otherwise. `kofn export --to PATH` chooses by the ending,
+`--as NAME` says which. How each is read: [logs of other tools](../import.md), [lm-eval](../lm_eval.md), [Inspect](../inspect.md).
+""",
+    "stats": """
+Pure functions on arrays: no file, no clock, no shared random state. Why they are as they are:
+[the statistics explained](../statistics/index.md).
+""",
+    "testing": """
+`kofn.testing` holds the laws that every aggregator obeys, for authors of plugins. Tests that run n times and pass by
+the aggregate: [pytest](../pytest.md).
+""",
 }
+REGISTRIES = ("aggregators", "extractors", "metrics", "models")
 
 
 def main() -> None:
     pages = {"cli": cli_page(), "python": python_page(), "formats": formats_page(), "stats": stats_page()}
-    pages |= {kind: registry_page(kind) for kind in WORDS}
+    pages |= {kind: registry_page(kind) for kind in REGISTRIES}
     pages |= {"testing": testing_page(), "index": index_page()}
     if "--check" in sys.argv:
         stale = [name for name, text in pages.items() if _read(name) != text]
@@ -61,7 +87,7 @@ def _read(name: str) -> str:
 
 
 def index_page() -> str:
-    counts = {kind: len(registry.TABLES[kind[:-1]]) for kind in WORDS}
+    counts = {kind: len(registry.TABLES[kind[:-1]]) for kind in REGISTRIES}
     return f"""# Reference
 
 Written from the code by `python benchmarks/reference.py`; a test holds the two together.
@@ -114,13 +140,12 @@ def python_page() -> str:
     pasted = [n for n, f in vars(groupwise).items() if not n.startswith("_") and getmodule(f) is groupwise]
     return "\n".join(
         [
-            "# Python\n\nEverything is loaded when it is first used: `import kofn` is cheap. Errors that are yours to mend are "
-            "`kofn.InputError`.\n",
+            f"# Python\n{WORDS['python']}",
             "## Functions\n",
             *(_entry(_path(getattr(kofn, n)), f"kofn.{n}") for n in functions),
             "## Classes\n",
             *(_entry(_path(getattr(kofn, n)), f"kofn.{n}") for n in classes),
-            "## kofn.groupwise\n\nThe functions people paste into their code, as an import: [migration](../migration.md).\n",
+            f"## kofn.groupwise\n{WORDS['groupwise']}",
             *(_entry(f"kofn.groupwise.{n}", n) for n in pasted),
         ]
     )
@@ -130,7 +155,7 @@ def registry_page(kind: str) -> str:
     """Every name of a kind, with the docstring of what it names."""
     table = registry.TABLES[kind[:-1]]
     entries = [_entry(_path(_load(target)), _heading(name), level=2, members=False) for name, target in table.items()]
-    return "\n".join([f"# {kind.capitalize()}\n\n{WORDS[kind]}\n", *entries])
+    return "\n".join([f"# {kind.capitalize()}\n{WORDS[kind]}", *entries])
 
 
 def _heading(name: str) -> str:
@@ -149,9 +174,7 @@ def formats_page() -> str:
     ]
     return "\n".join(
         [
-            "# Importers and exporters\n\nFiles are known by their content; `--format NAME` says otherwise. `kofn export --to PATH` "
-            "chooses by the ending, `--as NAME` says which. How each is read: [logs of other tools](../import.md), "
-            "[lm-eval](../lm_eval.md), [Inspect](../inspect.md).\n",
+            f"# Importers and exporters\n{WORDS['formats']}",
             *tables,
         ]
     )
@@ -164,8 +187,7 @@ def stats_page() -> str:
     functions = [n for n, thing in things.items() if not isinstance(thing, type)]
     return "\n".join(
         [
-            "# Statistics\n\nPure functions on arrays: no file, no clock, no shared random state. Why they are as they are: "
-            "[the statistics explained](../statistics/index.md).\n",
+            f"# Statistics\n{WORDS['stats']}",
             "## Functions\n",
             *(_entry(_path(things[n]), n) for n in functions),
             "## Results\n",
@@ -179,8 +201,7 @@ def testing_page() -> str:
     names = [n for n, f in vars(testing).items() if not n.startswith("_") and getmodule(f) is testing]
     return "\n".join(
         [
-            "# Testing\n\n`kofn.testing` holds the laws that every aggregator obeys, for authors of plugins. Tests that run n times "
-            "and pass by the aggregate: [pytest](../pytest.md).\n",
+            f"# Testing\n{WORDS['testing']}",
             *(_entry(f"kofn.testing.{n}", n, level=2) for n in names),
         ]
     )

@@ -7,9 +7,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-
 from benchmarks.drawing import seal
-from benchmarks.explain import FOLDER, GIVEN, TOPICS, Topic
+from benchmarks.explain import FOLDER, GIVEN, TOPICS
 
 DOCS = Path(__file__).parents[1] / "docs"
 FROM = {"independence": "numbers.md", "intervals": "coverage.md"}  # pages that also quote another page's figures
@@ -17,14 +16,14 @@ NUMBER = re.compile(r"(?<![\w.])\d*\.\d+")
 
 
 @cache
-def topic(name: str) -> Topic:
+def topic(name):
     return TOPICS[name]()
 
 
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 
-def quoted(page: Path) -> set[str]:
+def quoted(page):
     """The decimals of a page's prose and tables, but for those of its code, which is executed by its own test."""
     code, prose = " ".join(CODE.findall(page.read_text())), CODE.sub("", page.read_text())
     return set(NUMBER.findall(prose)) - set(NUMBER.findall(code))

@@ -37,11 +37,14 @@ def test_every_verb_has_a_page_that_shows_it(verb):
     assert re.search(rf"^(?:\$ )?kofn {verb}\b", (DOCS / row[1]).read_text(), re.MULTILINE)
 
 
+def check_reference(folder):
+    command = [sys.executable, "benchmarks/reference.py", "--check"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
 def test_the_reference_is_what_the_code_says():
     """`python benchmarks/reference.py` writes it: help of every verb, every name of the registry and of the API."""
-    done = subprocess.run(
-        [sys.executable, "benchmarks/reference.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = check_reference(ROOT)
     assert done.returncode == 0, done.stderr
 
 
@@ -51,9 +54,7 @@ def test_a_stale_reference_is_noticed(tmp_path):
     shutil.copytree(DOCS / "reference", tmp_path / "docs" / "reference")
     page = tmp_path / "docs" / "reference" / "cli.md"
     page.write_text(page.read_text().replace("--repeats", "--repeat"))
-    done = subprocess.run(
-        [sys.executable, "benchmarks/reference.py", "--check"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = check_reference(tmp_path)
     assert (done.returncode, "cli not as" in done.stderr) == (1, True)
 
 
