@@ -52,7 +52,8 @@ The functions people paste into their code, as an import: [migration](../migrati
 """,
     "formats": """
 Files are known by their content; `--format NAME` says otherwise. `kofn export --to PATH` chooses by the ending,
-`--as NAME` says which. How each is read: [logs of other tools](../import.md), [lm-eval](../lm_eval.md), [Inspect](../inspect.md).
+`--as NAME` says which. How each is read: [logs of other tools](../import.md), [lm-eval](../lm_eval.md),
+[Inspect](../inspect.md).
 """,
     "stats": """
 Pure functions on arrays: no file, no clock, no shared random state. Why they are as they are:

@@ -52,20 +52,7 @@ class Docstrings(Extension):
 
 
 def as_markdown(docstring: str) -> str:
-    """Doctests as code blocks, and columns `name   what it is` as a list.
-
-    >>> print(as_markdown("What.\\n\\nlow   one end\\nhigh  the other\\n\\n>>> f()\\n3\\n"))
-    What.
-    <BLANKLINE>
-    - `low` one end
-    - `high` the other
-    <BLANKLINE>
-    ```pycon
-    >>> f()
-    3
-    ```
-    <BLANKLINE>
-    """
+    """Doctests as code blocks, and columns `name   what it is` as a list."""
     text = _COLUMNS.sub(lambda found: _listed(found[0]), docstring.rstrip("\n") + "\n")
     return _DOCTEST.sub(lambda found: f"```pycon\n{found[0]}```\n", text)
 

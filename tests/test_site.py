@@ -58,6 +58,14 @@ def test_a_stale_reference_is_noticed(tmp_path):
     assert (done.returncode, "cli not as" in done.stderr) == (1, True)
 
 
+def test_docstrings_become_markdown():
+    """Doctests are code, columns of names are lists, and what is neither stays."""
+    given = "What.\n\nlow   one end\nhigh  the other,\n      or none\n\n>>> f()\n3\n"
+    wanted = "What.\n\n- `low` one end\n- `high` the other, or none\n\n```pycon\n>>> f()\n3\n```\n"
+    assert HOOKS.as_markdown(given) == wanted
+    assert HOOKS.as_markdown("One line.") == "One line.\n"
+
+
 class _Asked(HTMLParser):
     """What a page makes a browser fetch by itself."""
 
