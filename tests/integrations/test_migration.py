@@ -56,6 +56,12 @@ def test_the_vote_of_lm_eval_is_the_vote_and_take_first_the_first(sets, theirs):
     assert [float(first == "7") for first in theirs["lm_eval take_first"]] == ours("first", sets)
 
 
+def test_take_first_k_is_top_k(sets, theirs):
+    rows = [{"id": i, "reference": "7", "outputs": answers} for i, answers in enumerate(sets["answers"])]
+    taken = kofn.score(rows, top_k=2, aggregate="mean").scored[0].sets
+    assert [list(one.answers) for one in taken] == theirs["lm_eval take_first_k"]
+
+
 def test_the_mode_of_grades_is_no_vote_and_differs_from_majority_pass_in_ties_alone(sets, theirs):
     mode, passes = theirs["inspect mode"], ours("majority_pass", sets)
     tied = [2 * sum(grades) == len(grades) for grades in sets["grades"]]
