@@ -4,15 +4,18 @@ BIN := .venv/bin
 CORES ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help run test programs lint check coverage bench docs docs-serve clean
+.PHONY: help run test programs lint check coverage bench docs docs-serve install clean
 
 help:
+	@echo "make install   kofn and a small language model, in .venv"
 	@echo "make run       run a small language model on the task \`starter\` and show the report"
 	@echo "make test      all tests, doctests and the commands of the documentation"
 	@echo "make check     lint, types and tests: what CI runs"
 	@echo "make coverage  simulate how often the intervals hold (minutes), write docs/coverage.md"
 	@echo "make bench     every benchmark beside its peers (minutes), write docs/benchmarks.md"
 	@echo "make docs      the documentation as a site, in site/; make docs-serve shows it while you write"
+
+install: .venv/.ready-local
 
 run: .venv/.ready-local
 	$(BIN)/kofn run starter --repeats 5 --out runs/starter
