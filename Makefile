@@ -46,7 +46,7 @@ bench: .venv/.ready-dev .venv-peers/.ready
 	KOFN_PEERS_PYTHON=$(CURDIR)/.venv-peers/bin/python $(BIN)/python benchmarks/run.py
 
 docs: .venv-docs/.ready
-	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
 
 docs-serve: .venv-docs/.ready
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs serve

@@ -31,7 +31,7 @@ def coming(path: Path) -> bool:
 
 def nav_pages() -> list[str]:
     """Every page of the nav, in order."""
-    return list(_leaves(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
+    return list(_leaves(HOOKS.expanded(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])))
 
 
 def _leaves(nav: Any) -> Any:

@@ -66,6 +66,12 @@ def test_docstrings_become_markdown():
     assert HOOKS.as_markdown("One line.") == "One line.\n"
 
 
+def test_a_link_that_leaves_the_pages_stays_as_its_text():
+    given = "see [the test](../tests/test_site.py) and [runs](../docs/run.md#in-python), [gone](../nowhere.md)"
+    wanted = "see the test and [runs](../docs/run.md#in-python), [gone](../nowhere.md)"
+    assert HOOKS.within(given, DOCS) == wanted
+
+
 class _Asked(HTMLParser):
     """What a page makes a browser fetch by itself."""
 
