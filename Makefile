@@ -4,15 +4,19 @@ BIN := .venv/bin
 CORES ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help run test programs lint check coverage bench scale clean
+.PHONY: help install run test programs lint check coverage bench scale docs docs-serve clean
 
 help:
+	@echo "make install   kofn and a small language model, in .venv"
 	@echo "make run       run a small language model on the task \`starter\` and show the report"
 	@echo "make test      all tests, doctests and the commands of the documentation"
 	@echo "make check     lint, types and tests: what CI runs"
 	@echo "make coverage  simulate how often the intervals hold (minutes), write docs/coverage.md"
 	@echo "make bench     every benchmark beside its peers (minutes), write docs/benchmarks.md"
 	@echo "make scale     kofn score on 10^4 to 10^8 candidates (minutes, 12 GB of disk), write docs/scale.md"
+	@echo "make docs      the documentation as a site, in site/; make docs-serve shows it while you write"
+
+install: .venv/.ready-local
 
 run: .venv/.ready-local
 	$(BIN)/kofn run starter --repeats 5 --out runs/starter
@@ -47,6 +51,19 @@ bench: .venv/.ready-dev .venv-peers/.ready .venv-peers-ir/.ready programs
 scale: .venv/.ready-dev
 	$(BIN)/python benchmarks/scale.py
 
+docs: .venv-docs/.ready
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
+
+docs-serve: .venv-docs/.ready
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs serve
+
+# what makes the site: an environment of its own, which needs nothing of kofn but its text
+.venv-docs/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-docs
+	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' > .venv-docs/wanted.txt
+	.venv-docs/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt --requirement .venv-docs/wanted.txt
+	@touch $@
+
 .venv/.made:
 	$(PYTHON) -m venv .venv
 	@touch $@
@@ -78,4 +95,4 @@ scale: .venv/.ready-dev
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-peers .venv-peers-ir dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

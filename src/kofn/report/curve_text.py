@@ -145,7 +145,12 @@ def number(value: float | None) -> str:
 
 
 def between(low: float | None, high: float | None) -> str:
-    return "-" if low is None or high is None else f"[{low:.3f}, {high:.3f}]"
+    """The ends of an interval; what rounds to 0 has no sign.
+
+    >>> between(-0.0001, 0.3), between(None, None)
+    ('[0.000, 0.300]', '-')
+    """
+    return "-" if low is None or high is None else f"[{low:z.3f}, {high:z.3f}]"
 
 
 def cells(table: BestOf, level: float) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

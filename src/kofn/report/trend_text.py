@@ -88,7 +88,12 @@ def signed(value: float | None) -> str:
 
 
 def between(low: float | None, high: float | None) -> str:
-    return "-" if low is None or high is None else f"[{low + 0.0:.3f}, {high + 0.0:.3f}]"
+    """The ends of an interval; what rounds to 0 has no sign.
+
+    >>> between(-0.0001, 0.3), between(None, None)
+    ('[0.000, 0.300]', '-')
+    """
+    return "-" if low is None or high is None else f"[{low:z.3f}, {high:z.3f}]"
 
 
 def chance(p: float | None) -> str:
