@@ -17,7 +17,7 @@ A model named like a fault always has it; "cut-then-ok" has it the first time ea
     429-ms, 429-date   429 that asks for 30 ms; that asks for a date 2 s away
     401, 404, 400, quota, credit, unsupported, filter, refusal      as the vendors say it
     hang, drop, cut, malformed, html, no-choices, error-200      a reply that never comes, or is none
-    slow, one-usage, wrong-usage, no-usage, one-choice, null, reasons, half, filter-one    good replies of an odd kind
+    slow, one-usage, wrong-usage, absurd-usage, no-usage, one-choice, null, reasons, half, filter-one    good but odd
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 SERVED = (
-    *("ok", "slow", "one-usage", "wrong-usage", "no-usage", "one-choice", "null", "reasons", "half"),
+    *("ok", "slow", "one-usage", "wrong-usage", "absurd-usage", "no-usage", "one-choice", "null", "reasons", "half"),
     *("filter", "filter-one", "refusal"),
 )
 BROKEN = ("hang", "drop", "cut", "malformed", "html", "no-choices", "error-200", "429-ms", "429-date")
@@ -285,6 +285,8 @@ def usage_of(body: dict[str, Any], prompt: Any, tokens: list[int], fault: str) -
     """What was counted, or what a wrong server says was."""
     if fault == "wrong-usage":
         return {"usage": {"prompt_tokens": "many", "completion_tokens": -3}}
+    if fault == "absurd-usage":  # -1 as some programs write it
+        return {"usage": {"prompt_tokens": 2**64 - 1, "completion_tokens": 2**63}}
     if fault == "no-usage":
         return {}
     told = prompt if isinstance(prompt, str) else " ".join(str(m["content"]) for m in prompt)
