@@ -357,7 +357,8 @@ def _unusable(path: Path, problem: sqlite3.Error) -> Exception:
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """The lock of a directory, from before it is read until it is written; its file is gone afterwards."""
+    """The lock of a directory, from before it is read until it is written; afterwards nothing is left of it."""
+    there = directory.is_dir()
     try:
         directory.mkdir(parents=True, exist_ok=True)
         lock = locked(directory)
@@ -369,6 +370,8 @@ def held(directory: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):
             if not (directory / NAME).exists():
                 (directory / LOCK).unlink()
+            if not there:
+                directory.rmdir()  # unless something was written
         os.close(lock)
 
 
