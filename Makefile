@@ -4,20 +4,21 @@ BIN := .venv/bin
 CORES ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help run test programs lint check coverage bench clean
+.PHONY: help run test programs lint check coverage faults bench clean
 
 help:
 	@echo "make run       run a small language model on the task \`starter\` and show the report"
 	@echo "make test      all tests, doctests and the commands of the documentation"
 	@echo "make check     lint, types and tests: what CI runs"
 	@echo "make coverage  simulate how often the intervals hold (minutes), write docs/coverage.md"
+	@echo "make faults    kill, fill, damage and interrupt every verb (minutes), write docs/faults.md"
 	@echo "make bench     every benchmark beside its peers (minutes), write docs/benchmarks.md"
 
 run: .venv/.ready-local
 	$(BIN)/kofn run starter --repeats 5 --out runs/starter
 
 test: .venv/.ready-dev .venv-peers/.ready programs
-	KOFN_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest -m "not slow" -n $(CORES) --dist worksteal
+	KOFN_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest -m "not slow and not faults" -n $(CORES) --dist worksteal
 
 # Debian's Chromium for the tests of the pages and bubblewrap for those that run programs; where they cannot be installed
 # the tests that need them are skipped, and say so
@@ -37,6 +38,9 @@ check: lint test
 coverage: .venv/.ready-dev
 	$(BIN)/python -m pytest -m slow
 	$(BIN)/python benchmarks/coverage.py
+
+faults: .venv/.ready-dev programs
+	KOFN_FAULTS_PAGE=docs/faults.md KOFN_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest -m faults tests/faults
 
 bench: .venv/.ready-dev .venv-peers/.ready
 	KOFN_PEERS_PYTHON=$(CURDIR)/.venv-peers/bin/python $(BIN)/python benchmarks/run.py

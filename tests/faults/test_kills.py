@@ -28,7 +28,7 @@ from tests.programs import need_sandbox
 from kofn.checkpoint.store import NAME as FINISHED
 
 KILLS = {"run": 70, "judge": 60, "verify": 40, "score": 35, "report": 25}
-FEW = 6  # of each in the normal tests
+FEW = 4  # of each in the normal tests
 
 
 def moments(seconds: float, seed: int):

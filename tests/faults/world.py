@@ -24,9 +24,9 @@ TIMES = ("timestamp", "duration", "digest", "reports_sha256", "seconds", "create
 PROGRAM = "import sys, time\ntime.sleep(0.02)\nprint('hello', *sys.argv[1:])\n"
 
 
-def task_in(folder: Path) -> Path:
+def task_in(folder: Path, cases: int = CASES) -> Path:
     """A task of a question a case."""
-    records = [{"id": f"q{i}", "question": f"{i} + {i}", "answer": str(i % 10)} for i in range(CASES)]
+    records = [{"id": f"q{i}", "question": f"{i} + {i}", "answer": str(i % 10)} for i in range(cases)]
     (folder / "sums.jsonl").write_text("\n".join(json.dumps(r) for r in records))
     stage = "{name: answer, prompt: '{question} =', chat: true, temperature: 0.8, max_tokens: 32}"
     (folder / "sums.yaml").write_text(f"name: sums\ndataset: sums.jsonl\nextract: number\nstages:\n  - {stage}\n")

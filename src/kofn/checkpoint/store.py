@@ -109,7 +109,7 @@ class Cases:
         return kept
 
     def get(self, keys: Iterable[str]) -> dict[str, Done]:
-        """What is there of these. One that was changed since is not: it is run again."""
+        """What is there of these; refused where one was changed since."""
         import orjson
 
         wanted, found = list(keys), {}
@@ -119,8 +119,9 @@ class Cases:
             try:
                 asked = f"SELECT key, done, seal FROM cases WHERE key IN ({marks})"  # noqa: S608 - marks alone
                 for key, text, seal in self._file.execute(asked, part):
-                    if seal is None or seal == _seal(key, text):
-                        found[key] = _done(orjson.loads(text))
+                    if seal is not None and seal != _seal(key, text):
+                        raise ValueError("a case was changed since it was stored")
+                    found[key] = _done(orjson.loads(text))
             except (sqlite3.Error, ValueError, TypeError, KeyError, AttributeError) as problem:
                 raise _unusable(self.directory / NAME, problem) from None
         return found
