@@ -28,7 +28,7 @@ from tests.programs import need_sandbox
 from kofn.checkpoint.store import NAME as FINISHED
 
 KILLS = {"run": 70, "judge": 60, "verify": 40, "score": 35, "report": 25}
-FEW = 4  # of each in the normal tests
+FEW = 3  # of each in the normal tests
 
 
 def moments(seconds: float, seed: int):
@@ -64,8 +64,9 @@ def asks(forked, folder, server, store, words, whole, kills, tally, verb, prepar
         assert marks(final) <= set(asked(requests[began:]))
         assert essence(directory) == whole
         assert not [one.name for one in directory.iterdir() if one.name.startswith(".")], "something was left behind"
-    assert halfway >= done / 10
-    assert written >= done / 10
+    if kills > FEW:  # they were not all killed before they began, nor all after the last reply
+        assert halfway > done / 20
+        assert written > done / 20
     tally["kill -9, then the same command", f"kofn {verb}"] += done
     tally["of these, while replies came", f"kofn {verb}"] += halfway
     tally["of these, while the result was made and written", f"kofn {verb}"] += written
@@ -75,7 +76,7 @@ def asks(forked, folder, server, store, words, whole, kills, tally, verb, prepar
 
 def killed_runs(folder, forked, tally, kills):
     task_in(folder)
-    with running(folder / "log", delay=0.1, said=ANSWER) as server:
+    with running(folder / "log", delay=0.2, said=ANSWER) as server:
         words = ["run", "sums.yaml", "-m", f"openai:m@{server.url}", "-n", REPEATS, "--concurrency", 2, "--out"]
         forked(*words, "warm/out", cwd=folder)
         forked.took = forked.seconds(*words, "whole/out", cwd=folder)
@@ -83,7 +84,7 @@ def killed_runs(folder, forked, tally, kills):
 
 
 def killed_judges(folder, forked, tally, kills):
-    outputs_in(folder, 10)
+    outputs_in(folder, 6)
     assert forked("score", "outputs.jsonl", "--out", "scored", cwd=folder).code == 0
     with running(folder / "log", delay=0.1, said=VERDICT) as server:
         words = ["--rubric", "correctness", "-m", f"openai:m@{server.url}", "--concurrency", 2]
