@@ -4,7 +4,7 @@ BIN := .venv/bin
 CORES ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help install run test programs lint check coverage bench scale docs docs-serve clean
+.PHONY: help install run test programs lint check coverage faults fuzz audit bench scale docs docs-serve clean
 
 help:
 	@echo "make install   kofn and a small language model, in .venv"
@@ -12,6 +12,7 @@ help:
 	@echo "make test      all tests, doctests and the commands of the documentation"
 	@echo "make check     lint, types and tests: what CI runs"
 	@echo "make coverage  simulate how often the intervals hold (minutes), write docs/coverage.md"
+	@echo "make faults    kill, fill, damage and interrupt every verb (minutes), write docs/faults.md"
 	@echo "make bench     every benchmark beside its peers (minutes), write docs/benchmarks.md"
 	@echo "make scale     kofn score on 10^4 to 10^8 candidates (minutes, 12 GB of disk), write docs/scale.md"
 	@echo "make docs      the documentation as a site, in site/; make docs-serve shows it while you write"
@@ -22,7 +23,7 @@ run: .venv/.ready-local
 	$(BIN)/kofn run starter --repeats 5 --out runs/starter
 
 test: .venv/.ready-dev .venv-peers/.ready programs
-	KOFN_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest -m "not slow" -n $(CORES) --dist worksteal
+	KOFN_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest -m "not slow and not faults" -n $(CORES) --dist worksteal
 
 # Debian's Chromium for the tests of the pages and bubblewrap for those that run programs; where they cannot be installed
 # the tests that need them are skipped, and say so
@@ -42,6 +43,9 @@ check: lint test
 coverage: .venv/.ready-dev
 	$(BIN)/python -m pytest -m slow
 	$(BIN)/python benchmarks/coverage.py
+
+faults: .venv/.ready-dev programs
+	KOFN_FAULTS_PAGE=docs/faults.md KOFN_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest -m faults tests/faults
 
 # ONLY="ranking judge" measures these parts anew
 bench: .venv/.ready-dev .venv-peers/.ready .venv-peers-ir/.ready programs

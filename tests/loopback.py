@@ -16,8 +16,9 @@ A model named like a fault always has it; "cut-then-ok" has it the first time ea
     429, 503, 500:2    that status; after the colon the Retry-After (429 alone asks for 1), or `echo`: repeats the key
     429-ms, 429-date   429 that asks for 30 ms; that asks for a date 2 s away
     401, 404, 400, quota, credit, unsupported, filter, refusal      as the vendors say it
-    hang, drop, cut, malformed, html, no-choices, error-200      a reply that never comes, or is none
-    slow, one-usage, wrong-usage, no-usage, one-choice, null, reasons, half, filter-one    good replies of an odd kind
+    hang, drop, cut, malformed, html, no-choices, error-200, empty, huge, 302      a reply that never comes, or is none
+    drip, typeless    a whole reply byte by byte, or as text/plain
+    slow, one-usage, wrong-usage, absurd-usage, no-usage, one-choice, null, reasons, half, filter-one    good but odd
 """
 
 from __future__ import annotations
@@ -46,22 +47,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 SERVED = (
-    *("ok", "slow", "one-usage", "wrong-usage", "no-usage", "one-choice", "null", "reasons", "half"),
-    *("filter", "filter-one", "refusal"),
+    *("ok", "slow", "drip", "typeless", "one-usage", "wrong-usage", "absurd-usage", "no-usage", "one-choice", "null"),
+    *("reasons", "half", "filter", "filter-one", "refusal"),
 )
-BROKEN = ("hang", "drop", "cut", "malformed", "html", "no-choices", "error-200", "429-ms", "429-date")
+BROKEN = ("hang", "drop", "cut", "malformed", "html", "no-choices", "error-200", "empty", "huge", "429-ms", "429-date")
 SAID_WITH = {"quota": "429", "credit": "400", "unsupported": "400"}
 STATUS = re.compile(r"([345]\d\d)(?::(.+))?")
 
 
-def answer_of(prompt: Any, seed: int | None, index: int = 0) -> str:
-    """What the server says: a digit that depends on prompt and seed.
+SAID = "The answer is {digit}."
+
+
+def answer_of(prompt: Any, seed: int | None, index: int = 0, said: str = SAID) -> str:
+    """What the server says: a digit, or pass or fail, that depends on prompt and seed, and a mark of them if asked for.
 
     >>> answer_of("1+1", 7, 2) == answer_of("1+1", 9)
     True
+    >>> answer_of("1+1", 7, said="{mark} Verdict: {word}")
+    'umrvvipsoqtt Verdict: pass'
     """
-    told = orjson.dumps([prompt, (seed or 0) + index])
-    return f"The answer is {blake2b(told, digest_size=2).digest()[0] % 10}."
+    drawn = blake2b(orjson.dumps([prompt, (seed or 0) + index]), digest_size=2).digest()[0]
+    return said.format(digit=drawn % 10, word="pass" if drawn % 3 else "fail", mark=mark_of(prompt, seed, index))
+
+
+def mark_of(prompt: Any, seed: int | None, index: int = 0) -> str:
+    """Twelve letters that no other prompt and seed have; none of them makes a digit or a word."""
+    drawn = blake2b(orjson.dumps([prompt, (seed or 0) + index]), digest_size=6).hexdigest()
+    return drawn.translate(str.maketrans("0123456789abcdef", "ghijklmnopqrstuv"))
 
 
 def told_again(fault: str) -> bool:
@@ -71,7 +83,14 @@ def told_again(fault: str) -> bool:
 class Server:
     """The application, and what it was asked."""
 
-    def __init__(self, faults: Mapping[str, Any] | None = None, delay: float = 0.0, log: Path | None = None) -> None:
+    def __init__(
+        self,
+        faults: Mapping[str, Any] | None = None,
+        delay: float = 0.0,
+        log: Path | None = None,
+        said: str = SAID,
+    ) -> None:
+        self.said = said
         self.faults = {k: list(v) if isinstance(v, list | tuple) else v for k, v in (faults or {}).items()}
         self.delay = delay
         # an open file for good: one write a line, so that a reader never sees half of one
@@ -115,6 +134,7 @@ class Server:
         """One request, from reading to writing down."""
         body = orjson.loads(await request.read())
         prompt = body["prompt"] if "prompt" in body else body["messages"]
+        body["said"] = self.said
         fault = self.fault_of(body["model"], [request.path, prompt, body.get("seed")])
         if self.log is None:  # headers hold keys: they stay in memory
             self.headers.append({k.lower(): v for k, v in request.headers.items()})
@@ -132,7 +152,7 @@ class Server:
         """Keep one line: what was asked, and whether a whole reply is about to go to somebody who is still there."""
         line = {"path": request.path, "model": body["model"], "prompt": prompt, "seed": body.get("seed")}
         line |= {"n": body.get("n", 1), "fault": fault, "answered": fault in SERVED and request.transport is not None}
-        line["body"] = {k: v for k, v in body.items() if k not in ("model", "prompt", "messages", "seed", "n")}
+        line["body"] = {k: v for k, v in body.items() if k not in ("model", "prompt", "messages", "seed", "n", "said")}
         if self.log is None:
             self.asked.append(line)
         else:
@@ -162,7 +182,9 @@ class Server:
             text = text.replace(b'."', b' \\ud83d"', 1)
         if fault == "slow":
             return await drip(request, text)
-        return web.Response(body=text, content_type="application/json")
+        if fault == "drip":
+            return await drip(request, text, pieces=len(text), apart=0.001)
+        return web.Response(body=text, content_type="text/plain" if fault == "typeless" else "application/json")
 
     async def fail(
         self, request: web.Request, fault: str, shape: Any, body: dict[str, Any], prompt: Any
@@ -177,7 +199,7 @@ class Server:
             return web.Response(status=500)
         if fault == "cut":
             return await cut(request, orjson.dumps(shape(body, prompt, "ok")))
-        if fault in ("malformed", "html", "no-choices", "error-200"):
+        if fault in ("malformed", "html", "no-choices", "error-200", "empty", "huge"):
             return spoiled(fault, orjson.dumps(shape(body, prompt, "ok")))
         return refused(fault, body["model"], request.headers)
 
@@ -205,14 +227,14 @@ def drawn(shares: Mapping[str, float], count: int) -> str:
     return "ok"
 
 
-async def drip(request: web.Request, text: bytes) -> web.StreamResponse:
+async def drip(request: web.Request, text: bytes, pieces: int = 20, apart: float = 0.02) -> web.StreamResponse:
     """A whole reply, in twenty pieces over 0.4 s."""
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     await response.prepare(request)
-    size = len(text) // 20 + 1
+    size = max(1, len(text) // pieces)
     for at in range(0, len(text), size):
         await response.write(text[at : at + size])
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(apart)
     await response.write_eof()
     return response
 
@@ -232,6 +254,8 @@ def spoiled(fault: str, text: bytes) -> web.Response:
     """Status 200 with something else than an answer."""
     if fault == "html":
         return web.Response(text="<html><body>Just a moment...</body></html>", content_type="text/html")
+    if fault in ("empty", "huge"):
+        return web.Response(body=b" " * (0 if fault == "empty" else 16 << 20), content_type="application/json")
     said = {"no-choices": {"id": "x", "object": "nothing"}, "error-200": {"error": {"message": "provider is down"}}}
     return web.Response(body=orjson.dumps(said[fault]) if fault in said else text[:-9], content_type="application/json")
 
@@ -272,7 +296,7 @@ def messages_of(model: str, key: str) -> dict[str, tuple[str, str]]:
 
 def sampled(body: dict[str, Any], prompt: Any, index: int) -> tuple[list[str], str]:
     """The words of one sample, cut where the request says, and why it ended."""
-    text = answer_of(prompt, body.get("seed"), index)
+    text = answer_of(prompt, body.get("seed"), index, body["said"])
     most = body.get("max_tokens") or body.get("max_completion_tokens") or 1000
     stops = body.get("stop") or body.get("stop_sequences") or []
     for stop in [stops] if isinstance(stops, str) else stops:
@@ -285,6 +309,8 @@ def usage_of(body: dict[str, Any], prompt: Any, tokens: list[int], fault: str) -
     """What was counted, or what a wrong server says was."""
     if fault == "wrong-usage":
         return {"usage": {"prompt_tokens": "many", "completion_tokens": -3}}
+    if fault == "absurd-usage":  # -1 as some programs write it
+        return {"usage": {"prompt_tokens": 2**64 - 1, "completion_tokens": 2**63}}
     if fault == "no-usage":
         return {}
     told = prompt if isinstance(prompt, str) else " ".join(str(m["content"]) for m in prompt)
@@ -352,10 +378,12 @@ def message_reply(body: dict[str, Any], prompt: Any, fault: str) -> dict[str, An
 
 
 @contextlib.contextmanager
-def serving(faults: Mapping[str, Any] | None = None, delay: float = 0.0, log: Path | None = None) -> Iterator[Server]:
+def serving(
+    faults: Mapping[str, Any] | None = None, delay: float = 0.0, log: Path | None = None, said: str = SAID
+) -> Iterator[Server]:
     """The server, in a thread of this process."""
     ready, loop = threading.Event(), asyncio.new_event_loop()
-    server = Server(faults, delay, log)
+    server = Server(faults, delay, log, said)
     stop = asyncio.Event()
 
     async def run() -> None:
@@ -392,9 +420,12 @@ class Remote:
 
 
 @contextlib.contextmanager
-def running(log: Path, delay: float = 0.0, faults: Mapping[str, Any] | None = None) -> Iterator[Remote]:
+def running(
+    log: Path, delay: float = 0.0, faults: Mapping[str, Any] | None = None, said: str = SAID
+) -> Iterator[Remote]:
     """The server, in a process of its own."""
     command = [sys.executable, __file__, "--log", str(log), "--delay", str(delay), "--faults", json.dumps(faults or {})]
+    command += ["--said", said]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -405,7 +436,7 @@ def running(log: Path, delay: float = 0.0, faults: Mapping[str, Any] | None = No
 
 
 async def _main(options: argparse.Namespace) -> None:
-    server = Server(json.loads(options.faults), options.delay, options.log)
+    server = Server(json.loads(options.faults), options.delay, options.log, options.said)
     runner = await server.start(options.port)
     sys.stdout.write(f"{server.port}\n")
     sys.stdout.flush()
@@ -425,4 +456,5 @@ if __name__ == "__main__":
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--faults", default="{}")
+    parser.add_argument("--said", default=SAID)
     asyncio.run(_main(parser.parse_args()))

@@ -23,6 +23,8 @@ from kofn.checkpoint import load_problem
 from kofn.checkpoint.programs import Program
 from kofn.checkpoint.run import run_checkpoint, verify
 from kofn.checkpoint.sandbox import find
+from kofn.checkpoint.store import Cases
+from kofn.checkpoint.work import Done, Ended
 from kofn.cli import kofn as command
 from kofn.errors import InputError, KofnError
 from kofn.report import PassPolicy, load_run
@@ -657,3 +659,24 @@ def test_a_folder_of_runs_is_told_from_a_run(echo, tmp_path):
     out = tmp_path / "out"
     cli("verify", *echo, "--out", out)
     assert f"there are runs in it: {out / 'sub' / 'one'}" in cli("report", out, code=2)
+
+
+def test_one_changed_digit_of_a_stored_case_is_refused(tmp_path):
+    out, path = tmp_path / "out", tmp_path / "out" / "cases.sqlite"
+    with Cases(out) as store:
+        store.put([Done(key="k", ended=Ended(status=0, seconds=1.5))])
+    path.write_bytes(path.read_bytes().replace(b'"seconds":1.5', b'"seconds":2.5'))
+    with Cases(out) as store, pytest.raises(InputError, match="a case was changed since it was stored"):
+        store.get(["k"])
+
+
+def test_a_store_of_cases_without_seals_is_read_and_goes_on_with_them(tmp_path):
+    with Cases(tmp_path) as store:
+        store.put([Done(key="old", ended=Ended(status=0))])
+    with sqlite3.connect(tmp_path / "cases.sqlite") as connection:
+        connection.execute("ALTER TABLE cases DROP COLUMN seal")
+        connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    with Cases(tmp_path) as store:
+        store.put([Done(key="new", ended=Ended(status=0))])
+        assert sorted(store.get(["old", "new"])) == ["new", "old"]

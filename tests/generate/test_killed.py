@@ -41,7 +41,7 @@ def stored(directory):
         try:
             if not connection.execute("SELECT name FROM sqlite_master").fetchall():
                 return {}  # killed before the tables were there
-            return {row[0]: Row._make(row) for row in connection.execute("SELECT * FROM replies")}
+            return {row[0]: Row._make(row[:-1]) for row in connection.execute("SELECT * FROM replies")}
         finally:
             connection.close()
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.generate.worker import FINGERPRINT, opened
 
 from kofn.errors import InputError, WorldError
-from kofn.generate.store import NAME, Cache, Row, Store
+from kofn.generate.store import NAME, Cache, Row, Store, held
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,7 +31,7 @@ def plain(directory):
     """The rows as another program sees them."""
     connection = sqlite3.connect(directory / NAME)
     try:
-        return [Row._make(r) for r in connection.execute("SELECT * FROM replies ORDER BY rowid")]
+        return [Row._make(r[:-1]) for r in connection.execute("SELECT * FROM replies ORDER BY rowid")]
     finally:
         connection.close()
 
@@ -149,7 +149,7 @@ def test_a_file_that_is_no_store_is_refused_in_one_line(tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("PRAGMA user_version = 7", "version 7 and this kofn reads version 1"),
+        ("PRAGMA user_version = 7", "version 7 and this kofn reads version 2"),
         ("ALTER TABLE replies DROP COLUMN logprob", "columns of a store"),
         ("DROP TABLE replies", "columns of a store"),
     ],
@@ -169,6 +169,85 @@ def test_a_store_with_a_broken_page_is_refused_in_one_line(tmp_path):
         file.seek(4096 * 6)
         file.write(os.urandom(4096 * 4))
     refused(tmp_path, "damaged")
+
+
+def spoiled(directory, change="UPDATE replies SET text = 'another' WHERE case_id = 'c1'"):
+    """A store of three rows, one of them changed behind its back."""
+    with opened(directory) as store:
+        store.add([row(1), row(2), row(3)])
+    with sqlite3.connect(directory / NAME) as connection:
+        connection.execute(change)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE replies SET text = 'u' WHERE case_id = 'c1'",
+        "UPDATE replies SET text = CAST(X'ff' AS TEXT) WHERE case_id = 'c1'",
+        "UPDATE replies SET cost = 0.2 WHERE case_id = 'c1'",
+        "UPDATE replies SET cost = 'much' WHERE case_id = 'c1'",
+        "UPDATE replies SET repeat = 1 WHERE case_id = 'c1'",
+        "UPDATE replies SET error = 'none', text = NULL WHERE case_id = 'c1'",
+    ],
+)
+def test_a_reply_that_was_changed_is_refused_in_one_line_until_it_is_asked_again(tmp_path, change):
+    spoiled(tmp_path, change)
+    said = r"1 of its replies is damaged: --retry-errors drops such replies and asks again"
+    with opened(tmp_path) as store:
+        with pytest.raises(InputError, match=said):
+            store.get([row(1).key])
+        with pytest.raises(InputError, match=said):
+            list(store.pieces(["answer"]))
+        assert store.get([row(2).key]) == {row(2).key: row(2)}
+        assert store.forget_errors() == 1
+        store.add([row(1)])
+        assert len(store.get(row(i).key for i in (1, 2, 3))) == 3
+
+
+def test_a_damaged_reply_of_a_cache_is_none(tmp_path):
+    spoiled(tmp_path)
+    with Cache.open(tmp_path / NAME) as cache:
+        assert set(cache.get(row(i).key for i in (1, 2, 3))) == {row(2).key, row(3).key}
+
+
+def test_a_key_that_its_index_lacks_is_refused(tmp_path):
+    """Else the reply would not be found, and paid for again."""
+    spoiled(tmp_path, "PRAGMA user_version = 2")
+    data = (tmp_path / NAME).read_bytes()
+    at = data.rfind(row(2).key) if data.find(row(2).key) < data.rfind(row(2).key) else -1
+    assert at > 0  # once in the table, once in its index
+    for place in (data.find(row(2).key), at):
+        (tmp_path / NAME).write_bytes(data[: place + 3] + b"!" + data[place + 4 :])
+        refused(tmp_path, "damaged")
+
+
+def test_a_store_without_seals_is_read_and_goes_on_with_them(tmp_path):
+    with opened(tmp_path) as store:
+        store.add([row(1)])
+    with sqlite3.connect(tmp_path / NAME) as connection:
+        connection.execute("ALTER TABLE replies DROP COLUMN seal")
+        connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    with opened(tmp_path) as store:
+        store.add([row(2)])
+        assert store.get(row(i).key for i in (1, 2)) == {row(i).key: row(i) for i in (1, 2)}
+    with sqlite3.connect(tmp_path / NAME) as connection:
+        seals = [seal for (seal,) in connection.execute("SELECT seal FROM replies ORDER BY rowid")]
+    connection.close()
+    assert seals[0] is None
+    assert seals[1] is not None
+
+
+def test_a_directory_is_held_by_one_and_the_lock_is_gone_with_it(tmp_path):
+    with held(tmp_path / "run"):
+        with pytest.raises(InputError, match=f"process {os.getpid()} is using it"), held(tmp_path / "run"):
+            pass
+        with pytest.raises(InputError, match="is using it"):
+            opened(tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []  # nor the directory, where nothing was written
+    with held(tmp_path / "run"):
+        pass
 
 
 def refused(directory, said):

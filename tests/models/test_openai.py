@@ -107,7 +107,7 @@ def test_tokens_of_several_outputs_are_shared_or_unknown_where_the_server_counts
         assert [r.tokens_out for r in ask(f"one-usage@{server.url}")] == [4]
 
 
-@pytest.mark.parametrize("model", ["wrong-usage", "no-usage"])
+@pytest.mark.parametrize("model", ["wrong-usage", "absurd-usage", "no-usage"])
 def test_a_wrong_count_is_no_count_and_the_text_is_kept(model):
     with serving() as server:
         (reply,) = ask(f"{model}@{server.url}", seed=1)

@@ -20,6 +20,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.sealing import reseal
 
 from kofn.cli.score_verb import command as score_command
 from kofn.cli.trend_verb import command
@@ -266,6 +267,8 @@ def scored(directory, cases, *options, created=None):
 
 def change_json(path, **fields):
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+    if path.name == "run.json":
+        reseal(path)
 
 
 def program(directory, passing, *, task="wc", when=WHEN, groups=("core",), duration=2.0, **more):
@@ -437,6 +440,7 @@ def test_a_metric_of_which_less_is_better_says_better_when_it_falls(tmp_path):
         manifest = json.loads((run / "run.json").read_text())
         manifest["layout"]["metrics"][0]["higher_is_better"] = False
         (run / "run.json").write_text(json.dumps(manifest))
+        reseal(run / "run.json")
     one = as_json(tmp_path)["tasks"][0]["series"][0]
     assert one["higher_is_better"] is False
     assert one["runs"][1]["change"]["verdict"] == "better"

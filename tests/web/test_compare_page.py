@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import pytest
 from click.testing import CliRunner
+from tests.sealing import reseal
 from tests.web.making import EVIL, write
 from tests.web.serving import ask, open_in, served
 
@@ -293,6 +294,7 @@ def test_nothing_is_imported_because_a_run_names_it(folder, tmp_path, monkeypatc
         shutil.copytree(folder / name, tmp_path / "runs" / name)
         path = tmp_path / "runs" / name / "run.json"
         path.write_text(re.sub(r'"(majority|any_pass)"', r'"kofn_run_trap:\1"', path.read_text()))
+        reseal(path)
     with served(tmp_path / "runs") as base:
         answer = ask(base, asked() + query)
     assert answer.status == 200

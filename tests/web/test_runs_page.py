@@ -7,6 +7,7 @@ import re
 import shutil
 
 import pytest
+from tests.sealing import reseal
 from tests.web.making import small_rows, write
 from tests.web.serving import ask, open_in, served
 
@@ -21,6 +22,7 @@ def folder(tmp_path_factory):
     write(root / "beta", small_rows(12), aggregate=["any_pass", "mean"])
     manifest = json.loads((root / "beta" / "run.json").read_text())
     (root / "beta" / "run.json").write_text(json.dumps({**manifest, "created": "2099-01-01T00:00:00+00:00"}))
+    reseal(root / "beta" / "run.json")
     write(root / "gamma", [{"id": i, "pass": True} for i in range(40)], task="easy", aggregate=["mean"])
     shutil.copytree(root / "alpha", root / "torn")
     (root / "torn" / "evaluation.json").write_text('{"schema_version": 2, "problem_name": "x"')

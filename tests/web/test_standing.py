@@ -9,6 +9,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.sealing import reseal
 from tests.web.making import small_rows, write
 from tests.web.serving import ask, served
 
@@ -124,6 +125,7 @@ def test_a_huge_number_or_text_in_a_manifest_is_shown_cut(folder):
     body = json.loads(path.read_text())
     body["tags"] = ["x" * 100_000]
     path.write_text(json.dumps(body))
+    reseal(path)
     with served(folder) as base:
         assert ask(base, "/").status == 200
 
@@ -137,6 +139,7 @@ def test_what_a_run_names_is_never_called(folder, named):
     body["result"]["extraction"]["extractor"] = named
     body["options"] |= {"extract": named, "metrics": [named], "aggregate": [named, "tests.web.making:pwned"], "by": []}
     path.write_text(json.dumps(body))
+    reseal(path)
     with served(folder) as base:
         for page in (*PAGES, "?show=extractors", "/-/audit", "/-/best", "/-/best.json", "/-/labels", "/-/export"):
             assert ask(base, f"/run/one{page}").status in (200, 422), page

@@ -11,6 +11,7 @@ import shutil
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.sealing import reseal
 from tests.web.making import EVIL, write
 from tests.web.serving import ask, open_in, served
 
@@ -33,6 +34,8 @@ def rows(right, n=60, seed=0):
 
 def change(path, **fields):
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+    if path.name == "run.json":
+        reseal(path)
 
 
 def scored(folder, right, day, **more):

@@ -17,11 +17,19 @@ if TYPE_CHECKING:
 
 def save(directory: Path, found: Calibration, judged: Judged, labels: Path | None) -> Run:
     """Write a calibration to a run's manifest and make its page again. The judge's grades stay as they are."""
-    from kofn.opened import again_of, opened
-    from kofn.report.files import update_run
+    from kofn.generate.store import held
 
     if not directory.is_dir():
         raise InputError(f"{directory}: a file keeps no calibration: --save is for a run directory")
+    with held(directory):
+        return _saved(directory, found, judged, labels)
+
+
+def _saved(directory: Path, found: Calibration, judged: Judged, labels: Path | None) -> Run:
+    """The same in a directory that is held."""
+    from kofn.opened import again_of, opened
+    from kofn.report.files import update_run
+
     what = opened(directory)
     judges = what.result.judges
     if judged.metric not in judges:

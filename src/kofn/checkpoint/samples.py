@@ -129,14 +129,13 @@ def write(
     """The run directory: candidate sets like any other, and a row an execution."""
     from kofn.policy import PassPolicy
     from kofn.report.convert import Plan
-    from kofn.report.files import atomic, write_run
+    from kofn.report.files import write_run
 
     result = _result(judged, aggregate)
     plan = Plan(task=judged.paths[0].name.partition(".")[0], policy=PassPolicy(policy))
     options = {"aggregate": list(aggregate), "timeout": judged.seconds}
-    run = write_run(result, directory, sources=judged.paths, options=options, plan=plan, tags=tags)
-    atomic(directory / EXECUTIONS, executions(judged).write_parquet)
-    return run
+    tables = {EXECUTIONS: executions(judged)}
+    return write_run(result, directory, sources=judged.paths, options=options, plan=plan, tags=tags, tables=tables)
 
 
 def executions(judged: Judged) -> Any:

@@ -6,6 +6,7 @@ import os
 import sqlite3
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Self
+from zlib import crc32
 
 from kofn.checkpoint.work import Checked, Done, Ended
 from kofn.errors import InputError, WorldError
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
     from kofn.errors import KofnError
 
 NAME, OUTPUTS = "cases.sqlite", "outputs"
-VERSION = 1
+VERSION = 2  # 1 had no seals: its files are given the column, and cases without a seal are taken as they are
 _CHUNK = 500
 _TABLES = (
-    "cases (key TEXT PRIMARY KEY NOT NULL, done BLOB NOT NULL)",
+    "cases (key TEXT PRIMARY KEY NOT NULL, done BLOB NOT NULL, seal INTEGER)",
     "submissions (path TEXT PRIMARY KEY NOT NULL, name TEXT NOT NULL)",
 )
 
@@ -36,7 +37,10 @@ class Cases:
             (directory / OUTPUTS).mkdir(exist_ok=True)
         except OSError as problem:
             raise WorldError(f"{directory}: cannot be written: {problem.strerror}") from None
-        self._lock = locked(directory)
+        try:
+            self._lock = locked(directory)
+        except OSError as problem:
+            raise WorldError(f"{directory}: cannot be written: {problem.strerror}") from None
         try:
             self._file = sqlite3.connect(directory / NAME, isolation_level=None)
             self._prepare()
@@ -53,19 +57,31 @@ class Cases:
             "PRAGMA synchronous = NORMAL"
         )  # a killed process loses nothing; what is lost can be run again
         version = self._file.execute("PRAGMA user_version").fetchone()[0]
-        if version not in (0, VERSION):
+        if version not in (0, 1, VERSION):
             raise InputError(f"{self.directory / NAME}: version {version}, expected {VERSION}: another kofn wrote it")
+        self._file.execute("BEGIN IMMEDIATE")
         for table in _TABLES:
             self._file.execute(f"CREATE TABLE IF NOT EXISTS {table}")
+        if version == 1:
+            self._file.execute("ALTER TABLE cases ADD COLUMN seal INTEGER")
         self._file.execute(f"PRAGMA user_version = {VERSION}")
+        self._file.execute("COMMIT")
+        if version and (found := self._file.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
+            raise sqlite3.DatabaseError(found.splitlines()[-1])
 
     def names(self) -> dict[str, str]:
         """What the submissions of earlier commands are called, by their paths."""
-        return dict(self._file.execute("SELECT path, name FROM submissions"))
+        try:
+            return dict(self._file.execute("SELECT path, name FROM submissions"))
+        except sqlite3.Error as problem:
+            raise _unusable(self.directory / NAME, problem) from None
 
     def name(self, names: Mapping[str, str]) -> None:
         """Remember what submissions are called, by their paths."""
-        self._file.executemany("INSERT OR REPLACE INTO submissions VALUES (?, ?)", list(names.items()))
+        try:
+            self._file.executemany("INSERT OR REPLACE INTO submissions VALUES (?, ?)", list(names.items()))
+        except sqlite3.Error as problem:
+            raise _unwritable(self.directory / NAME, problem) from None
 
     def put(self, done: Iterable[Done]) -> list[Done]:
         """Keep finished cases, all or none of them, and give them back as they are kept.
@@ -74,18 +90,26 @@ class Cases:
         """
         import orjson
 
-        kept = [self._filed(one) for one in done]
-        rows = [(one.key, orjson.dumps(asdict(one), default=_text)) for one in kept if one.broken is None]
+        try:
+            kept = [self._filed(one) for one in done]
+        except OSError as problem:
+            raise _unwritable(self.directory / OUTPUTS, problem) from None
+        told = [(one.key, orjson.dumps(asdict(one), default=_text)) for one in kept if one.broken is None]
         try:
             self._file.execute("BEGIN")
-            self._file.executemany("INSERT OR REPLACE INTO cases VALUES (?, ?)", rows)
+            self._file.executemany(
+                "INSERT OR REPLACE INTO cases (key, done, seal) VALUES (?, ?, ?)",
+                [(key, text, _seal(key, text)) for key, text in told],
+            )
             self._file.execute("COMMIT")
         except sqlite3.Error as problem:
-            raise WorldError(f"{self.directory / NAME}: cannot be written: {problem}") from None
+            if self._file.in_transaction:
+                self._file.rollback()
+            raise _unwritable(self.directory / NAME, problem) from None
         return kept
 
     def get(self, keys: Iterable[str]) -> dict[str, Done]:
-        """What is there of these."""
+        """What is there of these; refused where one was changed since."""
         import orjson
 
         wanted, found = list(keys), {}
@@ -93,7 +117,10 @@ class Cases:
             part = wanted[start : start + _CHUNK]
             marks = ", ".join("?" * len(part))
             try:
-                for key, text in self._file.execute(f"SELECT key, done FROM cases WHERE key IN ({marks})", part):  # noqa: S608
+                asked = f"SELECT key, done, seal FROM cases WHERE key IN ({marks})"  # noqa: S608 - marks alone
+                for key, text, seal in self._file.execute(asked, part):
+                    if seal is not None and seal != _seal(key, text):
+                        raise ValueError("a case was changed since it was stored")
                     found[key] = _done(orjson.loads(text))
             except (sqlite3.Error, ValueError, TypeError, KeyError, AttributeError) as problem:
                 raise _unusable(self.directory / NAME, problem) from None
@@ -130,6 +157,16 @@ def _unusable(path: Path, problem: Exception) -> KofnError:
     if isinstance(problem, sqlite3.OperationalError) and "malformed" not in str(problem):
         return WorldError(f"{path}: cannot be used: {problem}")
     return InputError(f"{path}: not a file that kofn wrote, or damaged ({problem}): delete it, or give another --out")
+
+
+def _unwritable(path: Path, problem: Exception) -> WorldError:
+    said = problem.strerror if isinstance(problem, OSError) else problem
+    return WorldError(f"{path}: cannot be written: {said}: what is finished is kept; run the same command again")
+
+
+def _seal(key: str, text: bytes | str) -> int:
+    """The CRC-32 of a finished case: SQLite does not notice a flipped bit inside a text."""
+    return crc32(text.encode() if isinstance(text, str) else text, crc32(key.encode()))
 
 
 def _text(data: Any) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from typing import Any
 
 import click
 
@@ -65,9 +67,25 @@ def kofn() -> None:
     """
 
 
+_TERMINATED: list[int] = []
+
+
+def _on_term(number: int, frame: Any) -> None:  # noqa: ARG001 - the signature of handlers
+    """End as Ctrl-C does, so that what was answered is stored and told. A shell may have Ctrl-C ignored."""
+    _TERMINATED.append(number)
+    if callable(signal.getsignal(signal.SIGINT)):
+        signal.raise_signal(signal.SIGINT)
+    else:
+        raise KeyboardInterrupt
+
+
 def main() -> None:
-    """Run, and turn what goes wrong into one line and an exit code: 2 the input, 3 the world."""
+    """Run, and turn what goes wrong into one line and an exit code.
+
+    2 the input, 3 the world, 130 Ctrl-C, 143 SIGTERM: after 3, 130 and 143 the same command goes on where it was.
+    """
     output = sys.stdout
+    signal.signal(signal.SIGTERM, _on_term)
     try:
         code = kofn(standalone_mode=False)
         sys.stdout.flush()
@@ -85,7 +103,7 @@ def main() -> None:
         # click leaves with 1, and another stdout, when the reader of the output has gone; here 1 is what a check says
         sys.exit(done.code if sys.stdout is output else 0)
     except (click.Abort, KeyboardInterrupt):
-        _stop("stopped", 130)
+        _stop("stopped", 143 if _TERMINATED else 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the last flush has somewhere to go
         sys.exit(0)

@@ -127,9 +127,7 @@ def command(
         named = ("task",)
     plan = None
     if out is not None:
-        from kofn.report.files import check_new
-
-        check_new(out)
+        _hold(out)
         plan = _plan(
             places, out, task, verdict, group, group_types, group_weights, metric_weights, policy, options["threshold"]
         )
@@ -171,6 +169,16 @@ def command(
         from kofn.cli.strict import leave_if_dipping
 
         leave_if_dipping(result, strict)
+
+
+def _hold(out: Path) -> None:
+    """Keep a new directory to this command until it ends."""
+    from kofn.generate.store import held
+    from kofn.report.files import check_new
+
+    check_new(out)
+    click.get_current_context().with_resource(held(out))
+    check_new(out)  # another one may have been quicker
 
 
 class _OfTask(NamedTuple):

@@ -73,6 +73,9 @@ class Pulse:
         self._reason = reason
 
     def __enter__(self) -> Self:
+        from kofn.report.staging import sweep
+
+        sweep(self.path.parent, NAME)
         self._write()
         self._thread.start()
         return self

@@ -10,7 +10,9 @@ import asyncio
 import contextlib
 import os
 import sqlite3
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from zlib import crc32
 
 from kofn.errors import InputError, WorldError
 from kofn.generate.writer import Writer
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-VERSION = 1
+VERSION = 2  # 1 had no seals: its files are given the column, and rows without a seal are taken as they are
 CHUNK = 500  # keys of one lookup
 WAIT = 30.0  # seconds for another process that writes: a cache is shared, and somebody may look into a store
 NAME = "store.sqlite"
@@ -60,13 +62,51 @@ TYPES = {
     **dict.fromkeys(("logprob", "cost", "seconds"), "REAL"),
     "created": "REAL NOT NULL",
 }
-COLUMNS = ", ".join(Row._fields)
-INSERT = f"INSERT INTO replies VALUES ({', '.join('?' * len(Row._fields))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own names
+SEAL = "seal"  # a column more: what `seal` says of the row
+STORED = (*Row._fields, SEAL)
+ERROR = 1 + Row._fields.index("error")  # behind the row id
+COLUMNS = ", ".join(STORED)
+INSERT = f"INSERT INTO replies ({COLUMNS}) VALUES ({', '.join('?' * len(STORED))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own names
 SCHEMA = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL)",
-    f"CREATE TABLE replies ({', '.join(f'{name} {TYPES[name]}' for name in Row._fields)})",
+    f"CREATE TABLE replies ({', '.join(f'{name} {TYPES[name]}' for name in Row._fields)}, {SEAL} INTEGER)",
     f"PRAGMA user_version = {VERSION}",
 )
+UPGRADE = (f"ALTER TABLE replies ADD COLUMN {SEAL} INTEGER", f"PRAGMA user_version = {VERSION}")
+
+
+def seal(row: Sequence[Any]) -> int:
+    """The CRC-32 of a row as SQLite gives it back: SQLite itself does not notice a flipped bit inside a text.
+
+    SQLite keeps whole numbers of a REAL column as floats, no minus before 0, and NULL for NaN.
+
+    >>> row = Row(b"k", "c1", "answer", 0, "It is 4.", None, "stop", -0.0, 7, 3, 0, 0.2, None, 1, None, 9.0)
+    >>> seal(row) == seal(row._replace(logprob=0.0, cost=0.0)) != seal(row._replace(text="It is 5."))
+    True
+    """
+    key, case, stage, repeat, text, reasoning, finish, logprob, tokens_in, tokens_out, cost, seconds, *rest = row
+    error, attempts, detail, created = rest
+    told = (
+        f"{case}\0{stage}\0{reasoning}\0{finish}\0{error}\0{detail}\0{+repeat}\0{+attempts}\0{_real(created)}\0"
+        f"{tokens_in if tokens_in is None else +tokens_in}\0{tokens_out if tokens_out is None else +tokens_out}\0"
+        f"{_real(logprob)}\0{_real(cost)}\0{_real(seconds)}"
+    )
+    found = crc32(told.encode(errors="surrogatepass"), crc32(key))
+    return found if text is None else crc32(text.encode(errors="surrogatepass"), found)
+
+
+def _real(number: float | None) -> float | None:
+    return None if number is None or number != number else float(number) + 0.0
+
+
+def is_broken(row: Sequence[Any]) -> bool:
+    """Whether a row is not what was written: its seal, which stands behind it, is of something else."""
+    if row[-1] is None:
+        return False
+    try:
+        return bool(seal(row[:-1]) != row[-1])
+    except (TypeError, ValueError, OverflowError, AttributeError):  # a value of another type
+        return True
 
 
 class _File:
@@ -90,12 +130,12 @@ class _File:
         for at in range(0, len(wanted), CHUNK):
             some = wanted[at : at + CHUNK]
             asked = f"SELECT {COLUMNS} FROM replies WHERE key IN ({', '.join('?' * len(some))})"  # noqa: S608 - our own names
-            found.update((row[0], Row._make(row)) for row in self._read(asked, some))
+            found.update((row[0], Row._make(row)) for row in self._unsealed(self._read(asked, some)))
         return found
 
     def put(self, rows: Sequence[Row], waiter: asyncio.Future[None] | None = None) -> None:
         """Hand rows to the writer. A key that is stored already keeps its reply."""
-        self._writer.put(rows, waiter)
+        self._writer.put([(*row, seal(row)) for row in rows], waiter)
 
     async def commit(self, *rows: Row) -> None:
         """Return once these rows are on the disk."""
@@ -128,9 +168,26 @@ class _File:
 
     def _read(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         try:
-            return self._reader.execute(statement, values).fetchall()
-        except sqlite3.Error as problem:
+            try:
+                return self._reader.execute(statement, values).fetchall()
+            except sqlite3.OperationalError as problem:
+                if "decode" not in str(problem):
+                    raise
+                self._reader.text_factory = _lenient  # a damaged text: its seal will tell
+                return self._reader.execute(statement, values).fetchall()
+        except sqlite3.OperationalError as problem:
             raise WorldError(f"{self.path}: cannot be read: {problem}") from None
+        except sqlite3.Error as problem:
+            raise _unusable(self.path, problem) from None
+
+    def _unsealed(self, rows: Sequence[Any], before: int = 0) -> list[Any]:
+        """The rows without their seals, and refused where one does not fit; `before` columns stand before a row."""
+        if broken := sum(is_broken(row[before:]) for row in rows):
+            raise InputError(
+                f"{self.path}: {broken:,} of its replies {'is' if broken == 1 else 'are'} damaged: "
+                "--retry-errors drops such replies and asks again; or give another --out"
+            )
+        return [row[:-1] for row in rows]
 
 
 class Store(_File):
@@ -173,12 +230,18 @@ class Store(_File):
         return bool(self._read(query))
 
     def forget_errors(self) -> int:
-        """Drop the rows that hold no output, so that they are asked for again; how many they were."""
+        """Drop the rows that hold no output or are damaged, so that they are asked for again; how many they were."""
         self.flush()
         try:
-            return self._connection.execute("DELETE FROM replies WHERE error IS NOT NULL").rowcount
+            self._reader.text_factory = _lenient
+            every = self._reader.execute(f"SELECT rowid, {COLUMNS} FROM replies")  # noqa: S608 - our own names
+            broken = [(row[0],) for row in every if row[ERROR] is None and is_broken(row[1:])]
+            dropped = self._connection.execute("DELETE FROM replies WHERE error IS NOT NULL").rowcount
+            self._connection.executemany("DELETE FROM replies WHERE rowid = ?", broken)
+            self._reader.text_factory = str
         except sqlite3.Error as problem:
             raise WorldError(f"{self.path}: cannot be written: {problem}: what was stored is kept") from None
+        return dropped + len(broken)
 
     def pieces(self, stages: Sequence[str], size: int = 20_000) -> Iterator[list[tuple[Any, ...]]]:
         """The replies of these stages in the order they came, some at a time, each with its row id in front."""
@@ -189,7 +252,7 @@ class Store(_File):
         )
         last = 0
         while piece := self._read(asked, (last, *stages)):
-            yield piece
+            yield self._unsealed(piece, 1)
             last = piece[-1][0]
 
     def close(self) -> None:
@@ -230,6 +293,14 @@ class Cache(_File):
             raise WorldError(f"{path.parent}: cannot be written: {problem.strerror}") from None
         return cls(path)
 
+    def _unsealed(self, rows: Sequence[Any], before: int = 0) -> list[Any]:
+        """The rows that are what was written: a damaged one is as good as none, and asked for again."""
+        return [row[:-1] for row in rows if not is_broken(row[before:])]
+
+
+def _lenient(text: bytes) -> str:
+    return text.decode(errors="backslashreplace")
+
 
 def _connect(path: Path) -> sqlite3.Connection:
     """A connection without transactions of its own: each statement that reads lets the file go at once."""
@@ -253,20 +324,28 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("BEGIN IMMEDIATE")
         with contextlib.closing(connection.execute("SELECT name FROM sqlite_master")) as names:
             new = not names.fetchall()
-        for statement in SCHEMA if new else ():
+        version, fields = _version(connection), _fields(connection)
+        for statement in SCHEMA if new else UPGRADE if (version, fields) == (1, Row._fields) else ():
             connection.execute(statement)
         connection.execute("COMMIT")
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        fields = tuple(name for _, name, *_ in connection.execute("PRAGMA table_info(replies)"))
-        sound = new or connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
+        version, fields = _version(connection), _fields(connection)
+        sound = new or connection.execute("PRAGMA integrity_check(1)").fetchone()[0] == "ok"
     except sqlite3.Error as problem:
         raise _unusable(path, problem) from None
     if version != VERSION:
         raise InputError(f"{path}: has version {version} and this kofn reads version {VERSION}: give another --out")
-    if fields != Row._fields:
+    if fields != STORED:
         raise InputError(f"{path}: does not have the columns of a store: give another --out, or delete the file")
     if not sound:
         raise InputError(f"{path}: is damaged: give another --out, or delete the file")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _fields(connection: sqlite3.Connection) -> tuple[str, ...]:
+    return tuple(name for _, name, *_ in connection.execute("PRAGMA table_info(replies)"))
 
 
 def _unusable(path: Path, problem: sqlite3.Error) -> Exception:
@@ -276,6 +355,26 @@ def _unusable(path: Path, problem: sqlite3.Error) -> Exception:
     return InputError(f"{path}: is damaged or no store ({problem}): give another --out, or delete the file")
 
 
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """The lock of a directory, from before it is read until it is written; afterwards nothing is left of it."""
+    there = directory.is_dir()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = locked(directory)
+    except OSError as problem:
+        raise WorldError(f"{directory}: cannot be written: {problem.strerror}") from None
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            if not (directory / NAME).exists():
+                (directory / LOCK).unlink()
+            if not there:
+                directory.rmdir()  # unless something was written
+        os.close(lock)
+
+
 def locked(directory: Path) -> int:
     """An open file that holds the lock of this directory, our process id in it. However we end, the lock ends too."""
     import fcntl
@@ -283,6 +382,9 @@ def locked(directory: Path) -> int:
     file = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _is_there(file, directory / LOCK):  # who had it removed it: the next one has a file of its own
+            os.close(file)
+            return locked(directory)
         os.ftruncate(file, 0)
         os.pwrite(file, b"%d\n" % os.getpid(), 0)
     except BlockingIOError:
@@ -295,6 +397,14 @@ def locked(directory: Path) -> int:
         os.close(file)
         raise
     return file
+
+
+def _is_there(file: int, path: Path) -> bool:
+    """Whether an open file is the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def difference(old: Any, new: Any, name: str = "") -> tuple[str, str, str]:

@@ -89,27 +89,47 @@ def judge(
     options: Options | None = None,
     fields: Mapping[str, str] | None = None,
 ) -> Run:
-    """Judge a run in place, or a file into a new run directory `out`; asking again pays only for what is new."""
+    """Judge a run in place, or a file into a new run directory `out`; asking again pays only for what is new.
+
+    The directory is held from before it is read until it is written: of two judges none loses what the other gave.
+    """
     from kofn.evaluate import Options
-    from kofn.report.files import update_run
+    from kofn.generate.store import held
 
     wanted = settings.rubric(rubric)
+    source = Path(source)
+    if source.is_dir():
+        _check_whole(source, out, options, fields)
+    elif not source.exists():
+        raise InputError(f"{source}: no such file or directory")
+    directory = source if source.is_dir() else out or Path("runs") / f"{source.name.partition('.')[0]}-{wanted.name}"
+    with held(directory):
+        return _judged_in(directory, source, wanted, settings, options or Options(), fields)
+
+
+def _judged_in(
+    directory: Path,
+    source: Path,
+    wanted: Rubric,
+    settings: JudgeSettings,
+    options: Options,
+    fields: Mapping[str, str] | None,
+) -> Run:
+    """The same in a directory that is held."""
+    from kofn.report.files import update_run
+
     work = _judged
     if wanted.kind == "pairwise":
         from kofn.judge.pairs import tournament
 
         work = tournament
-    source = Path(source)
-    if source.is_dir():
-        _check_whole(source, out, options, fields)
-    directory = source if source.is_dir() else out or Path("runs") / f"{source.name.partition('.')[0]}-{wanted.name}"
-    what = _opened(directory if _is_run_of(directory, source) else source, options or Options(), fields)
+    what = _opened(directory if _is_run_of(directory, source) else source, options, fields)
     judged = work(what, wanted, settings, directory)
     run = what.run or _new_run(what, judged, directory)
     return update_run(
         run,
         judged.result,
-        tables={VERDICTS: merged(directory / VERDICTS, judged)},
+        tables={VERDICTS: merged(directory / VERDICTS, judged, run.manifest["files"].get(VERDICTS))},
         manifest={"options": _plain(what.options, run)},
     )
 
@@ -129,9 +149,11 @@ def _check_whole(source: Path, out: Path | None, options: Options | None, fields
 def _is_run_of(directory: Path, source: Path) -> bool:
     """Whether there is a run to judge: the source itself, or one that an earlier judging made of the same file."""
     from kofn.report.files import MANIFEST, check_new, digest, read_json
+    from kofn.report.staging import settle
 
     if directory == source:
         return True
+    settle(directory)
     if (directory / MANIFEST).is_file() and source.is_file():
         made_of = [one.get("sha256") for one in read_json(directory / MANIFEST).get("sources", [])]
         if made_of == [digest(source)]:
@@ -206,13 +228,15 @@ def check_aggregators(what: Opened, names: Sequence[str]) -> None:
             raise InputError(f"{rule.name}: several selectors: name one, such as {rule.label}(by={there[-1]!r})")
 
 
-def merged(path: Path, judged: Judged) -> pl.DataFrame:
+def merged(path: Path, judged: Judged, sha256: str | None = None) -> pl.DataFrame:
     """The verdicts of a run with those of other judges that it had before."""
     if not path.exists():
         return judged.verdicts
-    from kofn.report.files import read_parquet
+    from kofn.report.files import changed, read_compared
 
-    before, _ = read_parquet(path, judged.verdicts.schema)
+    before, _, same = read_compared(path, judged.verdicts.schema, sha256=sha256)
+    if not same:
+        raise changed(path)
     return pl.concat([before.filter(~pl.col("metric").is_in(judged.names)), judged.verdicts])
 
 

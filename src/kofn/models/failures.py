@@ -97,21 +97,32 @@ def shortened(text: str) -> str:
 def wait_of(headers: Mapping[str, str], now: float | None = None) -> float | None:
     """The seconds a server asks to wait: `retry-after-ms`, or Retry-After in seconds or as a date.
 
+    A date is of the server's clock, which its header Date tells; ours may be hours away from it.
+
     >>> wait_of({"Retry-After": "7"}), wait_of({"retry-after-ms": "30", "Retry-After": "1"}), wait_of({})
     (7.0, 0.03, None)
     >>> wait_of({"Retry-After": "Thu, 01 Jan 1970 00:01:00 GMT"}, now=0.0)
     60.0
+    >>> said = {"Retry-After": "Thu, 01 Jan 1970 00:01:00 GMT", "Date": "Thu, 01 Jan 1970 00:00:57 GMT"}
+    >>> wait_of(said, now=-7200.0)
+    3.0
     """
     if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
     told = headers.get("Retry-After")
     if told is None or (seconds := _number(told)) is not None:
         return None if told is None else seconds
+    if (then := _moment(told)) is None:
+        return None
+    theirs = _moment(headers.get("Date"))
+    return max(0.0, then - (theirs if theirs is not None else time.time() if now is None else now))
+
+
+def _moment(text: str | None) -> float | None:
     try:
-        then = parsedate_to_datetime(told).timestamp()
+        return None if text is None else parsedate_to_datetime(text).timestamp()
     except (ValueError, OverflowError):
         return None
-    return max(0.0, then - (time.time() if now is None else now))
 
 
 def _number(text: str | None) -> float | None:

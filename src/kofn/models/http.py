@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 TIMEOUT = 600.0  # the longest a whole reply may take, where nobody says otherwise
 CONNECT = 30.0
+MOST_TOKENS = 10**9  # a server that says more has counted below zero, and no store could hold the sum
 
 
 class Client:
@@ -140,12 +141,12 @@ def whole(text: str) -> str:
 
 
 def count(value: Any) -> int | None:
-    """A number of tokens as a server gives it, or None where it is none.
+    """A number of tokens as a server gives it, or None where it is none, or more than any reply can have.
 
-    >>> count(7), count(-3), count("many"), count(None), count(True)
-    (7, None, None, None, None)
+    >>> count(7), count(-3), count("many"), count(None), count(True), count(2**64 - 1)
+    (7, None, None, None, None, None)
     """
-    return value if isinstance(value, int) and value >= 0 and not isinstance(value, bool) else None
+    return value if isinstance(value, int) and 0 <= value <= MOST_TOKENS and not isinstance(value, bool) else None
 
 
 def mapping(value: Any) -> Mapping[str, Any]:

@@ -71,6 +71,15 @@ def save(results: CorrectnessResults, directory: Path) -> None:
 
 def save_frame(results: CorrectnessResults, reports: pl.DataFrame, directory: Path) -> None:
     """The same where the case reports are columns already; `results.reports` is not looked at."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_frame(results, reports, directory)
+    except OSError as problem:
+        raise WorldError(f"{directory}: cannot write the evaluation: {problem.strerror or problem}") from None
+
+
+def write_frame(results: CorrectnessResults, reports: pl.DataFrame, directory: Path) -> None:
+    """The same into a directory that is there; what the disk says is not put into words."""
     import orjson
 
     from kofn.report.frames import check_reports
@@ -78,13 +87,9 @@ def save_frame(results: CorrectnessResults, reports: pl.DataFrame, directory: Pa
     check_reports(reports)
     body = body_of(results)
     carried = {_KEY: orjson.dumps(_slim(body, reports)).decode()}
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        atomic(directory / REPORTS, lambda path: reports.write_parquet(path, compression="zstd", metadata=carried))
-        body["reports_sha256"] = digest(directory / REPORTS)
-        atomic(directory / EVALUATION, lambda path: path.write_bytes(to_json(body)))
-    except OSError as problem:
-        raise WorldError(f"{directory}: cannot write the evaluation: {problem.strerror or problem}") from None
+    atomic(directory / REPORTS, lambda path: reports.write_parquet(path, compression="zstd", metadata=carried))
+    body["reports_sha256"] = digest(directory / REPORTS)
+    atomic(directory / EVALUATION, lambda path: path.write_bytes(to_json(body)))
 
 
 def load(directory: Path, kind: type[Results], *, finished: bool = False) -> tuple[Results, pl.DataFrame]:
@@ -106,6 +111,8 @@ def load(directory: Path, kind: type[Results], *, finished: bool = False) -> tup
             f"{directory / REPORTS}: {frame.height:,} case reports, and {head.n_reports(results, frame):,} belong to "
             f"{EVALUATION}: the two files are not of one run"
         )
+    if finished and head.body.get("reports_sha256") not in (None, head.sha256):
+        raise InputError(f"{directory / REPORTS}: changed since it was written: {EVALUATION} has another digest of it")
     return results, frame
 
 

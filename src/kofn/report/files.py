@@ -7,7 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from kofn.errors import InputError, WorldError
+from kofn.errors import InputError
+from kofn.report.staging import as_os_error, is_left_over, settle, staged, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,11 +26,17 @@ SCHEMA_VERSION = 2
 _NAMED = 5
 MANIFEST, CANDIDATES, CASES = "run.json", "candidates.parquet", "cases.parquet"
 RESULTS, PAGE = "results.jsonl", "report.html"
+DIGEST = "digest"  # of run.json, in itself
 
 
 def check_new(directory: Path) -> None:
-    """Refuse a directory that already holds something, before any work is done."""
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+    """Refuse a directory that already holds something, before any work is done.
+
+    What a killed writer left is nothing.
+    """
+    if directory.is_dir():
+        settle(directory)
+    if directory.exists() and not (directory.is_dir() and all(is_left_over(one.name) for one in directory.iterdir())):
         raise InputError(f"{directory}: already there: give a new directory for the run, or remove it")
 
 
@@ -48,16 +55,18 @@ def write_run(
     parent: Mapping[str, Any] | None = None,
     tags: Sequence[str] = (),
 ) -> Run:
-    """Write the whole run directory. A run with run.json is whole, but for the page, which can be made again.
+    """Write the whole run directory. A run with run.json is whole.
 
     `append_to` names a results.jsonl of several runs that gets this run's line too. `generation` is what is to be said
     of how the outputs were made, where kofn made them; `tables` are further files of the run; `parent` is what is to be
-    said of the run that was graded again here; `tags` are words to find it by. A directory that holds a finished run
-    becomes an unfinished one until all of it is written again.
+    said of the run that was graded again here; `tags` are words to find it by. A finished run in the directory stays
+    until all of the new one is there.
     """
+    import orjson
+
     from kofn.checklist import kept
     from kofn.report.convert import report_of
-    from kofn.report.evaluation import save_frame
+    from kofn.report.evaluation import write_frame
     from kofn.report.html import page
     from kofn.report.lines import append_line, results_line
     from kofn.report.run import Run
@@ -68,20 +77,15 @@ def write_run(
     manifest = manifest_of(result, sources, options, generation) | ({} if parent is None else {"parent": parent})
     manifest |= {"tags": checked_tags(tags)} if tags else {}
     run = Run(name=directory.resolve().name, evaluation=evaluation, reports=reports, manifest=manifest, result=result)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / MANIFEST).unlink(missing_ok=True)
-        manifest["files"] = _write_tables(result, directory, tables or {})
-        save_frame(evaluation, reports, directory)
+    with staged(directory) as folder:
+        manifest["files"] = _write_tables(result, folder, tables or {})
+        write_frame(evaluation, reports, folder)
         line = results_line(run, plan, batch_index=batch_index, model_extraction=model_extraction)
-        (directory / RESULTS).unlink(missing_ok=True)
-        append_line(directory / RESULTS, line)
-        atomic(directory / MANIFEST, lambda path: path.write_bytes(to_json(manifest)))
-        atomic(directory / PAGE, lambda path: path.write_text(page(run), encoding="utf-8"))
-        if append_to is not None:
-            append_line(append_to, line)
-    except OSError as problem:
-        raise WorldError(f"{directory}: cannot write the run: {problem.strerror}") from None
+        (folder / RESULTS).write_bytes(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+        (folder / MANIFEST).write_bytes(to_json(sealed(manifest)))
+        (folder / PAGE).write_text(page(run), encoding="utf-8")
+    if append_to is not None:
+        append_line(append_to, line)
     return run
 
 
@@ -89,7 +93,7 @@ def _write_tables(result: Result, directory: Path, more: Mapping[str, pl.DataFra
     """Write a run's Parquet files; the digest of each."""
     frames = {CANDIDATES: candidates_frame(result), CASES: cases_frame(result), **more}
     for name, frame in frames.items():
-        atomic(directory / name, frame.write_parquet)
+        frame.write_parquet(directory / name)
     return {name: digest(directory / name) for name in frames}
 
 
@@ -113,14 +117,11 @@ def update_run(
     result = replace(result, checklist=kept(result))
     told = {**run.manifest, **(manifest or {}), "layout": layout_of(result), "result": result.to_dict()}
     told["updated"] = datetime.now(UTC).isoformat(timespec="seconds")
-    try:
-        (directory / MANIFEST).unlink(missing_ok=True)
-        told["files"] = {**run.manifest["files"], **_write_tables(result, directory, tables or {})}
-        atomic(directory / MANIFEST, lambda path: path.write_bytes(to_json(told)))
-        again = replace(run, manifest=told, result=result)
-        atomic(directory / PAGE, lambda path: path.write_text(page(again), encoding="utf-8"))
-    except OSError as problem:
-        raise WorldError(f"{directory}: cannot write the run: {problem.strerror}") from None
+    again = replace(run, manifest=told, result=result)
+    with staged(directory) as folder:
+        told["files"] = {**run.manifest["files"], **_write_tables(result, folder, tables or {})}
+        (folder / MANIFEST).write_bytes(to_json(sealed(told)))
+        (folder / PAGE).write_text(page(again), encoding="utf-8")
     return again
 
 
@@ -131,25 +132,21 @@ def write_evaluation(
 
     `manifest` is what is to be said beside what every run says; `tables` are further files of the run.
     """
-    from kofn.report.evaluation import save_frame
+    from kofn.report.evaluation import write_frame
     from kofn.report.frames import reports_frame
     from kofn.report.html import page
     from kofn.report.run import Run
 
     reports = reports_frame(evaluation)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / MANIFEST).unlink(missing_ok=True)
+    with staged(directory) as folder:
         for name, table in tables.items():
-            atomic(directory / name, table.write_parquet)
-        whole = {**common_manifest(), **manifest, "files": {name: digest(directory / name) for name in tables}}
-        save_frame(evaluation, reports, directory)
-        atomic(directory / MANIFEST, lambda path: path.write_bytes(to_json(whole)))
+            table.write_parquet(folder / name)
+        whole = {**common_manifest(), **manifest, "files": {name: digest(folder / name) for name in tables}}
+        write_frame(evaluation, reports, folder)
+        (folder / MANIFEST).write_bytes(to_json(sealed(whole)))
         slim = evaluation.model_copy(update={"reports": []})
         run = Run(name=directory.resolve().name, evaluation=slim, reports=reports, manifest=whole, result=None)
-        atomic(directory / PAGE, lambda path: path.write_text(page(run), encoding="utf-8"))
-    except OSError as problem:
-        raise WorldError(f"{directory}: cannot write the run: {problem.strerror}") from None
+        (folder / PAGE).write_text(page(run), encoding="utf-8")
     return run
 
 
@@ -252,6 +249,25 @@ def manifest_of(
     }
 
 
+def sealed(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest with the digest of everything else in it."""
+    told = {name: value for name, value in manifest.items() if name != DIGEST}
+    return {**told, DIGEST: hashed(told)}
+
+
+def hashed(told: Mapping[str, Any]) -> str:
+    """The SHA-256 of what is told, as `to_json` writes it."""
+    import hashlib
+
+    return hashlib.sha256(to_json(told)).hexdigest()
+
+
+def check_seal(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Refuse a manifest that somebody changed; those of older versions have no digest."""
+    if DIGEST in manifest and sealed(manifest)[DIGEST] != manifest[DIGEST]:
+        raise InputError(f"{path}: changed since it was written: its digest is of other numbers: make the run again")
+
+
 def common_manifest() -> dict[str, Any]:
     """What every run says of itself: when it was made, and with what."""
     import platform
@@ -312,9 +328,11 @@ def to_json(data: Any) -> bytes:
 
 def atomic(path: Path, write: Callable[[Path], object]) -> None:
     """Write to a name nobody reads, flush it to the disk, then rename."""
+    sweep(path.parent, path.name)
     partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        write(partial)
+        with as_os_error():
+            write(partial)
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)
@@ -361,9 +379,22 @@ def read_parquet(
 
     With a schema, its columns must be there with these types. `sha256` is what the file had when it was written.
     """
+    frame, metadata, _ = read_compared(path, schema, sha256=sha256, columns=columns, without=without)
+    return frame, metadata
+
+
+def read_compared(
+    path: Path,
+    schema: pl.Schema | None = None,
+    *,
+    sha256: str | None = None,
+    columns: list[str] | None = None,
+    without: Sequence[str] = (),
+) -> tuple[pl.DataFrame, dict[str, str], bool]:
+    """The same, and whether the file is what was written."""
     import polars as pl
 
-    check_parquet(path, sha256)
+    same = check_parquet(path, sha256)
     try:
         if without:
             columns = [name for name in pl.read_parquet_schema(path) if name not in without]
@@ -376,17 +407,22 @@ def read_parquet(
     except (pl.exceptions.PolarsError, OSError) as problem:
         raise InputError(f"{path}: damaged, or not Parquet: {str(problem).splitlines()[0][:200]}") from None
     if schema is None:
-        return frame, metadata
+        return frame, metadata, same
     for name, dtype in schema.items():
         if name not in frame.columns:
             raise InputError(f"{path}: column {name!r} is missing")
         if frame.schema[name] != dtype:
             raise InputError(f"{path}: column {name!r} is {frame.schema[name]}, expected {dtype}")
-    return frame.select(schema.names()), metadata
+    return frame.select(schema.names()), metadata, same
 
 
-def check_parquet(path: Path, sha256: str | None = None) -> None:
-    """Refuse a Parquet file that is missing or damaged, before polars reads it.
+def changed(path: Path) -> InputError:
+    """For a file that can be read and is not the one that was written: its numbers may be any."""
+    return InputError(f"{path}: changed since it was written: {MANIFEST} has another digest of it: make the run again")
+
+
+def check_parquet(path: Path, sha256: str | None = None) -> bool:
+    """Refuse a Parquet file that is missing or damaged, before polars reads it; whether it is what was written.
 
     A damaged file can end a process that reads it, and there is nothing to catch. So a file that is not what it was
     when it was written is first read by another process.
@@ -396,13 +432,14 @@ def check_parquet(path: Path, sha256: str | None = None) -> None:
 
     check_whole(path)
     if digest(path) == sha256:
-        return
+        return True
     reader = (
         "import sys, polars; polars.read_parquet(sys.argv[1], glob=False); polars.read_parquet_metadata(sys.argv[1])"
     )
     command = [sys.executable, "-c", reader, str(path)]
     if subprocess.run(command, capture_output=True, check=False).returncode:  # noqa: S603 - our own words
         raise InputError(f"{path}: damaged: its parts do not fit together")
+    return sha256 is None
 
 
 def check_whole(path: Path) -> None:

@@ -11,9 +11,21 @@ import numpy as np
 
 from kofn.errors import InputError
 from kofn.report.evaluation import EVALUATION, REPORTS, check_version, load_summary
-from kofn.report.files import CANDIDATES, CASES, MANIFEST, check_whole, digest, read_json, read_parquet
+from kofn.report.files import (
+    CANDIDATES,
+    CASES,
+    MANIFEST,
+    changed,
+    check_seal,
+    check_whole,
+    digest,
+    read_compared,
+    read_json,
+    read_parquet,
+)
 from kofn.report.manifest import check_manifest
 from kofn.report.results import CorrectnessResults
+from kofn.report.staging import settle
 from kofn.trends import TOLD, Questions, score_weights
 
 if TYPE_CHECKING:
@@ -218,6 +230,7 @@ def load_whole(path: Path) -> Past:
 def load_past(path: Path) -> Past:
     """The evaluation and the manifest of a run. What is missing, damaged or foreign is named in one line."""
     manifest: dict[str, Any] = {}
+    settle(path)
     if (path / MANIFEST).exists() or (path / CANDIDATES).exists():
         manifest = read_json(path / MANIFEST)
         check_version(path / MANIFEST, manifest)
@@ -225,6 +238,7 @@ def load_past(path: Path) -> Past:
         if manifest.get("result") is not None:  # programs have cases and no candidates
             check_whole(path / CANDIDATES)
     evaluation = load_summary(path, CorrectnessResults, finished=bool(manifest))
+    check_seal(path / MANIFEST, manifest)
     groups = [name for name, g in evaluation.group_outcomes.items() for _ in g.results]
     cases, scores, passed = _case_reports(path, evaluation)
     return Past(
@@ -274,7 +288,7 @@ def with_columns(run: Past, columns: Sequence[Column]) -> Past:
     roles = {role: _field_column(run, role) for role in ("cluster", "weight")}
     data = [c for c in TOLD if c in run.manifest["layout"]["case_columns"]]
     names = dict.fromkeys(["case_id", *(c.column for c in columns), *filter(None, roles.values()), *data])
-    frame, _ = read_parquet(path, sha256=run.manifest["files"].get(CASES), columns=list(names))
+    frame, _, same = read_compared(path, sha256=run.manifest["files"].get(CASES), columns=list(names))
     try:
         floats = {c.column: frame[c.column].cast(pl.Float64).to_numpy() for c in columns}
         weights = None if roles["weight"] is None else frame[roles["weight"]].cast(pl.Float64).to_numpy()
@@ -290,6 +304,8 @@ def with_columns(run: Past, columns: Sequence[Column]) -> Past:
     )
     if len(set(stored.cases)) < len(stored.cases) or None in stored.cases:
         raise InputError(f"{path}: a case is there twice, or has no id")
+    if not same:
+        raise changed(path)
     return replace(run, stored=stored)
 
 

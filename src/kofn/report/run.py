@@ -10,9 +10,10 @@ import numpy as np
 
 from kofn.errors import InputError
 from kofn.report.evaluation import EVALUATION, REPORTS, check_version, load, reports_in
-from kofn.report.files import CANDIDATES, CASES, MANIFEST, read_json, read_parquet
+from kofn.report.files import CANDIDATES, CASES, MANIFEST, changed, check_seal, read_compared, read_json
 from kofn.report.manifest import check_manifest
 from kofn.report.results import CorrectnessResults
+from kofn.report.staging import settle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,6 +88,7 @@ def load_run(directory: Path | str, *, texts: bool = True) -> Run:
         check_version(path / MANIFEST, manifest)
         check_manifest(path / MANIFEST, manifest)
     evaluation, reports = load(path, CorrectnessResults, finished=bool(manifest))
+    check_seal(path / MANIFEST, manifest)
     result = _result(path, manifest, reports, texts=texts) if manifest.get("result") is not None else None
     return Run(
         name=path.resolve().name, evaluation=evaluation, reports=reports, manifest=manifest, result=result, path=path
@@ -99,6 +101,7 @@ def _has_manifest(path: Path) -> bool:
         if not path.is_dir():
             what = "is a file" if path.exists() else "no such directory"
             raise InputError(f"{path}: {what}: expected a run directory (kofn score ... --out DIR)")
+        settle(path)
         alone = (path / EVALUATION).exists() and not (path / CANDIDATES).exists()
         return (path / MANIFEST).exists() or not alone
     except OSError as problem:
@@ -109,8 +112,10 @@ def _result(path: Path, manifest: Mapping[str, Any], reports: pl.DataFrame, *, t
     """The stored result; its numbers are read, not made again."""
     stored, layout = manifest["result"], manifest["layout"]
     known = manifest["files"]
-    candidates, _ = read_parquet(path / CANDIDATES, sha256=known.get(CANDIDATES), without=() if texts else OUTPUTS)
-    cases, _ = read_parquet(path / CASES, sha256=known.get(CASES), without=() if texts else QUESTIONS)
+    sides = ((CANDIDATES, OUTPUTS), (CASES, QUESTIONS))
+    (candidates, _, first), (cases, _, second) = (
+        read_compared(path / name, sha256=known.get(name), without=() if texts else wordy) for name, wordy in sides
+    )
     if not texts:
         layout = {**layout, "case_columns": [c for c in layout["case_columns"] if c not in QUESTIONS]}
         manifest = {**manifest, "layout": layout}
@@ -123,7 +128,10 @@ def _result(path: Path, manifest: Mapping[str, Any], reports: pl.DataFrame, *, t
         raise InputError(f"{path / CASES}: a case_id is null or there twice")
     if not reports["id"].equals(cases["case_id"]):
         raise InputError(f"{path / REPORTS}: its cases are not those of {CASES}: the two files are not of one run")
-    return _rebuilt(manifest, _table(path, stored, layout, candidates, cases), cases)
+    table = _table(path, stored, layout, candidates, cases)
+    if not (first and second):
+        raise changed(path / (CASES if first else CANDIDATES))
+    return _rebuilt(manifest, table, cases)
 
 
 def _rebuilt(manifest: Mapping[str, Any], table: Table, cases: pl.DataFrame) -> Result:
