@@ -23,7 +23,7 @@ LONG = [
 ]
 WIDE = [
     {"id": "q1", "input": "2+2?", "reference": "4", "weight": 2, "cluster": "c", "outputs": ["4", {"text": "5"}]},
-    {"id": 2, "reference": 4.0, "outputs": [{"text": "4", "reward": 0.5, "reasoning": "x", "tokens": 3}]},
+    {"id": 2, "reference": 4.0, "weight": 1, "outputs": [{"text": "4", "reward": 0.5, "reasoning": "x", "tokens": 3}]},
 ]
 GROUPS = [{"scores": [1, 0.5], "passes": [True, False], "texts": ["a", "b"], "id": "g", "required": ["x"]}]
 CSV = "id,output,reference,passed,cost\nq1,\"4, I say\",4,1,0.1\nq1,5,4,0,\nq2,'=1+1,2,yes,1e-3\n"
@@ -217,7 +217,7 @@ dataset: questions.jsonl
 fields: {input: question}
 stages:
   - name: think
-    prompt: "{question} {choices}"
+    prompt: "{question} {options}"
     temperature: 0.7
     max_tokens: 64
     stop: ["\\n"]
@@ -245,7 +245,7 @@ PROBLEM = (
   verify: {output: {match: number, tolerance: 0.1, weight: 2}}
 - id: b
   args: []
-  expected: {output: "a+", out.json: {a: 1}}
+  expected: {output: "a+", files: {out.json: {a: 1}}}
   verify: {output: {match: regex}}
 """,
     json.dumps({"id": "c", "args": [], "expected": {"output": {"a": [1]}, "status_code": 0}}) + "\n",

@@ -45,9 +45,11 @@ class Target:
 
 def refused_well(problem: InputError) -> None:
     """A refusal is one line that a terminal shows as it is: no control character in it is the file's."""
-    said = str(problem)
-    assert said.strip(), "a refusal that says nothing"
-    assert "\n" not in said, f"a refusal of several lines: {said!r}"
+    from kofn.present import safe
+
+    shown = safe(str(problem))  # as the command line prints it
+    assert shown.strip(), "a refusal that says nothing"
+    assert shown.isprintable(), f"a refusal with characters that a terminal obeys: {shown!r}"
 
 
 @cache

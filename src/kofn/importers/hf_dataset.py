@@ -63,6 +63,8 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     from kofn.importers.tabular import frame_table
 
     splits = _all_splits(peek)
+    if not splits:
+        raise InputError(f"{peek.shown}: no shards of a data set in this folder")
     names = [split.name for split in splits]
     asked = options.where.get("split")
     where = {k: v for k, v in options.where.items() if k != "split" or asked not in names}
@@ -187,7 +189,7 @@ def _frame(path: Path, peek: Peek) -> pl.DataFrame:
         return pl.read_ipc_stream(path) if stream else pl.read_ipc(path)
     except (pl.exceptions.PolarsError, OSError) as problem:
         kind = "Parquet" if path.suffix == ".parquet" else "Arrow"
-        raise InputError(f"{peek.shown}: {path.name}: not readable as {kind}: {str(problem)[:120]}") from None
+        raise InputError(f"{peek.shown}: {path.name}: not readable as {kind}: {' '.join(str(problem).split()):.120}") from None
 
 
 IMPORTER = Importer(
