@@ -24,9 +24,25 @@ for _ in range(200):
 EVIL = "</script><b onclick=x>\u202e\x1b[31m\x00\u2028'\"&{{7*7}}\r\n"
 ODD: list[Any] = [
     *(None, True, False, 0, 1, -1, 2**31, 2**63, 2**64, 10**30, -(10**400), 0.5, -0.0, 1e308, 5e-324),
-    *("", " ", "0", "4", "true", "nan", "1e999", "x" * 3000, "9" * 5000, EVIL, "\ud800", "日本", "=1+1", "../../x", "a.b:c"),
+    *(
+        "",
+        " ",
+        "0",
+        "4",
+        "true",
+        "nan",
+        "1e999",
+        "x" * 3000,
+        "9" * 5000,
+        EVIL,
+        "\ud800",
+        "日本",
+        "=1+1",
+        "../../x",
+        "a.b:c",
+    ),
     *([], {}, [[]], [None], {"": None}, [1, "a", None], {"a": {"b": []}}, DEEP),
-]  # fmt: skip
+]
 values = st.one_of(
     st.sampled_from(ODD),
     st.sampled_from(ODD),
@@ -115,7 +131,9 @@ def broken(draw: Any, data: bytes) -> bytes:
         if how == "cut":
             del out[at:]
         elif how == "put":
-            out[at:at] = draw(st.binary(max_size=8) | st.sampled_from([b"\x00", b"\xff\xfe", b'"', b"\n\n", b"&a [*a]"]))
+            out[at:at] = draw(
+                st.binary(max_size=8) | st.sampled_from([b"\x00", b"\xff\xfe", b'"', b"\n\n", b"&a [*a]"])
+            )
         elif how == "flip" and at < len(out):
             out[at] ^= 1 << draw(st.integers(0, 7))
         elif how == "repeat":
@@ -137,25 +155,74 @@ def _yaml(text: str) -> st.SearchStrategy[bytes]:
     return _of((as_yaml, yaml.safe_load(text)))
 
 
-LINES = st.one_of(
-    *(_of((as_lines, rows)) for rows in (good.LONG, good.WIDE, good.GROUPS)), _of((as_json, good.LONG))
-)
+LINES = st.one_of(*(_of((as_lines, rows)) for rows in (good.LONG, good.WIDE, good.GROUPS)), _of((as_json, good.LONG)))
 TEXTS = st.lists(
     st.sampled_from(
         [
-            *("answer is ", "Answer: ", r"\boxed{", "}", r"\frac{1}{", "####", "<think>", "</think>", "(A)", "B", "7", ","),
-            *("1,080", ".5", "e9", "%", "½", "not ", "\n", " ", "**", "$", "```json\n", '{"answer": ', '"x"', "]", "[", "Score: "),
-            *("4/5", "4 out of ", "9" * 4400, "Verdict: ", "pass", "tie", "A", "日", "\u202e", "\x00", "Q: ", "or ", "\\", "10^", "−"),
+            *(
+                "answer is ",
+                "Answer: ",
+                r"\boxed{",
+                "}",
+                r"\frac{1}{",
+                "####",
+                "<think>",
+                "</think>",
+                "(A)",
+                "B",
+                "7",
+                ",",
+            ),
+            *(
+                "1,080",
+                ".5",
+                "e9",
+                "%",
+                "½",
+                "not ",
+                "\n",
+                " ",
+                "**",
+                "$",
+                "```json\n",
+                '{"answer": ',
+                '"x"',
+                "]",
+                "[",
+                "Score: ",
+            ),
+            *(
+                "4/5",
+                "4 out of ",
+                "9" * 4400,
+                "Verdict: ",
+                "pass",
+                "tie",
+                "A",
+                "日",
+                "\u202e",
+                "\x00",
+                "Q: ",
+                "or ",
+                "\\",
+                "10^",
+                "−",
+            ),
         ]
     )
     | st.text(max_size=4),
     max_size=14,
-).map("".join)  # fmt: skip
+).map("".join)
 _FORMS: dict[str, st.SearchStrategy[bytes]] = {
     "jsonl": LINES,
-    "csv": st.lists(st.lists(st.sampled_from([*map(str, ODD[:15]), '"', "a,b", "q1", "1", "yes", ""]) | st.text(max_size=6),
-                             min_size=1, max_size=5).map(",".join), max_size=5)
-    .map(lambda rows: "\n".join(["id,output,reference,passed,score", *rows]).encode("utf-8", "replace")),
+    "csv": st.lists(
+        st.lists(
+            st.sampled_from([*map(str, ODD[:15]), '"', "a,b", "q1", "1", "yes", ""]) | st.text(max_size=6),
+            min_size=1,
+            max_size=5,
+        ).map(",".join),
+        max_size=5,
+    ).map(lambda rows: "\n".join(["id,output,reference,passed,score", *rows]).encode("utf-8", "replace")),
     "parquet": _of((as_parquet, good.LONG[:2]), (as_parquet, [{"id": "a", "reference": "4", "outputs": ["4", "5"]}])),
     "lm_eval": _of((as_lines, good.LM_EVAL), (as_lines, good.LM_EVAL_OPTIONS)),
     "evalplus": _of((as_json, good.EVALPLUS), (as_json, good.EVALPLUS_OLD)),
@@ -183,7 +250,7 @@ _FORMS: dict[str, st.SearchStrategy[bytes]] = {
     "number": TEXTS.map(lambda t: t.encode("utf-8", "replace")),
     "openai": st.one_of(_of((as_json, one)) for one in good.OPENAI).map(lambda b: b"200\n" + b),
     "anthropic": st.one_of(_of((as_json, one)) for one in good.ANTHROPIC).map(lambda b: b"200\n" + b),
-}  # fmt: skip
+}
 
 
 def inputs(form: str) -> st.SearchStrategy[bytes]:

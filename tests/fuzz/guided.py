@@ -63,7 +63,16 @@ def run(name: str, seconds: float, keep: Path) -> tuple[int, bool]:
     crashes = HERE / "corpus" / name
     before = set(crashes.glob("*")) if crashes.is_dir() else set()
     crashes.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, __file__, "--one", name, "--", *flags(seconds), f"-artifact_prefix={crashes}/", str(keep)]
+    command = [
+        sys.executable,
+        __file__,
+        "--one",
+        name,
+        "--",
+        *flags(seconds),
+        f"-artifact_prefix={crashes}/",
+        str(keep),
+    ]
     start = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, cwd=ROOT)
     said = done.stdout + done.stderr

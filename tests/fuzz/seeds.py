@@ -26,7 +26,7 @@ WIDE = [
     {"id": 2, "reference": 4.0, "weight": 1, "outputs": [{"text": "4", "reward": 0.5, "reasoning": "x", "tokens": 3}]},
 ]
 GROUPS = [{"scores": [1, 0.5], "passes": [True, False], "texts": ["a", "b"], "id": "g", "required": ["x"]}]
-CSV = "id,output,reference,passed,cost\nq1,\"4, I say\",4,1,0.1\nq1,5,4,0,\nq2,'=1+1,2,yes,1e-3\n"
+CSV = 'id,output,reference,passed,cost\nq1,"4, I say",4,1,0.1\nq1,5,4,0,\nq2,\'=1+1,2,yes,1e-3\n'
 
 LM_EVAL = [
     {
@@ -74,22 +74,30 @@ SAMPLE = {
     "output": {
         "model": "m",
         "completion": "4",
-        "choices": [{"message": {"role": "assistant", "content": [{"type": "text", "text": "4"}]}, "stop_reason": "stop"}],
+        "choices": [
+            {"message": {"role": "assistant", "content": [{"type": "text", "text": "4"}]}, "stop_reason": "stop"}
+        ],
         "usage": {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7},
         "time": 1.5,
     },
     "scores": {"match": {"value": "C", "answer": "4", "metadata": {"a": 1}}, "f1": {"value": {"a": 0.5}}},
     "metadata": {"level": 1},
     "total_time": 2.5,
-}  # fmt: skip
+}
 INSPECT = {
     "version": 2,
     "status": "success",
-    "eval": {"task": "sums", "model": "m", "created": "2026-01-01T00:00:00+00:00", "dataset": {"samples": 1}, "config": {"epochs": 2}},
+    "eval": {
+        "task": "sums",
+        "model": "m",
+        "created": "2026-01-01T00:00:00+00:00",
+        "dataset": {"samples": 1},
+        "config": {"epochs": 2},
+    },
     "plan": {"name": "plan", "steps": []},
     "results": {"total_samples": 2, "completed_samples": 2, "scores": []},
     "samples": [SAMPLE, {**SAMPLE, "epoch": 2, "error": {"message": "no", "traceback": ""}}],
-}  # fmt: skip
+}
 
 PROMPTFOO = {
     "evalId": "eval-x",
@@ -105,7 +113,11 @@ PROMPTFOO = {
                 "prompt": {"raw": "Solve: r", "label": "Solve: {{r}}"},
                 "provider": {"id": "openai:x", "label": ""},
                 "vars": {"r": "riddle"},
-                "testCase": {"vars": {"r": "riddle"}, "assert": [{"type": "contains", "value": "e"}], "metadata": {"l": 2}},
+                "testCase": {
+                    "vars": {"r": "riddle"},
+                    "assert": [{"type": "contains", "value": "e"}],
+                    "metadata": {"l": 2},
+                },
                 "response": {"output": "an echo", "tokenUsage": {"prompt": 7, "completion": 3}, "cached": False},
                 "success": True,
                 "score": 1.0,
@@ -119,7 +131,7 @@ PROMPTFOO = {
         ],
     },
     "config": {},
-}  # fmt: skip
+}
 
 HELM_STATE = {
     "adapter_spec": {"method": "generation", "model": "openai/davinci"},
@@ -154,16 +166,54 @@ HELM_STATS = [
 HELM_SPEC = {"name": "gsm:model=openai_davinci", "adapter_spec": {"model": "openai/davinci"}}
 
 EVALS = [
-    {"spec": {"completion_fns": ["gpt"], "eval_name": "t.s1.v0", "base_eval": "t", "split": "s1", "run_config": {"eval_spec": {"cls": "a:Match"}, "seed": 1}, "run_id": "r"}},
-    {"run_id": "r", "event_id": 0, "sample_id": "s.1", "type": "sampling", "data": {"prompt": CHAT, "sampled": ["4"], "usage": {"completion_tokens": 2}}},
-    {"run_id": "r", "event_id": 1, "sample_id": "s.1", "type": "match", "data": {"correct": True, "expected": "4", "picked": "4", "sampled": "4", "options": ["4"]}},
+    {
+        "spec": {
+            "completion_fns": ["gpt"],
+            "eval_name": "t.s1.v0",
+            "base_eval": "t",
+            "split": "s1",
+            "run_config": {"eval_spec": {"cls": "a:Match"}, "seed": 1},
+            "run_id": "r",
+        }
+    },
+    {
+        "run_id": "r",
+        "event_id": 0,
+        "sample_id": "s.1",
+        "type": "sampling",
+        "data": {"prompt": CHAT, "sampled": ["4"], "usage": {"completion_tokens": 2}},
+    },
+    {
+        "run_id": "r",
+        "event_id": 1,
+        "sample_id": "s.1",
+        "type": "match",
+        "data": {"correct": True, "expected": "4", "picked": "4", "sampled": "4", "options": ["4"]},
+    },
     {"run_id": "r", "event_id": 2, "sample_id": "s.2", "type": "metrics", "data": {"score": 0.5, "choice": "A"}},
     {"final_report": {"accuracy": 0.5}},
-]  # fmt: skip
+]
 NEMO = [
-    {"id": "a", "problem": "2+2?", "expected_answer": "4", "predicted_answer": "4", "generation": "4", "symbolic_correct": True, "level": 1, "generation_time": 2.0},
-    {"id": "b", "problem": "2+3?", "expected_answer": 5, "predicted_answer": None, "generation": "", "judgement": "Judgement: Yes", "num_generated_tokens": 3},
-]  # fmt: skip
+    {
+        "id": "a",
+        "problem": "2+2?",
+        "expected_answer": "4",
+        "predicted_answer": "4",
+        "generation": "4",
+        "symbolic_correct": True,
+        "level": 1,
+        "generation_time": 2.0,
+    },
+    {
+        "id": "b",
+        "problem": "2+3?",
+        "expected_answer": 5,
+        "predicted_answer": None,
+        "generation": "",
+        "judgement": "Judgement: Yes",
+        "num_generated_tokens": 3,
+    },
+]
 HUMAN_EVAL = [
     {"task_id": "HumanEval/0", "completion": "return 1", "passed": True, "result": "passed"},
     {"task_id": "HumanEval/0", "completion": "return 2", "passed": False, "result": "failed: no"},
@@ -173,22 +223,60 @@ EVALPLUS = {
     "hash": "abc",
     "eval": {
         "HumanEval/0": [
-            {"task_id": "HumanEval/0", "solution": "def f(): return 1", "base_status": "pass", "plus_status": "fail", "base_fail_tests": [], "plus_fail_tests": [[[1], 0.5]]}
+            {
+                "task_id": "HumanEval/0",
+                "solution": "def f(): return 1",
+                "base_status": "pass",
+                "plus_status": "fail",
+                "base_fail_tests": [],
+                "plus_fail_tests": [[[1], 0.5]],
+            }
         ]
     },
-}  # fmt: skip
-EVALPLUS_OLD = {"date": "d", "hash": "h", "eval": {"H/0": {"nfiles": 1, "base": [["success", None]], "plus": [["failed", [False]]]}}}
+}
+EVALPLUS_OLD = {
+    "date": "d",
+    "hash": "h",
+    "eval": {"H/0": {"nfiles": 1, "base": [["success", None]], "plus": [["failed", [False]]]}},
+}
 LIGHTEVAL = [
     {
-        "doc": {"query": "Q?", "choices": ["4"], "gold_index": [0], "id": str(i), "task_name": "a|b|0", "num_samples": 1},
+        "doc": {
+            "query": "Q?",
+            "choices": ["4"],
+            "gold_index": [0],
+            "id": str(i),
+            "task_name": "a|b|0",
+            "num_samples": 1,
+        },
         "metric": {"extractive_match": 1.0},
-        "model_response": {"input": "Q?", "input_tokens": [1], "text": ["4"], "output_tokens": [[7]], "logprobs": [-0.5], "reasonings": ["r"]},
+        "model_response": {
+            "input": "Q?",
+            "input_tokens": [1],
+            "text": ["4"],
+            "output_tokens": [[7]],
+            "logprobs": [-0.5],
+            "reasonings": ["r"],
+        },
     }
     for i in range(2)
-]  # fmt: skip
+]
 LIGHTEVAL_OLD = [
-    {"example": "Q?", "full_prompt": "Q?", "gold": ["4"], "gold_index": [0], "metrics": {"m": 1.0}, "predictions": ["4"], "choices": [], "input_tokens": [[1]], "cont_tokens": [[7]], "truncated": [0], "padded": [0], "specifics": {"x": "y"}}
-]  # fmt: skip
+    {
+        "example": "Q?",
+        "full_prompt": "Q?",
+        "gold": ["4"],
+        "gold_index": [0],
+        "metrics": {"m": 1.0},
+        "predictions": ["4"],
+        "choices": [],
+        "input_tokens": [[1]],
+        "cont_tokens": [[7]],
+        "truncated": [0],
+        "padded": [0],
+        "specifics": {"x": "y"},
+    }
+]
 
 RUBRIC = """\
 name: tone
@@ -232,7 +320,10 @@ verdict: majority
 repeats: 3
 segments: [kind]
 """
-QUESTIONS = [{"id": 1, "question": "2+2?", "answer": "4", "choices": ["3", "4"], "kind": "a"}, {"question": "1?", "answer": 1, "choices": ["0", "1"], "kind": "b"}]
+QUESTIONS = [
+    {"id": 1, "question": "2+2?", "answer": "4", "choices": ["3", "4"], "kind": "a"},
+    {"question": "1?", "answer": 1, "choices": ["0", "1"], "kind": "b"},
+]
 PROBLEM = (
     "name: sums\nversion: 1\nentry: python main.py\nadapter: cli\ntimeout: 10\nlimits: {memory_mb: 100}\ncheckpoints: [one]\n",
     "version: 1\ngroups:\n  group: {type: Core, weight: 2}\n  other: {}\n",
@@ -252,35 +343,92 @@ PROBLEM = (
 )
 LABELS = "id,index,human,judge,segment,weight\na,0,pass,fail,x,1\na,1,1,0,y,2\nb,0,,yes,x,\n"
 PROGRESS: dict[str, Any] = {
-    "version": 1, "state": "running", "pid": 7, "started": "2026-01-01T00:00:00+00:00", "updated": "2026-01-01T00:00:01+00:00",
-    "cases": {"done": 1, "total": 2}, "candidates": {"done": 1, "total": 4, "reused": 0}, "estimates": [], "history": [[1.0, 2, 3]],
-}  # fmt: skip
+    "version": 1,
+    "state": "running",
+    "pid": 7,
+    "started": "2026-01-01T00:00:00+00:00",
+    "updated": "2026-01-01T00:00:01+00:00",
+    "cases": {"done": 1, "total": 2},
+    "candidates": {"done": 1, "total": 4, "reused": 0},
+    "estimates": [],
+    "history": [[1.0, 2, 3]],
+}
 TEXTS = [
     r"So \boxed{\frac{1}{2}} and #### 1,080.50 <think>7</think> The answer is (B), not A. **Answer:** $1.5e3",
     '```json\n{"answer": [1, 2.0], "score": 4}\n``` Verdict: pass\nScore: 4/5, A is better than B',
     "got ok\nQ: next? neither A nor C, but 3 out of 5; １２３ and 2½ km²",
-    "[[1, {\"a\": 4}]] <answer>7</answer> </think> it is 10^6 %",
+    '[[1, {"a": 4}]] <answer>7</answer> </think> it is 10^6 %',
 ]
-NUMBERS = ["1,080.00", r"\frac{1}{2}", "1e400", "-2½", "１２３", "1/0", "50%", "$3.5 million", "0x1F", "−7", "1_000", "nan"]
-SPECS = ["pass@5", "ndcg(k=3)", "at_least(k=2)", "pattern('a(b)', take='last')", "numeric(tolerance=1e-3)", "maj@3", "pass^2"]
+NUMBERS = [
+    "1,080.00",
+    r"\frac{1}{2}",
+    "1e400",
+    "-2½",
+    "１２３",
+    "1/0",
+    "50%",
+    "$3.5 million",
+    "0x1F",
+    "−7",
+    "1_000",
+    "nan",
+]
+SPECS = [
+    "pass@5",
+    "ndcg(k=3)",
+    "at_least(k=2)",
+    "pattern('a(b)', take='last')",
+    "numeric(tolerance=1e-3)",
+    "maj@3",
+    "pass^2",
+]
 TYPED = [
     *("any_pass.low >= 75%", "test:0.3:7", "text=reply", "a=b\nc=d", "$.a[*].b[0]", "Solve {question} {{x}}", "vote"),
     *("m@http://me:word@host/v1?token=1", "mlflow:http://u:p@h?experiment=x", "items[0].name"),
 ]
 ADDRESSES = [
-    b"", b"run/run/", b"run/run/cases?sort=mean&failed=1&page=2&q=x&kind=k1", b"run/run/case?row=1&candidate=2",
-    b"run/run/best?selector=vote", b"compare?a=run&b=run&metric=numeric", b"trend?task=sums", b"run/run/labels?n=5",
-    b"run/run/audit?extract=number&extract=math", b"run/..%2f..%2fetc/", b"run/run/candidates.csv?q=a", b"events",
-]  # fmt: skip
+    b"",
+    b"run/run/",
+    b"run/run/cases?sort=mean&failed=1&page=2&q=x&kind=k1",
+    b"run/run/case?row=1&candidate=2",
+    b"run/run/best?selector=vote",
+    b"compare?a=run&b=run&metric=numeric",
+    b"trend?task=sums",
+    b"run/run/labels?n=5",
+    b"run/run/audit?extract=number&extract=math",
+    b"run/..%2f..%2fetc/",
+    b"run/run/candidates.csv?q=a",
+    b"events",
+]
 OPENAI = [
-    {"choices": [{"index": 0, "message": {"content": "4", "reasoning_content": "r"}, "finish_reason": "stop", "logprobs": {"content": [{"logprob": -0.5}]}}, {"index": 1, "message": {"content": [{"text": "5"}]}}], "usage": {"prompt_tokens": 3, "completion_tokens": 4}},
-    {"choices": [{"text": "4", "finish_reason": "content_filter", "logprobs": {"tokens": ["a"], "token_logprobs": [-1.5]}}], "usage": None},
+    {
+        "choices": [
+            {
+                "index": 0,
+                "message": {"content": "4", "reasoning_content": "r"},
+                "finish_reason": "stop",
+                "logprobs": {"content": [{"logprob": -0.5}]},
+            },
+            {"index": 1, "message": {"content": [{"text": "5"}]}},
+        ],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 4},
+    },
+    {
+        "choices": [
+            {"text": "4", "finish_reason": "content_filter", "logprobs": {"tokens": ["a"], "token_logprobs": [-1.5]}}
+        ],
+        "usage": None,
+    },
     {"error": {"message": "No.", "type": "t", "code": 404, "param": None}},
-]  # fmt: skip
+]
 ANTHROPIC = [
-    {"content": [{"type": "thinking", "thinking": "h"}, {"type": "text", "text": "4"}], "stop_reason": "end_turn", "usage": {"input_tokens": 3, "output_tokens": 4, "cache_read_input_tokens": 1}},
+    {
+        "content": [{"type": "thinking", "thinking": "h"}, {"type": "text", "text": "4"}],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 3, "output_tokens": 4, "cache_read_input_tokens": 1},
+    },
     {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
-]  # fmt: skip
+]
 
 
 def lines(rows: list[Any]) -> bytes:
@@ -366,7 +514,9 @@ def seeds() -> dict[str, list[bytes]]:
         "folder-hf_dataset": [SEPARATOR.join([b'{"features": {}}', whole(split), arrow(LONG[:2])])],
         "task": [SEPARATOR.join([TASK.encode(), lines(QUESTIONS)])],
         "lm_eval_task": [
-            SEPARATOR.join([(ROOT / "examples" / "lm_eval" / name).read_bytes() for name in ("sums.yaml", "questions.jsonl")]),
+            SEPARATOR.join(
+                [(ROOT / "examples" / "lm_eval" / name).read_bytes() for name in ("sums.yaml", "questions.jsonl")]
+            ),
         ],
         "problem": [SEPARATOR.join(part.encode() for part in PROBLEM)],
         "rubric": [RUBRIC.encode()],

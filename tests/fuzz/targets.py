@@ -49,7 +49,7 @@ def refused_well(problem: InputError) -> None:
 
     shown = safe(str(problem))  # as the command line prints it
     assert shown.strip(), "a refusal that says nothing"
-    assert shown.isprintable(), f"a refusal with characters that a terminal obeys: {shown!r}"
+    assert shown == safe(shown) and "\n" not in shown, f"a refusal with characters that a terminal obeys: {shown!r}"
 
 
 @cache
@@ -488,8 +488,11 @@ def _table() -> Iterator[Target]:
     yield Target("run", run_directory, ("run",))
     yield Target("progress", progress, ("progress",))
     for name in EXTRACTORS:
-        yield Target(f"extract-{name.partition('(')[0]}{'-list' if '[' in name else ''}",
-                     partial(extracted, name=name), ("text",))  # fmt: skip
+        yield Target(
+            f"extract-{name.partition('(')[0]}{'-list' if '[' in name else ''}",
+            partial(extracted, name=name),
+            ("text",),
+        )
     yield Target("extract-column", by_column, ("text",))
     yield Target("locate", located, ("text",))
     yield Target("numbers", numbers, ("number",))

@@ -74,7 +74,7 @@ def _formulas(text: str) -> list[str]:
 
 
 def _delimited(text: str) -> Iterator[str]:
-    """Between dollars by the pattern; between brackets by looking for the end, so that none costs more than a glance."""
+    """Between dollars by the pattern; between brackets by looking for the end: none costs more than a glance."""
     at = 0
     while match := _FORMULA.search(text, at):
         at = match.end()

@@ -64,7 +64,7 @@ class Peek:
 
         try:
             return dict(pl.read_parquet_schema(self.path))
-        except (pl.exceptions.PolarsError, OSError):
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
             return {}
 
     @cached_property

@@ -93,7 +93,7 @@ def _docs(peek: Peek) -> list[_Doc]:
             return _each(peek, frame, _old)
         frame = pl.read_parquet(peek.path, columns=list(names)).rename(dict(zip(names, _NEW, strict=True)))
         frame = _slim(frame)
-    except (pl.exceptions.PolarsError, OSError) as problem:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
         first = str(problem).partition("\n")[0]
         raise InputError(f"{peek.shown}: not readable as Parquet: {first[:160]}") from None
     return _each(peek, frame, _new)

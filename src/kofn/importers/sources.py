@@ -116,7 +116,9 @@ def _decompress(path: Path, to: Path, kind: str, shown: str) -> None:
         try:
             for chunk in iter(lambda: plain.read(1 << 20), b""):
                 if (most := most - len(chunk)) < 0:
-                    raise InputError(f"{shown}: a {kind} file of {MOST_TIMES} times its size and more: unpack it yourself")
+                    raise InputError(
+                        f"{shown}: a {kind} file of {MOST_TIMES} times its size and more: unpack it yourself"
+                    )
                 out.write(chunk)
         except InputError:
             raise
