@@ -4,7 +4,7 @@ BIN := .venv/bin
 CORES ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help run test programs lint check coverage bench clean
+.PHONY: help run test programs lint check coverage bench fuzz audit clean
 
 help:
 	@echo "make run       run a small language model on the task \`starter\` and show the report"
@@ -12,12 +12,14 @@ help:
 	@echo "make check     lint, types and tests: what CI runs"
 	@echo "make coverage  simulate how often the intervals hold (minutes), write docs/coverage.md"
 	@echo "make bench     every benchmark beside its peers (minutes), write docs/benchmarks.md"
+	@echo "make fuzz      hostile input for every reader (10 minutes; SECONDS=3600 for longer)"
+	@echo "make audit     what is installed, under which licence, and what is known against it; write docs/dependencies.md"
 
 run: .venv/.ready-local
 	$(BIN)/kofn run starter --repeats 5 --out runs/starter
 
 test: .venv/.ready-dev .venv-peers/.ready programs
-	KOFN_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest -m "not slow" -n $(CORES) --dist worksteal
+	KOFN_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest -m "not slow and not fuzz" -n $(CORES) --dist worksteal
 
 # Debian's Chromium for the tests of the pages and bubblewrap for those that run programs; where they cannot be installed
 # the tests that need them are skipped, and say so
@@ -40,6 +42,16 @@ coverage: .venv/.ready-dev
 
 bench: .venv/.ready-dev .venv-peers/.ready
 	KOFN_PEERS_PYTHON=$(CURDIR)/.venv-peers/bin/python $(BIN)/python benchmarks/run.py
+
+# half of the time for examples that are almost right and for texts made to be slow, half guided by what they reach
+SECONDS ?= 600
+fuzz: .venv/.ready-dev .venv-fuzz/.ready
+	KOFN_THREADS=1 GOMP_SPINCOUNT=1000 KOFN_FUZZ_EXAMPLES=$$(( $(SECONDS) / 4 )) \
+	  $(BIN)/python -m pytest tests/fuzz -m "fuzz or not fuzz" -n $(CORES) --dist worksteal
+	KOFN_THREADS=1 .venv-fuzz/bin/python tests/fuzz/guided.py --seconds $$(( $(SECONDS) / 2 )) --workers $(CORES)
+
+audit: .venv-audit/.ready .venv/.ready-dev .venv-peers/.ready
+	.venv-audit/bin/python benchmarks/audit.py
 
 .venv/.made:
 	$(PYTHON) -m venv .venv
@@ -65,5 +77,16 @@ bench: .venv/.ready-dev .venv-peers/.ready
 	.venv-peers/bin/python -m pip --disable-pip-version-check install --quiet --requirement benchmarks/peers.txt --editable .
 	@touch $@
 
+# atheris has wheels for some versions of Python alone, so it is no part of `dev`
+.venv-fuzz/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-fuzz
+	.venv-fuzz/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt --editable ".[fuzz]"
+	@touch $@
+
+.venv-audit/.ready: constraints.txt
+	$(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt packaging pip-audit
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-peers dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-peers .venv-fuzz .venv-audit dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -130,8 +130,8 @@ def written(server, tmp_path_factory):
         ["export", "run-login", "--to", "exported.parquet"],
         ["compare", "run-key", "run-login", "--html", "compare.html"],
         ["curve", "run-key", "--html", "curve.html"],
-        ["report", "run-login", "--html", "again.html"],
-        ["extract-audit", "run-key", "--with", models["login"]],
+        ["report", "run-login", "--html", "-o", "again.html"],
+        ["extract-audit", "run-key", "--model", models["login"], "--store", "read"],
         ["trend", "."],
         ["doctor", "--json"],
     ]
@@ -204,7 +204,8 @@ def test_the_verbs_did_their_work_and_the_server_saw_the_secrets(written):
     folder, told = written
     for name in ("run-key", "run-login", "run-theirs", "run-anthropic", "judged", "scored", "exported.parquet"):
         assert (folder / "work" / name).exists(), told
-    assert (folder / "work" / "compare.html").exists(), told
+    for name in ("compare.html", "curve.html", "again.html", "read"):
+        assert (folder / "work" / name).exists(), told
     text = json.dumps(pl.read_parquet(folder / "work" / "run-login" / "candidates.parquet").to_dicts())
     assert "asked /v1/chat/completions" in text, "the model repeats what it was asked with"
     assert "***" in text

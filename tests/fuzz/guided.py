@@ -19,12 +19,18 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.fuzz.targets import Target
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 HANG = 20
 MEMORY_MB = 2048
 LONGEST_INPUT = 20_000
+START = 6.0  # seconds that a process needs before it begins
+TOGETHER = ("extract-", "match-")  # small readers of the same texts, which share a process
 
 
 def main() -> int:
@@ -41,8 +47,8 @@ def main() -> int:
         return fuzz(told.one, told.targets)
     from tests.fuzz.targets import TARGETS
 
-    names = told.targets or list(TARGETS)
-    each = told.seconds * told.workers / len(names)
+    names = told.targets or [*(name for name in TARGETS if not name.startswith(TOGETHER)), *TOGETHER]
+    each = told.seconds * told.workers / len(names) - START
     with tempfile.TemporaryDirectory(prefix="kofn-fuzz-") as scratch:
         keep = told.keep or Path(scratch) / "kept"
         with ThreadPoolExecutor(told.workers) as pool:
@@ -54,13 +60,12 @@ def main() -> int:
 def run(name: str, seconds: float, keep: Path) -> tuple[int, bool]:
     """One target in a process of its own: how many inputs it had, and whether one of them failed."""
     from tests.fuzz.seeds import seeds
-    from tests.fuzz.targets import TARGETS
 
     keep.mkdir(parents=True, exist_ok=True)
-    for form in TARGETS[name].forms:
+    for form in {form for target in named(name) for form in target.forms}:
         for data in seeds()[form]:
             (keep / f"seed-{hashlib.sha256(data).hexdigest()[:12]}").write_bytes(data)
-    crashes = HERE / "corpus" / name
+    crashes = HERE / "corpus" / named(name)[0].name
     before = set(crashes.glob("*")) if crashes.is_dir() else set()
     crashes.mkdir(parents=True, exist_ok=True)
     command = [
@@ -87,6 +92,13 @@ def run(name: str, seconds: float, keep: Path) -> tuple[int, bool]:
     return count, failed
 
 
+def named(name: str) -> list[Target]:
+    """The target of a name, or all those whose names begin so."""
+    from tests.fuzz.targets import TARGETS
+
+    return [TARGETS[name]] if name in TARGETS else [one for key, one in TARGETS.items() if key.startswith(name)]
+
+
 def flags(seconds: float) -> list[str]:
     """libFuzzer's, within bounds of time and memory."""
     return [
@@ -108,13 +120,12 @@ def fuzz(name: str, arguments: list[str]) -> int:
     warnings.simplefilter("ignore")
     with atheris.instrument_imports(include=["kofn"]):
         from tests.fuzz.seeds import seeds
-        from tests.fuzz.targets import TARGETS
 
-        target = TARGETS[name]
-        for form in target.forms:  # imports happen inside the readers
-            for data in seeds()[form]:
+        targets = named(name)
+        for target in targets:  # imports happen inside the readers
+            for data in [data for form in target.forms for data in seeds()[form]]:
                 target(data)
-    atheris.Setup([sys.argv[0], *arguments], target)
+    atheris.Setup([sys.argv[0], *arguments], lambda data: [target(data) for target in targets] and None)
     atheris.Fuzz()
     return 0
 

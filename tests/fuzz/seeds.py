@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.fuzz.targets import SEPARATOR, good_run
 
-ROOT = Path(__file__).parents[2]
+LM_EVAL_TASK = Path(__file__).parents[2] / "examples" / "lm_eval"
 
 CHAT = [{"role": "user", "content": "2+2?"}]
 
@@ -325,7 +325,8 @@ QUESTIONS = [
     {"question": "1?", "answer": 1, "choices": ["0", "1"], "kind": "b"},
 ]
 PROBLEM = (
-    "name: sums\nversion: 1\nentry: python main.py\nadapter: cli\ntimeout: 10\nlimits: {memory_mb: 100}\ncheckpoints: [one]\n",
+    "name: sums\nversion: 1\nentry: python main.py\nadapter: cli\ntimeout: 10\nlimits: {memory_mb: 100}\n"
+    "checkpoints: [one]\n",
     "version: 1\ngroups:\n  group: {type: Core, weight: 2}\n  other: {}\n",
     """\
 - id: a
@@ -514,9 +515,7 @@ def seeds() -> dict[str, list[bytes]]:
         "folder-hf_dataset": [SEPARATOR.join([b'{"features": {}}', whole(split), arrow(LONG[:2])])],
         "task": [SEPARATOR.join([TASK.encode(), lines(QUESTIONS)])],
         "lm_eval_task": [
-            SEPARATOR.join(
-                [(ROOT / "examples" / "lm_eval" / name).read_bytes() for name in ("sums.yaml", "questions.jsonl")]
-            ),
+            SEPARATOR.join([(LM_EVAL_TASK / name).read_bytes() for name in ("sums.yaml", "questions.jsonl")]),
         ],
         "problem": [SEPARATOR.join(part.encode() for part in PROBLEM)],
         "rubric": [RUBRIC.encode()],

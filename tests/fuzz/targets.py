@@ -49,7 +49,8 @@ def refused_well(problem: InputError) -> None:
 
     shown = safe(str(problem))  # as the command line prints it
     assert shown.strip(), "a refusal that says nothing"
-    assert shown == safe(shown) and "\n" not in shown, f"a refusal with characters that a terminal obeys: {shown!r}"
+    assert "\n" not in shown
+    assert shown == safe(shown), f"a refusal with characters that a terminal obeys: {shown!r}"
 
 
 @cache
