@@ -2,8 +2,8 @@
 
     python benchmarks/audit.py [--no-database]      # `make audit`; writes docs/dependencies.md
 
-What depends on what is read from the packages themselves, where `make` has installed them (.venv and .venv-peers). Known
-vulnerabilities come from pip-audit, where its database can be reached; where it cannot, the page says so.
+What depends on what is read from the packages themselves, where `make` has installed them (.venv and .venv-peers).
+Known vulnerabilities come from pip-audit, where its database can be reached; where it cannot, the page says so.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ import sys
 import tomllib
 from collections import defaultdict
 from datetime import UTC, datetime
-from importlib.metadata import Distribution, distributions
+from importlib.metadata import distributions
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "dependencies.md"
@@ -169,22 +172,19 @@ def page(installed: dict[str, Distribution], used: dict[str, dict[str, bool]], a
         ]
         rows.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
     python = ".".join(map(str, sys.version_info[:3]))
-    counts = {group: len(names) for group, names in used.items()}
+    more = ", ".join(f"{g} {len(names.keys() - used['base'].keys())}" for g, names in used.items() if g != "base")
     return "\n".join(
         [
             "# What kofn depends on",
             "",
-            "Written by `make audit` (benchmarks/audit.py). A group in bold names the package in pyproject.toml; in plain",
-            "letters it comes along with another. Versions are those of constraints.txt, with which everything is tested;",
-            "who installs without it gets what pyproject.toml's ranges allow.",
+            "Written by `make audit` (benchmarks/audit.py). A group in bold names the package in pyproject.toml; in",
+            "plain letters it comes along with another. Versions are those of constraints.txt, with which everything",
+            "is tested; who installs without it gets what pyproject.toml's ranges allow.",
             "",
             f"Made on {datetime.now(UTC):%Y-%m-%d} with Python {python} on {sys.platform}.",
             f"Known vulnerabilities (pip-audit, of the pinned versions): {audit.said}.",
             "",
-            f"Packages a plain `pip install kofn` brings: {counts['base']}. "
-            + "With each extra, beside these: "
-            + ", ".join(f"{g} {len(used[g].keys() - used['base'].keys())}" for g in counts if g != "base")
-            + ".",
+            f"Packages that a plain install brings: {len(used['base'])}. With each extra, beside these: {more}.",
             "",
             "| package | pinned | needed by | licence | kind | known vulnerabilities |",
             "|---|---|---|---|---|---|",

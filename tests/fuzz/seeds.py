@@ -325,8 +325,15 @@ QUESTIONS = [
     {"question": "1?", "answer": 1, "choices": ["0", "1"], "kind": "b"},
 ]
 PROBLEM = (
-    "name: sums\nversion: 1\nentry: python main.py\nadapter: cli\ntimeout: 10\nlimits: {memory_mb: 100}\n"
-    "checkpoints: [one]\n",
+    """\
+name: sums
+version: 1
+entry: python main.py
+adapter: cli
+timeout: 10
+limits: {memory_mb: 100}
+checkpoints: [one]
+""",
     "version: 1\ngroups:\n  group: {type: Core, weight: 2}\n  other: {}\n",
     """\
 - id: a
@@ -388,18 +395,10 @@ TYPED = [
     *("m@http://me:word@host/v1?token=1", "mlflow:http://u:p@h?experiment=x", "items[0].name"),
 ]
 ADDRESSES = [
-    b"",
-    b"run/run/",
-    b"run/run/cases?sort=mean&failed=1&page=2&q=x&kind=k1",
-    b"run/run/case?row=1&candidate=2",
-    b"run/run/best?selector=vote",
-    b"compare?a=run&b=run&metric=numeric",
-    b"trend?task=sums",
-    b"run/run/labels?n=5",
-    b"run/run/audit?extract=number&extract=math",
-    b"run/..%2f..%2fetc/",
-    b"run/run/candidates.csv?q=a",
-    b"events",
+    *(b"", b"run/run", b"run/run?sort=mean&show=tied&q=2&within=outputs&page=2", b"run/run/-/case?id=q01&candidate=2"),
+    *(b"run/run/-/charts", b"run/run/-/best?selector=vote", b"run/run/-/best.json", b"run/run/-/labels?n=5"),
+    *(b"run/run/-/audit?extract=number&extract=math", b"run/run/-/export?as=csv", b"compare?run=run&run=run"),
+    *(b"trend?task=sums", b"run/..%2f..%2fetc/", b"?q=a&task=sums&tag=x"),
 ]
 OPENAI = [
     {
