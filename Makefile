@@ -16,6 +16,8 @@ help:
 	@echo "make bench     every benchmark beside its peers (minutes), write docs/benchmarks.md"
 	@echo "make scale     kofn score on 10^4 to 10^8 candidates (minutes, 12 GB of disk), write docs/scale.md"
 	@echo "make docs      the documentation as a site, in site/; make docs-serve shows it while you write"
+	@echo "make fuzz      hostile input for every reader (10 minutes; SECONDS=3600 for longer)"
+	@echo "make audit     what is installed, under which licence, and what is known against it; write docs/dependencies.md"
 
 install: .venv/.ready-local
 
@@ -23,7 +25,8 @@ run: .venv/.ready-local
 	$(BIN)/kofn run starter --repeats 5 --out runs/starter
 
 test: .venv/.ready-dev .venv-peers/.ready programs
-	KOFN_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest -m "not slow and not faults" -n $(CORES) --dist worksteal
+	KOFN_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest -m "not slow and not faults and not fuzz" \
+	  -n $(CORES) --dist worksteal
 
 # Debian's Chromium for the tests of the pages and bubblewrap for those that run programs; where they cannot be installed
 # the tests that need them are skipped, and say so
@@ -68,6 +71,16 @@ docs-serve: .venv-docs/.ready
 	.venv-docs/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt --requirement .venv-docs/wanted.txt
 	@touch $@
 
+# half of the time for examples that are almost right and for texts made to be slow, half guided by what they reach
+SECONDS ?= 600
+fuzz: .venv/.ready-dev .venv-fuzz/.ready
+	KOFN_THREADS=1 GOMP_SPINCOUNT=1000 KOFN_FUZZ_EXAMPLES=$$(( $(SECONDS) / 4 )) \
+	  $(BIN)/python -m pytest tests/fuzz -m "fuzz or not fuzz" -n $(CORES) --dist worksteal
+	KOFN_THREADS=1 .venv-fuzz/bin/python tests/fuzz/guided.py --seconds $$(( $(SECONDS) / 2 )) --workers $(CORES)
+
+audit: .venv-audit/.ready .venv/.ready-dev .venv-peers/.ready
+	.venv-audit/bin/python benchmarks/audit.py
+
 .venv/.made:
 	$(PYTHON) -m venv .venv
 	@touch $@
@@ -96,6 +109,17 @@ docs-serve: .venv-docs/.ready
 .venv-peers-ir/.ready: benchmarks/peers-ir.txt
 	$(PYTHON) -m venv .venv-peers-ir
 	-.venv-peers-ir/bin/python -m pip --disable-pip-version-check install --quiet --requirement benchmarks/peers-ir.txt
+	@touch $@
+
+# atheris has wheels for some versions of Python alone, so it is no part of `dev`
+.venv-fuzz/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-fuzz
+	.venv-fuzz/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt --editable ".[fuzz]"
+	@touch $@
+
+.venv-audit/.ready: constraints.txt
+	$(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt packaging pip-audit
 	@touch $@
 
 clean:

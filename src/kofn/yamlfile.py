@@ -27,6 +27,8 @@ _WORDS = {
     "bool_type": "expected true or false",
 }
 
+MOST_PARTS = 1_000_000
+
 
 class Strict(BaseModel):
     """A part of a file. A wrong type is refused, and a key that is not known with the nearest one that is."""
@@ -85,11 +87,18 @@ class Yaml:
             self.node = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
             _refuse_twice(self.node, path)
             self.value: Any = None if self.node is None else _constructor(tags or {}).construct_document(self.node)
+        except RecursionError:
+            raise InputError(f"{path}: nested too deeply") from None
         except yaml.MarkedYAMLError as problem:
             line = f": line {problem.problem_mark.line + 1}" if problem.problem_mark else ""
             raise InputError(f"{path}{line}: not YAML: {problem.problem}") from None
         except (yaml.YAMLError, UnicodeDecodeError) as problem:
             raise InputError(f"{path}: not YAML: {' '.join(str(problem).split())}") from None
+        except InputError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as problem:  # 2026-02-31, !!bool 7
+            said = " ".join(str(problem).split())
+            raise InputError(f"{path}: a value that is not what it says it is: {said:.100}") from None
         except OSError as problem:
             raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
 
@@ -129,13 +138,25 @@ def _is_mapping(node: Any) -> bool:
 
 
 def _refuse_twice(node: Any, path: Path) -> None:
-    if node is None or not isinstance(node.value, list):
-        return
+    """Refuse a key that is there twice, and anchors that make a small file large, or endless."""
+    parts, left = [node], MOST_PARTS
+    while parts:
+        one = parts.pop()
+        if (left := left - 1) < 0:
+            raise InputError(f"{path}: more than {MOST_PARTS:,} values, those that anchors repeat among them")
+        if one is None or not isinstance(one.value, list):
+            continue
+        if _is_mapping(one):
+            _check_keys(one, path)
+            parts += [value for _, value in one.value]
+        else:
+            parts += one.value
+
+
+def _check_keys(mapping: Any, path: Path) -> None:
     seen: set[str] = set()
-    for part in node.value:
-        key, value = part if _is_mapping(node) else (None, part)
-        if key is not None and isinstance(key.value, str):
+    for key, _ in mapping.value:
+        if isinstance(key.value, str):
             if key.value in seen:
                 raise InputError(f"{path}: line {key.start_mark.line + 1}: {key.value!r} is there twice")
             seen.add(key.value)
-        _refuse_twice(value, path)

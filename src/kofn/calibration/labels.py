@@ -141,7 +141,7 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
         try:
             rows = pl.read_parquet(path).iter_rows(named=True)
-        except (pl.exceptions.PolarsError, OSError) as problem:
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
             raise InputError(f"{path}: not readable as Parquet: {str(problem).partition(chr(10))[0]}") from None
         yield from ((f"row {i}", row) for i, row in enumerate(rows, 1))
     elif kind in SEPARATORS:

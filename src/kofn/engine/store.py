@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
 
 from kofn.errors import InputError
+from kofn.values import redacted
 
 
 def digest(data: bytes) -> str:
@@ -23,9 +25,10 @@ class Store:
         try:
             self._files, self._root = import_module("fsspec.core").url_to_fs(url)
         except ImportError as error:  # fsspec itself, or what it needs for this kind of URL
-            raise InputError(f"shared path {url}: {error}; install what is missing") from error
+            raise InputError(f"shared path {redacted(url)}: {error}; install what is missing") from None
         except ValueError as error:
-            raise InputError(f"shared path {url}: {error}") from error
+            said = str(error).replace(url, redacted(url))
+            raise InputError(f"shared path {redacted(url)}: {said}") from None
         self.url: str = self._files.unstrip_protocol(self._root)  # a relative path means nothing elsewhere
 
     def _path(self, name: str) -> str:
@@ -58,10 +61,11 @@ class Store:
         if self.url.startswith("file:"):
             return _checked(self.read(name), name)
         here = Path(tempfile.gettempdir()) / f"kofn-{os.getuid()}" / name
-        if here.is_file() and digest(data := here.read_bytes()) == name:
+        if _is_ours(here.parent) and here.is_file() and digest(data := here.read_bytes()) == name:
             return data
         data = _checked(self.read(name), name)
-        _put(here, data)
+        if _is_ours(here.parent):
+            _put(here, data)
         return data
 
 
@@ -71,9 +75,18 @@ def _checked(data: bytes, name: str) -> bytes:
     return data
 
 
+def _is_ours(folder: Path) -> bool:
+    """Make a folder in the shared /tmp that only we can enter; False where somebody else has made it before us."""
+    import stat
+
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+
+
 def _put(path: Path, data: bytes) -> None:
     """Write a file that others see whole or not at all."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         file.write(data)
     Path(file.name).replace(path)

@@ -12,13 +12,14 @@ from kofn.extract.reasoning import outside_reasoning
 from kofn.values import canonical_number, plain_characters
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _FORMULA = re.compile(
     # a dollar sign before a digit opens an amount of money and closes no formula
     r"\$\$([^$]{1,2000}+)\$\$|\$(?! )([^$\n]{1,500}+)(?<! )\$(?!\d)|\$ ([^$\n]{1,500}+)(?<= )\$(?!\d)"
-    r"|\\\(((?:[^\\\n]|\\(?!\))){0,500}+)\\\)|\\\[((?:[^\\]|\\(?!\])){0,2000}+)\\\]"
+    r"|\\(?P<opening>[(\[])"
 )
+_CLOSING = {"(": ("\\)", 500), "[": ("\\]", 2000)}  # and how long the formula may be
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
 _SHORT_WORD = re.compile(r"\s(?:or|to|of|in|at|by|so|if|as|on|is|it)\s")
 _WITH_UNIT = re.compile(r"\d\s+[A-Za-z]{1,4}\.?$")
@@ -69,8 +70,24 @@ def _last_formula(text: str) -> str | None:
 
 def _formulas(text: str) -> list[str]:
     """What stands between maths delimiters; prose between two prices ("$5 and $6") is no formula."""
-    found = (next(group for group in match.groups() if group is not None) for match in _FORMULA.finditer(text))
-    return [formula for formula in found if formula.strip() and not _PROSE.search(formula)]
+    return [formula for formula in _delimited(text) if formula.strip() and not _PROSE.search(formula)]
+
+
+def _delimited(text: str) -> Iterator[str]:
+    """Between dollars by the pattern; between brackets by looking for the end: none costs more than a glance."""
+    at = 0
+    while match := _FORMULA.search(text, at):
+        at = match.end()
+        if match["opening"] is None:
+            yield next(group for group in match.groups() if group is not None)
+            continue
+        closing, most = _CLOSING[match["opening"]]
+        end = text.find(closing, at, at + most + len(closing))
+        if end >= 0 and not (closing == "\\)" and "\n" in text[at:end]):
+            yield text[at:end]
+            at = end + len(closing)
+        else:
+            at = match.start() + 1
 
 
 def _assigned(formula: str) -> str | None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
 from kofn.errors import InputError
+from kofn.yamlfile import Yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -152,18 +153,7 @@ def read_prices(path: Path) -> Mapping[str, PriceList]:
 
 @lru_cache(maxsize=8)
 def _read(path: Path, _changed: int) -> Mapping[str, PriceList]:
-    import yaml
-
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not UTF-8 text: expected a YAML file of prices") from None
-    except yaml.YAMLError as problem:
-        mark = getattr(problem, "problem_mark", None)
-        where = f" line {mark.line + 1}:" if mark else ""
-        raise InputError(
-            f"{path}:{where} not YAML: {getattr(problem, 'problem', None) or 'cannot be parsed'}"
-        ) from None
+    content = Yaml(path).value
     try:
         return _File.model_validate(content or {}).root
     except ValidationError as problem:

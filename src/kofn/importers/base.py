@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import orjson
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from kofn.importers.rows import ReadOptions
@@ -63,7 +64,7 @@ class Peek:
 
         try:
             return dict(pl.read_parquet_schema(self.path))
-        except (pl.exceptions.PolarsError, OSError):
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
             return {}
 
     @cached_property
@@ -104,6 +105,24 @@ def _object(text: bytes) -> dict[str, Any] | None:
     except orjson.JSONDecodeError:
         return None
     return found if isinstance(found, dict) else None
+
+
+@contextmanager
+def as_written(where: str, tool: str) -> Iterator[None]:
+    """Refuse a part of a tool's file in which a value is of another kind than the tool writes there.
+
+    >>> with as_written("log.jsonl: line 3", "HELM"):
+    ...     len(True)
+    Traceback (most recent call last):
+    kofn.errors.InputError: log.jsonl: line 3: not as HELM writes it (TypeError: object of type 'bool' has no len())
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (TypeError, AttributeError, KeyError, IndexError, ValueError, OverflowError) as problem:
+        said = " ".join(f"{type(problem).__name__}: {problem}".split())
+        raise InputError(f"{where}: not as {tool} writes it ({said:.120})") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,7 +113,7 @@ class _Status:
         self.word, self.failed = word, failed if isinstance(failed, list) else []
 
     def passes(self, unread: dict[str, None]) -> float | None:
-        if self.word is None or self.word in _PASS or self.word in _FAIL:
+        if self.word is None or (isinstance(self.word, str) and self.word in _PASS | _FAIL):
             return None if self.word is None else float(self.word in _PASS)
         unread[str(self.word)] = None
         return None

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
-from kofn.importers.base import Importer
+from kofn.importers.base import Importer, as_written
 from kofn.importers.chat import dialogue
 from kofn.importers.documents import members, parsed
 from kofn.importers.records import Row, log_table
@@ -93,7 +93,8 @@ class _Run:
                 self.origin.setdefault("model", value["model"])
             if path == ("request_states",):
                 number += 1
-                yield from self._state(f"request state {number}", value)
+                with as_written(f"{self.shown}: request state {number}", "HELM"):
+                    yield from self._state(f"request state {number}", value)
         self.told += self._noticed()
 
     def _state(self, place: str, state: Any) -> Iterator[Row]:
@@ -211,7 +212,8 @@ def _origin(path: Path) -> dict[str, Any]:
     if not isinstance(spec, dict):
         return {}
     name = re.sub(r"(?P<sign>[:,])model=[^,]*,?", r"\g<sign>", str(spec.get("name") or "")).strip(":,")
-    known = {"task": name, "model": (spec.get("adapter_spec") or {}).get("model")}
+    adapter = spec.get("adapter_spec")
+    known = {"task": name, "model": adapter.get("model") if isinstance(adapter, dict) else None}
     return {key: value for key, value in known.items() if value}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from kofn.importers.rows import ReadOptions
     from kofn.table import Table
 
+_LONGEST_NAME = 200
 _ENDS = (".arrow", ".parquet")
 _SPLITS = {"test": 0, "validation": 1, "valid": 1, "val": 1, "dev": 1, "train": 2}
 _WORD = "|".join(_SPLITS)
@@ -63,6 +65,8 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     from kofn.importers.tabular import frame_table
 
     splits = _all_splits(peek)
+    if not splits:
+        raise InputError(f"{peek.shown}: no shards of a data set in this folder")
     names = [split.name for split in splits]
     asked = options.where.get("split")
     where = {k: v for k, v in options.where.items() if k != "split" or asked not in names}
@@ -109,9 +113,13 @@ def _saved(folder: Path, name: str, peek: Peek) -> _Split:
     if state.get("_indices_data_files"):
         raise InputError(f"{peek.shown}: rows chosen by an index file: load it with datasets and save it again")
     listed = state.get("_data_files")
-    files = [folder / str(one["filename"]) for one in listed or [] if isinstance(one, dict) and "filename" in one]
+    listed = listed if isinstance(listed, list) else []
+    names = [str(one["filename"]) for one in listed if isinstance(one, dict) and "filename" in one]
+    files = [folder / one for one in names]
     if not files:
         raise InputError(f"{peek.shown}: state.json names no data files: save the dataset again")
+    if odd := next((one for one in names if PurePath(one).name != one or len(one) > _LONGEST_NAME), None):
+        raise InputError(f"{peek.shown}: state.json names {odd!r:.60}, which is no file of its folder")
     there = [path for path in files if path.exists()]
     told = [f"{path.name} is not there: its rows are missing" for path in files if path not in there]
     if not there:
@@ -185,9 +193,11 @@ def _frame(path: Path, peek: Peek) -> pl.DataFrame:
         with path.open("rb") as file:
             stream = not file.read(8).startswith(_ARROW[1])
         return pl.read_ipc_stream(path) if stream else pl.read_ipc(path)
-    except (pl.exceptions.PolarsError, OSError) as problem:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
         kind = "Parquet" if path.suffix == ".parquet" else "Arrow"
-        raise InputError(f"{peek.shown}: {path.name}: not readable as {kind}: {str(problem)[:120]}") from None
+        raise InputError(
+            f"{peek.shown}: {path.name}: not readable as {kind}: {' '.join(str(problem).split()):.120}"
+        ) from None
 
 
 IMPORTER = Importer(

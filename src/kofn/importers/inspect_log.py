@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
-from kofn.importers.base import Importer
+from kofn.importers.base import Importer, as_written
 from kofn.importers.documents import members, parsed
 from kofn.importers.records import Row, log_table
 
@@ -26,6 +26,7 @@ _SAMPLE = re.compile(r"samples/(?P<id>.+)_epoch_(?P<epoch>\d+)(?P<chunked>/sampl
 _TEXTS = re.compile(r"(?P<prefix>samples/.+/)attachments/(?P<start>\d+)\.json", re.DOTALL)
 _LOWER = {"perplexity": False, "target_perplexity": False}
 _SHOWN = 3
+_MOST_EPOCHS = 100_000
 
 
 def recognises(peek: Peek) -> bool:
@@ -145,6 +146,10 @@ class _Log:
         yield from rows
         if not self.tally.n:
             raise InputError(f"{self.peek.shown}: {self._nothing()}")
+        with as_written(f"{self.peek.shown}: header", "Inspect"):
+            self._read_header()
+
+    def _read_header(self) -> None:
         spec = self.header.get("eval", {})
         packages = spec.get("packages") or {}
         known = {
@@ -164,8 +169,9 @@ class _Log:
     def _nothing(self) -> str:
         if self.lost:
             return f"none of its {len(self.lost):,} samples can be read: {self.lost[0]}"
-        config = self.header.get("eval", {}).get("config") or {}
-        if config.get("log_samples") is False:
+        spec = self.header.get("eval")
+        config = (spec.get("config") if isinstance(spec, dict) else None) or {}
+        if isinstance(config, dict) and config.get("log_samples") is False:
             return "no samples in this Inspect log: it was made without them (log_samples is off)"
         return f"no samples in this Inspect log (status {self.header.get('status', 'unknown')})"
 
@@ -188,6 +194,10 @@ class _Log:
         """Samples that the log says were to be made and that are not there."""
         config = spec.get("config") or {}
         epochs = config.get("epochs") or 1
+        if not isinstance(epochs, int) or not 0 < epochs <= _MOST_EPOCHS:
+            raise InputError(
+                f"{self.peek.shown}: header: {epochs!r:.40} epochs: expected a whole number up to {_MOST_EPOCHS:,}"
+            )
         ids = _dataset(spec).get("sample_ids")
         if ids:
             wanted = [(str(one), epoch) for one in ids for epoch in range(1, epochs + 1)]

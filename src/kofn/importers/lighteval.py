@@ -8,11 +8,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
-from kofn.importers.base import Importer
+from kofn.importers.base import Importer, as_written
 from kofn.importers.records import Row, log_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import polars as pl
 
@@ -45,7 +45,8 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     """
     docs = _docs(peek)
     notes: dict[str, int] = {}
-    rows = list(_rows(docs, notes))
+    with as_written(peek.shown, "lighteval"):
+        rows = list(_rows(docs, notes))
     labels = {name.removeprefix("label."): True for row in rows for name in row.values if name.startswith("label.")}
     return log_table(
         rows,
@@ -81,18 +82,33 @@ def _docs(peek: Peek) -> list[_Doc]:
     import polars as pl
 
     names = _names(peek)
+    if names is None and not set(_OLD) <= set(peek.columns):
+        found = ", ".join(list(peek.columns)[:8]) or "no columns"
+        expected = f"{', '.join(_NEW)} or {', '.join(_OLD)}"
+        raise InputError(f"{peek.shown}: no lighteval details: expected {expected}, found {found}")
     try:
         if names is None:
             present = [c for c in _OLD_COLUMNS if c in peek.columns]
             frame = _lengths(pl.read_parquet(peek.path, columns=present), ("cont_tokens", "input_tokens"))
-            return [_old(row, number) for number, row in enumerate(frame.iter_rows(named=True))]
+            return _each(peek, frame, _old)
         frame = pl.read_parquet(peek.path, columns=list(names)).rename(dict(zip(names, _NEW, strict=True)))
         frame = _slim(frame)
-    except (pl.exceptions.PolarsError, OSError) as problem:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
         first = str(problem).partition("\n")[0]
         raise InputError(f"{peek.shown}: not readable as Parquet: {first[:160]}") from None
-    rows = enumerate(frame.iter_rows(named=True))
-    return [_Doc(_plain(r["doc"]) or {}, _plain(r["model_response"]) or {}, r["metric"], number) for number, r in rows]
+    return _each(peek, frame, _new)
+
+
+def _each(peek: Peek, frame: pl.DataFrame, make: Callable[[Mapping[str, Any], int], _Doc]) -> list[_Doc]:
+    docs = []
+    for number, row in enumerate(frame.iter_rows(named=True)):
+        with as_written(f"{peek.shown}: row {number + 1}", "lighteval"):
+            docs.append(make(row, number))
+    return docs
+
+
+def _new(row: Mapping[str, Any], number: int) -> _Doc:
+    return _Doc(_plain(row["doc"]) or {}, _plain(row["model_response"]) or {}, row["metric"], number)
 
 
 def _slim(frame: pl.DataFrame) -> pl.DataFrame:

@@ -59,7 +59,11 @@ class Results:
         """Which metrics the tool makes one number of otherwise than by the mean over cases."""
         config = self.of_task("configs")
         listed = config.get("metric_list") if isinstance(config, dict) else None
-        how = {str(m.get("metric")): m.get("aggregation") for m in listed or [] if isinstance(m, dict)}
+        how = (
+            {str(m.get("metric")): m.get("aggregation") for m in listed if isinstance(m, dict)}
+            if isinstance(listed, list)
+            else {}
+        )
         for name in metrics:
             if isinstance(how.get(name), str) and how[name] not in _MEANS:
                 yield f"{name}: lm-eval's number over cases is {how[name]}; here it is the mean"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
 from kofn.importers import scalars
-from kofn.importers.base import Importer
+from kofn.importers.base import Importer, as_written
 from kofn.importers.chat import dialogue
 from kofn.importers.lines import objects
 from kofn.importers.records import Row, log_table
@@ -104,20 +104,26 @@ class _Log:
     def rows(self) -> Iterator[Row]:
         """A row a candidate; a sample that only failed is one row with its error."""
         for name, sample in self.samples.items():
-            graded = self._without_grader(sample)
-            shared = {"id": name, "reference": _reference(sample), **self._input(sample)}
-            if not graded:
-                self.seen["failed"] += 1
-                yield Row(sample.place, {**shared, "error": sample.error or "nothing was sampled"})
-            labels = self._labels(sample, graded)
-            for (text, _, usage), label in zip(graded, labels, strict=True):
-                tokens = {"tokens": usage.get("completion_tokens"), "tokens_in": usage.get("prompt_tokens")}
-                yield Row(sample.place, {**shared, "text": text, **tokens, **label})
+            with as_written(f"{self.peek.shown}: {sample.place}", "OpenAI evals"):
+                yield from self._of_sample(name, sample)
+
+    def _of_sample(self, name: str, sample: _Sample) -> Iterator[Row]:
+        graded = self._without_grader(sample)
+        shared = {"id": name, "reference": _reference(sample), **self._input(sample)}
+        if not graded:
+            self.seen["failed"] += 1
+            yield Row(sample.place, {**shared, "error": sample.error or "nothing was sampled"})
+        labels = self._labels(sample, graded)
+        for (text, _, usage), label in zip(graded, labels, strict=True):
+            tokens = {"tokens": usage.get("completion_tokens"), "tokens_in": usage.get("prompt_tokens")}
+            yield Row(sample.place, {**shared, "text": text, **tokens, **label})
 
     def _without_grader(self, sample: _Sample) -> list[tuple[Any, Any, Mapping[str, Any]]]:
         """The candidates; what a model that grades sampled is the last event and no candidate."""
-        eval_spec = (self.spec.get("run_config") or {}).get("eval_spec") or {}
-        if "modelgraded" not in str(eval_spec.get("cls")) or len(sample.candidates) < 2:
+        config = self.spec.get("run_config")
+        eval_spec = config.get("eval_spec") if isinstance(config, dict) else None
+        cls = eval_spec.get("cls") if isinstance(eval_spec, dict) else None
+        if "modelgraded" not in str(cls) or len(sample.candidates) < 2:
             return sample.candidates
         self.seen["grader"] += 1
         return sample.candidates[:-1]
@@ -168,7 +174,8 @@ class _Log:
             yield f"events that are no outputs and no grades are left out: {kinds}"
 
     def origin(self) -> dict[str, Any]:
-        models = self.spec.get("completion_fns") or [self.spec.get("model_name")]
+        named = self.spec.get("completion_fns") or self.spec.get("model_name")
+        models = named if isinstance(named, list) else [named]
         known = {"task": self.spec.get("eval_name"), "model": " and ".join(str(m) for m in models if m)}
         return {"tool": "openai-evals", **{name: value for name, value in known.items() if value}}
 

@@ -114,7 +114,7 @@ def _schema(path: Path) -> Mapping[str, Any] | None:
         return pl.read_parquet_schema(path)
     except OSError:
         return None
-    except pl.exceptions.PolarsError as problem:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as problem:
         raise unreadable(str(path), problem) from None
 
 
@@ -139,7 +139,7 @@ def rows_of(data: DataSet, columns: Sequence[str], span: Span) -> pl.DataFrame:
         there = pl.read_parquet_schema(path)
         own = [c for c in columns if c in there]
         frame = pl.scan_parquet(path).select(own).slice(span.start, span.stop - span.start).collect()
-    except (pl.exceptions.PolarsError, OSError) as problem:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
         raise unreadable(data.files[span.file], problem) from None
     given = [pl.lit(hive.get(c), dtype=data.schema[c]).alias(c) for c in columns if c not in there]
     return frame.with_columns(given).select(columns)

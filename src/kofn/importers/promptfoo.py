@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kofn.errors import InputError
 from kofn.importers import scalars
-from kofn.importers.base import Importer
+from kofn.importers.base import Importer, as_written
 from kofn.importers.documents import members
 from kofn.importers.records import Row, log_table
 
@@ -87,7 +87,10 @@ class _Export:
 
     def rows(self) -> list[Row]:
         """A row a result. Tests are told apart by what they are, and named by their description or their place."""
-        found = [self._row(place, result) for place, result in self._results()]
+        found = []
+        for at, result in self._results():
+            with as_written(f"{self.peek.shown}: {at}", "promptfoo"):
+                found.append(self._row(at, result))
         tests = [values["test"] for _, values in found]
         first: dict[str, int] = {}
         for test in tests:
@@ -142,7 +145,7 @@ class _Export:
             {
                 "test": _Test(
                     at=_UNKNOWN if at is None else at,
-                    title=test.get("description") or result.get("description"),
+                    title=scalars.as_text(test.get("description") or result.get("description")),
                     key=_key(test, result, values),
                 ),
                 "repeat": at,
@@ -251,9 +254,8 @@ def _provider(provider: Any) -> str:
 
 def _prompt(prompt: Any, identity: Any) -> str:
     """A prompt by its label; a long one, which is the whole prompt, by its beginning and its hash."""
-    label = (
-        prompt if isinstance(prompt, str) else str(prompt.get("label") or prompt.get("display") or prompt.get("raw"))
-    )
+    named = prompt if isinstance(prompt, dict) else {"raw": prompt}
+    label = str(named.get("label") or named.get("display") or named.get("raw"))
     line = " ".join(label.split())
     return line if len(line) <= _LONG else f"{line[: _LONG // 2]}... {str(identity or len(line))[:8]}"
 

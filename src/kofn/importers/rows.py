@@ -225,4 +225,8 @@ def _each(column: pl.Series, convert: Callable[[Any], Any], dtype: Any, source: 
             out.append(convert(value))
         except scalars.Unreadable as problem:
             raise InputError(f"{source}: {where(row)}: field {column.name!r}: {problem}") from None
-    return pl.Series(column.name, out, dtype=dtype)
+    try:
+        return pl.Series(column.name, out, dtype=dtype)
+    except (OverflowError, TypeError, pl.exceptions.PolarsError) as problem:
+        said = " ".join(str(problem).split())
+        raise InputError(f"{source}: field {column.name!r}: a value that no column can hold: {said:.100}") from None

@@ -23,7 +23,19 @@ def as_text(value: Any) -> str | None:
         return value
     import orjson
 
-    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+    try:
+        return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+    except TypeError:  # a whole number of more than 64 bits, brackets in brackets
+        return _by_the_slower_writer(value)
+
+
+def _by_the_slower_writer(value: Any) -> str:
+    import json
+
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    except (ValueError, RecursionError) as problem:
+        raise Unreadable(f"expected a value that JSON can say: {problem!s:.80}") from None
 
 
 def as_texts(value: Any) -> list[str] | None:

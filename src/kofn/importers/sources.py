@@ -6,6 +6,7 @@ import glob
 import shutil
 import sys
 import tempfile
+import zlib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ COMPRESSED = {
     b"\xfe\xff": "UTF-16",
 }
 _PATTERN = frozenset("*?[")
+MOST_TIMES = 500  # what is packed better than this was made to be
 
 
 def expand(paths: Sequence[str | Path]) -> list[str]:
@@ -106,11 +108,30 @@ def _compression(path: Path) -> str | None:
 
 
 def _decompress(path: Path, to: Path, kind: str, shown: str) -> None:
+    from lzma import LZMAError
+
+    most = most_plain(path.stat().st_size)
     with path.open("rb") as raw, to.open("wb") as out:
+        plain = opened(raw, kind)
         try:
-            shutil.copyfileobj(opened(raw, kind), out, 1 << 20)
-        except (EOFError, ValueError, OSError) as problem:
+            for chunk in iter(lambda: plain.read(1 << 20), b""):
+                if (most := most - len(chunk)) < 0:
+                    raise InputError(
+                        f"{shown}: a {kind} file of {MOST_TIMES} times its size and more: unpack it yourself"
+                    )
+                out.write(chunk)
+        except InputError:
+            raise
+        except (EOFError, ValueError, OSError, zlib.error, LZMAError) as problem:
             raise InputError(f"{shown}: a damaged {kind} file: {str(problem).splitlines()[0]:.120}") from None
+
+
+def most_plain(packed: int) -> int:
+    """How large something packed may become: any gigabyte, and beyond it `MOST_TIMES` its size.
+
+    No text of outputs is packed so well, and a file made to fill a disk is.
+    """
+    return max(1 << 30, MOST_TIMES * packed)
 
 
 def opened(raw: IO[bytes], kind: str) -> Any:

@@ -40,7 +40,7 @@ def read_parquet(path: Path, options: ReadOptions) -> Table:
         check_given(columns, str(path), options)
         wide = any(isinstance(columns.get(name), pl.List) for name in wide_names(options.fields))
         raw = pl.read_parquet(path, columns=None if wide else wanted(list(columns), options))
-    except (pl.exceptions.PolarsError, OSError) as problem:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
         raise InputError(f"{path}: not readable as Parquet: {_first_line(problem)}") from None
     return frame_table(raw, str(path), options, "parquet")
 

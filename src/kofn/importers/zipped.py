@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Self
 
 from kofn.errors import InputError
-from kofn.importers.sources import Zstd
+from kofn.importers.sources import MOST_TIMES, Zstd, most_plain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +49,8 @@ class Archive:
 
     def read(self, entry: zipfile.ZipInfo) -> bytes:
         """The plain bytes of an entry."""
+        if entry.file_size > most_plain(entry.compress_size):
+            raise Damaged(f"it unpacks to {MOST_TIMES} times its size and more")
         try:
             return self._zstd(entry) if entry.compress_type == _ZSTD else self.zip.read(entry)
         except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError) as problem:
@@ -65,7 +67,12 @@ class Archive:
             raise ValueError("its header is missing")
         file.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), 1)
         stream = Zstd(BytesIO(file.read(entry.compress_size)))
-        plain = b"".join(iter(lambda: stream.read(_CHUNK), b""))
+        parts, most = [], most_plain(entry.compress_size)
+        for part in iter(lambda: stream.read(_CHUNK), b""):
+            parts.append(part)
+            if (most := most - len(part)) < 0:
+                raise ValueError(f"it unpacks to {MOST_TIMES} times its size and more")
+        plain = b"".join(parts)
         if zlib.crc32(plain) != entry.CRC:
             raise ValueError("its checksum is wrong")
         return plain

@@ -21,6 +21,7 @@ _LABELLED = re.compile(  # where a line or a sentence begins: "Confidence score:
     r"(?P<value>[^\n]*)",
     re.IGNORECASE | re.MULTILINE,
 )
+_OBJECT = re.compile(r'\{\s*["}]')
 _ASKED = re.compile(rf"\b({_LABEL})\s*:", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.,-])(?P<value>-?\d+(?:\.\d+)?)(?:\s*(?:/|out of|of)\s*(?P<most>\d+))?(?![\w]|[.,]\d)")
 _SEVERAL = re.compile(r"\s*(?:or|to|and|-|–|/)\s*\d", re.IGNORECASE)  # after a number: "4 or 5" is none
@@ -60,15 +61,24 @@ def _is_label(match: re.Match[str], rubric: Rubric) -> bool:
 
 
 def _json_verdict(reply: str, rubric: Rubric) -> float | None:
-    """The last JSON object of the reply that holds a verdict."""
-    for start in reversed([m.start() for m in re.finditer(r"\{", reply)]):
+    """The last JSON object of the reply that holds a verdict. Failed attempts share a budget, so time is linear."""
+    decoder, budget = json.JSONDecoder(), 10 * len(reply) + 100_000
+    for start in reversed([m.start() for m in _OBJECT.finditer(reply)]):
+        if budget <= 0:
+            break
         try:
-            found, _ = json.JSONDecoder().raw_decode(reply[start:])
+            found, _ = decoder.raw_decode(reply, start)
+        except json.JSONDecodeError as error:
+            # the error counts the lines before it, so its cost grows with its place in the text
+            budget -= error.pos - start + error.pos // 8 + 20
+            continue
         except (ValueError, RecursionError):
+            budget -= len(reply) - start + 1
             continue
         value = _of_mapping(found)
         if value is not None:
             return _value(value, rubric)
+        budget -= 100
     return None
 
 
@@ -100,13 +110,13 @@ def _whole(text: str, rubric: Rubric) -> float | None:
         return _value(text, rubric)
     if rubric.kind == "pairwise" or rubric.threshold is None:
         return None
-    said = {m["value"]: m for m in _NUMBER.finditer(text) if m["most"] and int(m["most"]) == rubric.bounds[1]}
+    said = {m["value"]: m for m in _NUMBER.finditer(text) if m["most"] and float(m["most"]) == rubric.bounds[1]}
     return _on_scale(next(iter(said.values())), rubric) if len(said) == 1 else None
 
 
 def _on_scale(match: re.Match[str], rubric: Rubric) -> float | None:
     value, (low, high) = float(match["value"]), rubric.bounds
-    if match["most"] is not None and int(match["most"]) != high:
+    if match["most"] is not None and float(match["most"]) != high:
         return None
     return value if low <= value <= high else None
 

@@ -12,7 +12,7 @@ import re
 from base64 import b64encode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from kofn.errors import InputError
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 LOGIN = re.compile(r"//[^/\s@]+@")
 SHORTEST_SECRET = 4  # hiding every "1" of a message because a query says page=1 helps nobody
+SHORTEST_HIDDEN = 8  # in what a model says, where "word" may be a word
+SECRET_NAME = re.compile(r"key|token|secret|sig|pass|auth|cred", re.IGNORECASE)
 LOGIN_WITHOUT_SCHEME = re.compile(r"@(?:\w+://)?[^@/\s]+:[^@/\s]+@([\w.-]+)")
 HOST_WITHOUT_SCHEME = re.compile(r"@([\w.-]+:\d{1,5}(?:/\S*)?|localhost(?:/\S*)?)$")
 
@@ -47,6 +49,7 @@ class Address:
     key_variable: str = ""
     login: str | None = field(default=None, repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    hidden: tuple[bytes, ...] = field(default=(), repr=False)
 
     def url(self, path: str) -> str:
         """The address of one endpoint; a query that the base URL has stays at its end."""
@@ -58,6 +61,16 @@ class Address:
         for secret in self.secrets:
             text = text.replace(secret, "***")
         return LOGIN.sub("//***@", text)  # a proxy's, too
+
+    def without_secrets(self, reply: bytes) -> bytes:
+        """A reply without the key that it was asked with, and without a password: some servers and proxies repeat them.
+
+        What could be a word of an answer is left: only what is long, and secret by its place, is taken out.
+        """
+        for secret in self.hidden:
+            if secret in reply:
+                reply = reply.replace(secret, b"***")
+        return reply
 
 
 def split_spec(spec: str) -> tuple[str, str | None]:
@@ -102,8 +115,26 @@ def _address(model: str, base: str, vendor: Vendor, environment: Mapping[str, st
     key = _key(variable, environment)
     if official and key is None:
         raise InputError(f"{vendor.prefix}:{model}: needs a key: set the environment variable {variable}")
-    hidden = tuple(s for s in (key, *secrets) if s and len(s) >= SHORTEST_SECRET)
-    return Address(model, clean, shown, official, key, variable, login, hidden)
+    known = [form for s in (key, *secrets) if s and len(s) >= SHORTEST_SECRET for form in _forms(s)]
+    sure = [key or "", *_certain(clean, login, secrets)]
+    hidden = [form.encode() for s in sure if len(s) >= SHORTEST_HIDDEN for form in _forms(s)]
+    return Address(
+        model, clean, shown, official, key, variable, login, tuple(dict.fromkeys(known)), tuple(dict.fromkeys(hidden))
+    )
+
+
+def _forms(secret: str) -> list[str]:
+    """As it is, in a URL, and in base64, each also as JSON may write it; the longest first."""
+    encoded = b64encode(secret.encode()).decode()
+    plain = [secret, quote(secret, safe=""), encoded, encoded.rstrip("=")]
+    return sorted({form for one in plain for form in (one, one.replace("/", "\\/"))}, key=len, reverse=True)
+
+
+def _certain(base: str, login: str | None, secrets: list[str]) -> list[str]:
+    """Of what a base URL holds, what nobody would say: the login, and values of the query that are named as secrets."""
+    named = [part.partition("=")[::2] for part in urlsplit(base).query.split("&")]
+    values = [value for name, value in named if SECRET_NAME.search(name)]
+    return values if login is None else [*values, *secrets[-3:]]
 
 
 def _parts(base: str, vendor: Vendor) -> tuple[str, str, str | None, list[str]]:

@@ -12,7 +12,7 @@ from kofn.models.failures import failure, shortened, what_was_said
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aiohttp import ClientSession
+    from aiohttp import ClientResponse, ClientSession
     from yarl import URL
 
     from kofn.models.address import Address
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 TIMEOUT = 600.0  # the longest a whole reply may take, where nobody says otherwise
 CONNECT = 30.0
 MOST_TOKENS = 10**9  # a server that says more has counted below zero, and no store could hold the sum
+LARGEST = 256 << 20  # bytes of a reply
 
 
 class Client:
@@ -46,7 +47,7 @@ class Client:
         url = self._urls.get(path) or self._url(path)
         try:
             async with session.post(url, data=data, allow_redirects=False) as response:
-                raw = await response.read()
+                raw = self.address.without_secrets(await _whole_body(response))
         except TimeoutError:
             raise Again(f"no whole reply within {self.timeout:g} s") from None
         except (aiohttp.ClientError, OSError) as problem:
@@ -109,6 +110,19 @@ class Client:
 
         self._urls[path] = URL(self.address.url(path))
         return self._urls[path]
+
+
+async def _whole_body(response: ClientResponse) -> bytes:
+    """What a server says, up to a size that no reply has: it could go on for ever."""
+    if (response.content_length or 0) <= LARGEST:
+        parts, left = [], LARGEST
+        async for part in response.content.iter_any():
+            parts.append(part)
+            if (left := left - len(part)) < 0:
+                break
+        else:
+            return b"".join(parts)
+    raise Declined(f"a reply of more than {LARGEST >> 20} MiB")
 
 
 def proxy_of(url: str) -> str | None:

@@ -96,7 +96,7 @@ def _table_rows(file: Path) -> Iterator[Row]:
 
     try:
         frame = pl.read_parquet(file)
-    except (pl.exceptions.PolarsError, OSError) as problem:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
         raise InputError(f"{file}: cannot be read as Parquet: {str(problem).partition(chr(10))[0]}") from None
     renamed = frame.rename({"index": "repeat"}) if "index" in frame.columns and "repeat" not in frame.columns else frame
     return _long_rows(file, renamed.iter_rows(named=True))

@@ -164,7 +164,7 @@ def _head(directory: Path, *, finished: bool) -> _Head:
         carried = _carried(pl.read_parquet_metadata(of_reports))
     except InputError as problem:
         raise InputError(f"{of_reports}: {problem}") from None
-    except (pl.exceptions.PolarsError, OSError) as problem:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
         raise InputError(f"{of_reports}: damaged, or not Parquet: {str(problem).splitlines()[0][:200]}") from None
     head = _Head(body, carried, digest(of_reports))
     if head.torn and finished:

@@ -404,7 +404,7 @@ def read_compared(
         there = pl.read_parquet_schema(path)
         missing = next(name for name in columns or () if name not in there)
         raise InputError(f"{path}: column {missing!r} is missing") from None
-    except (pl.exceptions.PolarsError, OSError) as problem:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
         raise InputError(f"{path}: damaged, or not Parquet: {str(problem).splitlines()[0][:200]}") from None
     if schema is None:
         return frame, metadata, same

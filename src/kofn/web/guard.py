@@ -100,6 +100,8 @@ class Guard:
         headers = Headers(scope=scope)
         if self.hosts is not None and host_name(headers.get("host", "")) not in self.hosts:
             return _no(421, "this viewer answers to 127.0.0.1 and localhost: open the address that `kofn view` printed")
+        if not scope["query_string"].isascii():
+            return _no(400, "an address is written in ASCII, other characters as %xx")
         if not _is_own(scope["method"], headers):
             return _no(403, "asked for by a page of another site: refused")
         return None if self.token is None else self._without_token(scope, headers, self.token)
