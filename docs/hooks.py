@@ -17,17 +17,6 @@ except ImportError:  # the environment of the tests, which try `as_markdown` alo
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 FROM_ABOVE = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}  # page -> file of the top folder
-COMING = {  # in the nav, and not written yet; an entry goes when its page is there
-    "dependencies.md",
-    "faults.md",
-    "security.md",
-    "stories/actor-critic.md",
-    "stories/index.md",
-    "stories/programs.md",
-    "stories/retrieval.md",
-    "stories/self-consistency.md",
-    "stories/support-message.md",
-}
 _DOCTEST = re.compile(r"(?:^>>> .*\n(?:^(?!>>>).+\n)*)+", re.MULTILINE)
 _COLUMNS = re.compile(r"(?:^[\w@^*]+(?:, [\w@^*]+)*  +\S.*\n(?:^  +\S.*\n)*){2,}", re.MULTILINE)
 
@@ -79,9 +68,6 @@ def on_files(files: Any, config: Any) -> Any:
 
     for page, source in FROM_ABOVE.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text().replace("](docs/", "](")))
-    for page in sorted(COMING):
-        if files.get_file_from_path(page) is None:
-            files.append(File.generated(config, page, content="# Not written yet\n"))
     return files
 
 

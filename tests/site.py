@@ -24,11 +24,6 @@ def _hooks() -> Any:
 HOOKS = _hooks()
 
 
-def coming(path: Path) -> bool:
-    """Whether this is a page that the nav has a place for and that is not written yet."""
-    return path.is_relative_to(DOCS) and path.relative_to(DOCS).as_posix() in HOOKS.COMING
-
-
 def nav_pages() -> list[str]:
     """Every page of the nav, in order."""
     return list(_leaves(HOOKS.expanded(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])))
