@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import kofn
 from kofn.engine import engine
 from kofn.errors import InputError
+from kofn.importers import pieces
 
 SAMPLED = {"audit", "distinct_1", "distinct_2", "redundancy", "n_sets_sampled"}  # looked at in some of the cases
 
@@ -150,6 +151,12 @@ def test_cases_whose_rows_stand_apart_are_put_together(shuffled, tmp_path):
     check(apart, tmp_path, size=20)
 
 
+def test_rows_that_stand_apart_are_noticed_from_a_part_of_the_ids(tmp_path, monkeypatch):
+    monkeypatch.setattr(pieces, "_one_in", lambda _: 8)
+    check(frame(n=300).sort("repeat", maintain_order=True), tmp_path, size=200)
+    check(frame(n=300), tmp_path, size=200)
+
+
 def test_a_case_over_two_files_is_one_set(tmp_path):
     rows = frame(n=30)
     rows[:50].write_parquet(tmp_path / "a.parquet")
@@ -267,6 +274,9 @@ def test_what_cannot_be_read_in_parts_is_said(tmp_path):
 def test_parts_on_a_cluster_need_cases_that_stand_together(tmp_path):
     class Elsewhere:
         remote, workers = True, 2
+
+        def map(self, function, items, *, shared):
+            return [function(shared, item) for item in items]
 
     frame(n=30).sort("repeat", maintain_order=True).write_parquet(tmp_path / "x.parquet")
     with pytest.raises(InputError, match="stand apart"):

@@ -106,7 +106,7 @@ def score_parts(
     fields = long_fields(columns, reading.fields)
     if "id" not in fields:
         read_piece(data, columns, Piece(spans=(Span(0, 0, 1),)), reading)  # which says what is missing
-    found = layout(data, fields["id"], size)
+    found = layout(data, fields["id"], size, engine)
     seen = look(data, columns, fields["id"], found.spans)
     reading = replace(reading, present=with_values(data, columns, seen.seen))
     with ExitStack() as stack:

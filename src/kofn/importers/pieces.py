@@ -152,32 +152,59 @@ class Layout(NamedTuple):
     together: bool
 
 
-def layout(data: DataSet, id_column: str, size: int) -> Layout:
-    """Ranges of about `size` rows that end where a case ends, from one look at the ids.
+def layout(data: DataSet, id_column: str, size: int, engine: Any = None) -> Layout:
+    """Ranges of about `size` rows that end where a case ends, from one look at the ids, a file at a time.
 
     A case begins where the id differs from the one before, and with every file. Its 64-bit hash twice among the
     beginnings means rows that stand apart; two ids of one hash would mean it too, which costs time and nothing else.
+    Of more than a hundred million rows only a part of the hashes is compared, which still finds every file that is not
+    in order, and may miss a case or two in a billion.
     """
+    asked = (data, id_column, size, _one_in(data.n_rows))
+    files = range(len(data.files))
+    found = (
+        [file_layout(asked, file) for file in files] if engine is None else engine.map(file_layout, files, shared=asked)
+    )
     spans: list[Span] = []
     begun: list[Any] = []
-    for file, rows in enumerate(data.rows):
-        cuts, last = [0], None
-        for start in range(0, rows, _IDS):
-            ids = rows_of(data, [id_column], Span(file, start, min(rows, start + _IDS))).to_series()
-            hashes = ids.cast(pl.String).hash().to_numpy()
-            first = np.concatenate([[last is None or hashes[0] != last], hashes[1:] != hashes[:-1]])
-            begins = np.flatnonzero(first)
-            begun.append(hashes[begins])
-            last = hashes[-1]
-            while cuts[-1] + size < start + len(ids):
-                after = begins[np.searchsorted(begins, cuts[-1] + size - start) :]
-                if not len(after):
-                    break
-                cuts.append(start + int(after[0]))
-        spans += [Span(file, a, b) for a, b in zip(cuts, [*cuts[1:], rows], strict=True) if b > a]
-    every = np.concatenate(begun) if begun else np.zeros(0, dtype=np.uint64)
+    for file, came in enumerate(found):
+        if not isinstance(came, tuple):
+            raise (WorldError if came.lost else InputError)(came.reason.removeprefix("InputError: "))
+        cuts, hashes = came
+        begun.append(hashes)
+        ends = [*cuts[1:], data.rows[file]]
+        spans += [Span(file, start, stop) for start, stop in zip(cuts, ends, strict=True) if stop > start]
+    every = np.concatenate(begun)
     every.sort()
     return Layout(spans, not bool((every[1:] == every[:-1]).any()))
+
+
+def _one_in(rows: int) -> int:
+    """Which share of the hashes is compared: all, up to so many rows that they take a gigabyte.
+
+    >>> _one_in(1_000_000), _one_in(10**11)
+    (1, 1024)
+    """
+    return 1 << max(0, (rows - 1).bit_length() - 27)
+
+
+def file_layout(asked: tuple[DataSet, str, int, int], file: int) -> tuple[list[int], Any]:
+    """Where ranges of about so many rows of a file begin, and the hashes of its cases, or of one in so many."""
+    data, id_column, size, one_in = asked
+    cuts, last, begun = [0], None, [np.zeros(0, dtype=np.uint64)]
+    for start in range(0, data.rows[file], _IDS):
+        ids = rows_of(data, [id_column], Span(file, start, min(data.rows[file], start + _IDS))).to_series()
+        hashes = ids.cast(pl.String).hash().to_numpy()
+        first = np.concatenate([[last is None or hashes[0] != last], hashes[1:] != hashes[:-1]])
+        begins, last = np.flatnonzero(first), hashes[-1]
+        heads = hashes[begins]
+        begun.append(heads if one_in == 1 else heads[heads % np.uint64(one_in) == 0])
+        while cuts[-1] + size < start + len(ids):
+            after = begins[np.searchsorted(begins, cuts[-1] + size - start) :]
+            if not len(after):
+                break
+            cuts.append(start + int(after[0]))
+    return cuts, np.concatenate(begun)
 
 
 def pieces_of(spans: Sequence[Span], size: int) -> list[Piece]:
