@@ -101,14 +101,14 @@ def panel(
     size: tuple[int, int] = (560, 290),
     **axes: Spec,
 ) -> Spec:
-    """Layers on one pair of axes; `axes` may change `x_axis` and `y_axis`, and `x_scale`."""
+    """Layers on one pair of axes; `axes` may change `x_axis`, `y_axis`, `x_scale` and `y_scale`."""
     scales = {
         "x": {
             "scale": {"domain": list(across), "nice": False, **axes.get("x_scale", {})},
             "axis": {"title": x, "grid": False, **axes.get("x_axis", {})},
         },
         "y": {
-            "scale": {"domain": list(up), "nice": False},
+            "scale": {"domain": list(up), "nice": False, **axes.get("y_scale", {})},
             "axis": {"title": y, "tickCount": 5, "domain": False, "ticks": False, **axes.get("y_axis", {})},
         },
     }

@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+from drawing import GOOD, MUTED, dots, level, line, panel, picture, svg, words
 from score import measure as measured
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
@@ -244,45 +245,25 @@ def _bytes(n: float) -> str:
 
 
 def draw(found: list[dict[str, float]]) -> None:
-    """Time and memory against candidates, both axes logarithmic."""
-    import vl_convert
-
-    values = [
-        {"candidates": o["rows"], "kofn score": o["seconds"], "merely reading": o["limit"], "MB": o["mb"]}
-        for o in found
+    """Time and memory against candidates, all axes logarithmic."""
+    last, scale = found[-1], {"type": "log"}
+    ticks = {"x_scale": scale, "y_scale": scale, "x_axis": {"format": "~s", "values": [one["rows"] for one in found]}}
+    ours = [line(found, "rows", "seconds", GOOD), dots(found, "rows", "seconds", GOOD)]
+    limit = [line(found, "rows", "limit", MUTED, dash=True), dots(found, "rows", "limit", MUTED)]
+    before = found[-2]
+    named = [
+        words(last["rows"], last["seconds"], "kofn score", GOOD, align="right", dx=-12, dy=-4),
+        words(before["rows"], before["limit"], "merely reading", MUTED, dx=4, dy=16),
     ]
-
-    def chart(field: str, title: str, color: str, dash: list[int]) -> dict[str, object]:
-        x = {
-            "field": "candidates",
-            "type": "quantitative",
-            "scale": {"type": "log"},
-            "axis": {"format": "~s", "tickCount": 5},
-        }
-        y = {"field": field, "type": "quantitative", "scale": {"type": "log"}, "title": title, "axis": {"format": "~s"}}
-        return {
-            "mark": {"type": "line", "point": {"color": color}, "color": color, "strokeDash": dash},
-            "encoding": {"x": x, "y": y},
-        }
-
-    both = [chart("kofn score", "seconds", "#2a6fbb", [1, 0]), chart("merely reading", "seconds", "#999999", [4, 3])]
-    spec = {
-        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "data": {"values": values},
-        "background": "white",
-        "hconcat": [
-            {"title": "time: kofn score, and (dashed) merely reading", "width": 330, "height": 230, "layer": both},
-            {
-                "title": "memory at its peak",
-                "width": 330,
-                "height": 230,
-                **chart("MB", "MB", "#2a6fbb", [1, 0]),
-            },
-        ],
-        "config": {"font": "sans-serif", "axis": {"gridColor": "#eeeeee"}},
-    }
-    PICTURE.parent.mkdir(exist_ok=True)
-    PICTURE.write_text(vl_convert.vegalite_to_svg(spec))
+    memory = [line(found, "rows", "mb", GOOD), dots(found, "rows", "mb", GOOD), level(LIMIT_MB)]
+    memory.append(words(1e4, LIMIT_MB, "4 GB", MUTED, dx=4, dy=-9))
+    common = {"x": "candidates", "across": (8e3, 1.4e8), "size": (330, 250)}
+    seconds, mb = {"format": "~g", "values": [0.1, 1, 10, 100]}, {"format": "~s", "values": [100, 300, 1000, 3000]}
+    spec = picture(
+        panel("Time", [*limit, *ours, *named], y="seconds", up=(0.1, 200), **common, **ticks, y_axis=seconds),
+        panel("Memory at its peak", memory, y="MB", up=(80, 6000), **common, **ticks, y_axis=mb),
+    )
+    PICTURE.write_text(svg(spec, "Time and memory of kofn score against the number of candidates"))
 
 
 def page(found: list[dict[str, float]], made: Made, took: dict[str, float], of: dict[str, float]) -> None:
