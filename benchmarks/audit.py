@@ -2,7 +2,7 @@
 
     python benchmarks/audit.py [--no-database]      # `make audit`; writes docs/dependencies.md
 
-What depends on what is read from the packages themselves, where `make` has installed them (.venv and .venv-peers).
+What depends on what is read from the packages themselves, where `make` has installed them (.venv and its like).
 Known vulnerabilities come from pip-audit, where its database can be reached; where it cannot, the page says so.
 """
 
@@ -42,7 +42,7 @@ def main() -> None:
     """Gather, ask, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--no-database", action="store_true", help="do not ask for known vulnerabilities")
-    parser.add_argument("--environments", nargs="*", type=Path, default=[ROOT / ".venv", ROOT / ".venv-peers"])
+    parser.add_argument("--environments", nargs="*", type=Path, default=sorted(ROOT.glob(".venv*")))
     told = parser.parse_args()
     installed = packages_in(told.environments)
     used = {group: closure(wanted, installed) for group, wanted in groups().items()}

@@ -68,7 +68,7 @@ def streamable(places: Sequence[str], reading: ReadOptions, size: int | None) ->
 
     With a `size` asked for anything else is refused.
     """
-    local = [place for place in places if "://" not in place and place != "-" and Path(place).exists()]
+    local = [place for place in places if Path(place).is_file() or Path(place).is_dir()]
     plain = bool(places) and reading.format in (None, "parquet") and len(local) == len(places)
     data = data_set(places, reading) if plain and _nobodys(local, reading) else None
     if data is None:

@@ -196,7 +196,8 @@ def short_sets(sizes: Counter[int]) -> str | None:
     """
     usual, n = max(sizes, default=0), sizes.total()
     short = n - sizes[usual]
-    if not short or sizes[usual] < max(_USUAL * n, *sizes.values()):
+    others = [count for size, count in sizes.items() if size != usual]
+    if not short or sizes[usual] < _USUAL * n or sizes[usual] <= max(others):
         return None
     least = min(sizes)
     fewer = f"{least}" if least == usual - 1 else f"{least} to {usual - 1}"
