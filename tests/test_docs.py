@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 SETUP = ("make ", "git ", "pip ")
+TRAINS = {"actor-critic.md"}  # a page that trains a model takes more than a minute: for the slow suite
 
 
 def blocks(page: Path, kind: str) -> list[str]:
@@ -33,7 +34,12 @@ def commands(page: Path) -> list[tuple[str, str]]:
     return [(command, shown) for command, _, shown in (part.partition("\n") for part in parts)]
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if commands(p)], ids=lambda p: p.name)
+def with_commands() -> list[object]:
+    marks = {page: pytest.mark.slow if page.name in TRAINS else () for page in PAGES if commands(page)}
+    return [pytest.param(page, marks=mark) for page, mark in marks.items()]
+
+
+@pytest.mark.parametrize("page", with_commands(), ids=lambda p: p.name)
 def test_the_commands_of_a_page_print_what_it_shows(page, tmp_path):
     """They run one after the other in one folder, so that a page can make a run and look at it."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")

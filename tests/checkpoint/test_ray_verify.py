@@ -66,6 +66,7 @@ def test_local_and_ray_engines_give_the_same(ray_engine, name):
     assert here.n_executions == there.n_executions
 
 
+@pytest.mark.slow
 def test_a_node_lost_in_the_middle_loses_and_doubles_nothing(ray_engine, cluster, tmp_path):
     cases = [{"id": f"c{i}", "args": [str(i)], "expected": {"output": str(i * i)}} for i in range(60)]
     config = {
