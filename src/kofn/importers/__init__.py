@@ -148,7 +148,8 @@ def kind_of(path: Path) -> str:
     """jsonl, parquet or one of SEPARATORS, by the first bytes; anything else is refused with what was seen."""
     check_readable(path)
     if path.is_dir():
-        raise InputError(f"{path}: is a directory of nothing that is known: give its files, such as {path}/*.jsonl")
+        held = "parquet" if any(path.glob("*.parquet")) else "jsonl"
+        raise InputError(f"{path}: is a directory of nothing that is known: give its files, such as {path}/*.{held}")
     with path.open("rb") as file:
         head = file.read(4096)
     if head.startswith(b"PAR1"):
