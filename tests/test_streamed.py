@@ -173,6 +173,49 @@ def test_files_may_lack_columns_that_others_have(tmp_path):
     same(plain(kofn.score(files)), plain(kofn.score(files, part_size=16)))
 
 
+def test_a_case_in_several_files_has_the_candidates_of_all_of_them(tmp_path):
+    """The same repeat numbers in two files are no clash: they are two files."""
+    files = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    frame(1, n=30).write_parquet(files[0])
+    frame(1, n=30).with_columns(output=pl.lit("So it is 7.")).write_parquet(files[1])
+    parts = kofn.score(files, part_size=16)
+    same(plain(kofn.score(files)), plain(parts))
+    assert parts.n_candidates == 240
+
+
+def test_a_copy_of_a_file_counts_as_it_does_when_read_at_once(tmp_path):
+    (tmp_path / "data").mkdir()
+    for name in ("a", "b"):
+        frame(n=30).write_parquet(tmp_path / "data" / f"{name}.parquet")
+    folder = kofn.score(tmp_path / "data", part_size="auto")
+    same(plain(kofn.score(str(tmp_path / "data" / "*.parquet"))), plain(folder))
+    assert any("word for word" in line for line in folder.warnings)
+
+
+def test_a_file_with_nothing_to_score_is_refused_and_one_that_lacks_a_field_is_named(tmp_path):
+    rows = frame(n=30)
+    rows[:60].write_parquet(tmp_path / "a.parquet")
+    rows[60:].rename({"output": "reply"}).drop("cost").write_parquet(tmp_path / "b.parquet")
+    with pytest.raises(InputError, match=r"b\.parquet: row 1: nothing to score"):
+        kofn.score(tmp_path, part_size="auto")
+    rows[60:].drop("reference").write_parquet(tmp_path / "b.parquet")
+    result = kofn.score(tmp_path, part_size="auto")
+    assert any("b.parquet: no reference, which other files have" in line for line in result.warnings)
+
+
+def test_what_a_folder_holds_beside_parquet_is_said(tmp_path):
+    frame(n=30).write_parquet(tmp_path / "a.parquet")
+    (tmp_path / "b.jsonl").write_text("{}")
+    (tmp_path / "_SUCCESS").write_text("")
+    result = kofn.score(tmp_path, part_size="auto")
+    told = [line for line in result.warnings if line.startswith("not read")]
+    assert len(told) == 1
+    assert "b.jsonl: of a folder" in told[0]
+    (tmp_path / "c.parquet").write_text("")
+    with pytest.raises(InputError, match=r"c\.parquet: not readable"):
+        kofn.score(tmp_path, part_size="auto")
+
+
 def test_a_column_that_only_the_last_part_has_is_read_in_all(tmp_path):
     rows = frame(n=400)
     late = pl.when(pl.int_range(pl.len()) < 1590).then(None).otherwise(pl.lit(value=True)).alias("pass")
@@ -264,6 +307,12 @@ def test_what_cannot_be_read_in_parts_is_said(tmp_path):
     kept = command("x.parquet", "--part-size", 5, "--out", "run", cwd=tmp_path)
     assert kept.returncode == 2
     assert "--part-size keeps no candidate" in kept.stderr
+    away = command("file:///tmp/x.parquet", "--part-size", 5, cwd=tmp_path)
+    assert "addresses are not read in parts" in away.stderr
+    (tmp_path / "data").mkdir()
+    frame(n=9).write_parquet(tmp_path / "data" / "x.parquet")
+    folder = command("data", "--out", "run", cwd=tmp_path)
+    assert "'data/**/*.parquet'" in folder.stderr
     nobody = command("x.parquet", "--part-size", 5, "--where", "id=nobody", cwd=tmp_path)
     assert nobody.returncode == 2
     assert "none is of id=nobody" in nobody.stderr

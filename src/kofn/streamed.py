@@ -36,6 +36,7 @@ from kofn.importers.pieces import (
 from kofn.importers.together import short_sets
 from kofn.parts import Part, Sample, part_of, result_of_parts
 from kofn.splits import sampled
+from kofn.values import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -73,11 +74,19 @@ def streamable(places: Sequence[str], reading: ReadOptions, size: int | None) ->
     data = data_set(places, reading) if plain and _nobodys(local, reading) else None
     if data is None:
         if size is not None:
-            what = places[0] if places else "what is given"
-            raise InputError(f"{what}: only Parquet files with a candidate a row are read in parts: leave the size out")
+            raise InputError(_why_not(places))
         return None
     folders = any(Path(place).is_dir() for place in places)
     return data if folders or size is not None or data.n_rows > AUTO else None
+
+
+def _why_not(places: Sequence[str]) -> str:
+    """What to say where a size is asked for and something is no Parquet of ours."""
+    away = next((place for place in places if "://" in place), None)
+    if away is not None:
+        return f"{redacted(away)}: addresses are not read in parts: mount or copy the data, and give its path"
+    other = next((place for place in places if not place.endswith(".parquet")), places[0] if places else "this")
+    return f"{other}: only Parquet files with a candidate a row are read in parts: leave the size out"
 
 
 def _nobodys(places: Sequence[str], reading: ReadOptions) -> bool:
@@ -126,7 +135,7 @@ def score_parts(
         raise InputError(f"{data.source}: no case is left: {_left_out(reading, options)}")
     result = result_of_parts(parts, sample, options)
     short = short_sets(sum((part.sizes for part in parts), Counter[int]()))
-    return result if short is None else result.with_told([short])
+    return result.with_told([*data.told, *([] if short is None else [short])])
 
 
 def _check_here(data: DataSet, engine: Any) -> None:

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 @click.option("--engine", "engine_name", metavar="E", help="Where: local or ray.")
 @click.option("--ray-address", metavar="A", help="The Ray cluster, with --engine ray.")
 @click.option("--part-size", type=click.IntRange(min=1), metavar="N",
-              help="Read Parquet in parts of about N candidates, so that memory does not grow with it (default: "
-              "1,000,000, from two million candidates on).")  # fmt: skip
+              help="Read Parquet in parts of about N candidates and keep none of them (default: 1,000,000, from two "
+              "million candidates on).")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write a run directory, report.html in it.")
 @click.option("--task", metavar="TASK", help="What is evaluated, in the run directory (default: the file's name); "
@@ -137,7 +137,7 @@ def command(
     with _engine(workers, engine_name, ray_address) as engine:
         graded = {"metric": metrics, "aggregate": aggregate, "engine": engine, **options}
         if len(places) == 1 and is_run(places[0]):
-            _check_reading(field_options, format_name, where, as_repeats)
+            _check_reading(field_options, format_name, where, as_repeats, part_size)
             again = _again(Path(places[0]), **graded)
             result = again.result
         else:
@@ -239,10 +239,20 @@ def _part_size(given: int | None, out: Path | None, as_repeats: bool) -> int | s
 
 
 def _check_reading(
-    field_options: tuple[str, ...], format_name: str | None, where: tuple[str, ...], as_repeats: bool
+    field_options: tuple[str, ...],
+    format_name: str | None,
+    where: tuple[str, ...],
+    as_repeats: bool,
+    part_size: int | None,
 ) -> None:
     """A run is read as it is."""
-    given = {"--field": field_options, "--format": format_name, "--where": where, "--as-repeats": as_repeats}
+    given = {
+        "--field": field_options,
+        "--format": format_name,
+        "--where": where,
+        "--as-repeats": as_repeats,
+        "--part-size": part_size,
+    }
     if wrong := next((name for name, value in given.items() if value), None):
         raise click.UsageError(f"{wrong} says how to read files, and a run is read as it is")
 

@@ -148,8 +148,12 @@ def kind_of(path: Path) -> str:
     """jsonl, parquet or one of SEPARATORS, by the first bytes; anything else is refused with what was seen."""
     check_readable(path)
     if path.is_dir():
-        held = "parquet" if any(path.glob("*.parquet")) else "jsonl"
-        raise InputError(f"{path}: is a directory of nothing that is known: give its files, such as {path}/*.{held}")
+        if any(path.rglob("*.parquet")):
+            raise InputError(
+                f"{path}: a folder with Parquet in it is scored in parts, which keeps no candidate: give its files, "
+                f"such as '{path}/**/*.parquet' (or, in Python, part_size='auto')"
+            )
+        raise InputError(f"{path}: is a directory of nothing that is known: give its files, such as {path}/*.jsonl")
     with path.open("rb") as file:
         head = file.read(4096)
     if head.startswith(b"PAR1"):

@@ -18,9 +18,10 @@ import numpy as np
 import polars as pl
 
 from kofn.errors import InputError, WorldError
-from kofn.fields import GROUP_LISTS, wide_names
-from kofn.importers.rows import check_given, long_table
+from kofn.fields import GROUP_LISTS, long_fields, wide_names
+from kofn.importers.rows import check_given, check_something, long_table
 from kofn.importers.tabular import wanted
+from kofn.importers.together import appended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 _IDS = 4_000_000  # rows whose ids are looked at together
 _SAMPLED_PLACES, _SAMPLED_ROWS = 64, 256  # where cases are sampled, and how many rows are read there
 _HIVE = re.compile(r"([A-Za-z_]\w*)=(.*)")
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # how such folders are called where the field is null
+_GRADED_BY = ("text", "answer", "passed", "score", "reference")
 _FILE, _ROW = "\0file", "\0row"  # where a row of a bucket stood
 
 
@@ -53,7 +56,8 @@ class DataSet:
     files: tuple[str, ...]
     rows: tuple[int, ...]
     schema: Mapping[str, Any]
-    hive: tuple[Mapping[str, str], ...]
+    hive: tuple[Mapping[str, str | None], ...]
+    told: tuple[str, ...] = ()
 
     @property
     def n_rows(self) -> int:
@@ -80,11 +84,16 @@ def parquet_files(place: Path) -> list[Path]:
 
 def data_set(places: Sequence[str], options: ReadOptions) -> DataSet | None:
     """The files as one data set; None where they are no Parquet with a candidate a row."""
-    files: list[tuple[Path, dict[str, str]]] = []
+    files: list[tuple[Path, dict[str, str | None]]] = []
+    told: list[str] = []
     for place in map(Path, places):
         found = parquet_files(place) if place.is_dir() else [place]
+        told += _not_read(place, found) if place.is_dir() else []
         files += [(path, _hive(path.relative_to(place).parts[:-1] if place.is_dir() else ())) for path in found]
     schemas = [_schema(path) for path, _ in files]
+    bad = [str(path) for (path, _), one in zip(files, schemas, strict=True) if one is None and str(path) not in places]
+    if bad:
+        raise InputError(f"{bad[0]}: not readable as Parquet: it does not begin as Parquet does")
     if not files or any(schema is None for schema in schemas):
         return None
     schema: dict[str, Any] = {}
@@ -99,11 +108,44 @@ def data_set(places: Sequence[str], options: ReadOptions) -> DataSet | None:
         rows=tuple(_height(path) for path, _ in files),
         schema=schema | hive,
         hive=tuple({key: value for key, value in keys.items() if key in hive} for _, keys in files),
+        told=(
+            *told,
+            *_lacking([(str(path), one or {}) for (path, _), one in zip(files, schemas, strict=True)], options),
+        ),
     )
 
 
-def _hive(folders: Sequence[str]) -> dict[str, str]:
-    return {found[1]: found[2] for folder in folders if (found := _HIVE.fullmatch(folder)) is not None}
+def _not_read(folder: Path, found: Sequence[Path]) -> list[str]:
+    """A line where a folder holds files that are no Parquet; those whose name begins with . or _ are nobody's data."""
+    every = (p for p in sorted(folder.rglob("*")) if p.is_file() and p not in set(found))
+    others = [str(p) for p in every if not any(part.startswith((".", "_")) for part in p.relative_to(folder).parts)]
+    if not others or not found:
+        return []
+    more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
+    return [f"not read: {others[0]}{more}: of a folder only files called *.parquet are"]
+
+
+def _lacking(schemas: Sequence[tuple[str, Mapping[str, Any]]], options: ReadOptions) -> list[str]:
+    """A line for each field to grade by that some files lack; a file with nothing to score is refused."""
+    roles = [(path, long_fields(schema, options.fields)) for path, schema in schemas]
+    for path, fields in roles:
+        check_something([*fields, *dict(schemas)[path]], f"{path}: row 1", dict(schemas)[path])
+    told = []
+    for role in dict.fromkeys(role for _, fields in roles for role in fields):
+        without = [path for path, fields in roles if role not in fields]
+        if without and role in _GRADED_BY:
+            more = f" and {len(without) - 1:,} more files" if len(without) > 1 else ""
+            told.append(f"{without[0]}{more}: no {role}, which other files have")
+    return told
+
+
+def _hive(folders: Sequence[str]) -> dict[str, str | None]:
+    """
+    >>> _hive(["data", "country=BR", "day=__HIVE_DEFAULT_PARTITION__"])
+    {'country': 'BR', 'day': None}
+    """
+    named = [found for folder in folders if (found := _HIVE.fullmatch(folder)) is not None]
+    return {found[1]: None if found[2] == _NO_VALUE else found[2] for found in named}
 
 
 def _schema(path: Path) -> Mapping[str, Any] | None:
@@ -266,12 +308,26 @@ def read_piece(data: DataSet, columns: Sequence[str], piece: Piece, options: Rea
         frame = pl.concat([pl.read_parquet(path) for path in piece.bucket])
         files, rows = frame[_FILE].to_numpy(), frame[_ROW].to_numpy()
         frame = frame.drop(_FILE, _ROW)
+        if len(data.files) > 1:
+            return _by_file(data, frame, files, rows, options)
     else:
         frame = pl.concat([rows_of(data, columns, span) for span in piece.spans], how="vertical_relaxed")
         sizes = [span.stop - span.start for span in piece.spans]
         files = np.repeat([span.file for span in piece.spans], sizes)
         rows = np.concatenate([np.arange(span.start, span.stop) for span in piece.spans])
     return _table(data, frame, lambda row: (int(files[row]), int(rows[row])), options)
+
+
+def _by_file(data: DataSet, frame: pl.DataFrame, files: Any, rows: Any, options: ReadOptions) -> Table:
+    """The table of rows of several files: candidates of a case that is in several of them are one set, file by file."""
+
+    def table_of(file: int) -> Table:
+        at = np.flatnonzero(files == file)
+        table = _table(data, frame[at], lambda row: (file, int(rows[at[row]])), options)
+        return replace(table, sources=(data.files[file],))
+
+    tables = [table_of(file) for file in np.unique(files).tolist()]
+    return replace(appended(tables, options) if len(tables) > 1 else tables[0], sources=data.files)
 
 
 def _table(data: DataSet, frame: pl.DataFrame, at: Callable[[int], tuple[int, int]], options: ReadOptions) -> Table:

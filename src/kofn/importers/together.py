@@ -42,7 +42,7 @@ def as_one(tables: Sequence[Table], options: ReadOptions) -> Table:
     tasks = dict.fromkeys(str(table.origin["task"]) for table in tables if table.origin.get("task"))
     if len(tasks) > 1:
         tables = [_of_task(table) for table in tables]
-    whole = _appended(tables, options)
+    whole = appended(tables, options)
     return replace(whole, told=(*told, *whole.told))
 
 
@@ -110,7 +110,7 @@ def repeats(tables: Sequence[Table], options: ReadOptions) -> Table:
         if lacking := len(every) - table.n_cases:
             missing = every.filter(~every.is_in(table.cases["case_id"].implode())).sort()[:_SHOWN]
             told.append(f"{table.sources[0]} lacks {lacking:,} of {len(every):,} cases ({', '.join(missing)})")
-    whole = _appended(tables, options)
+    whole = appended(tables, options)
     if whole.n_cases == whole.n_candidates and len(tables) > 1:
         raise InputError(
             f"as repeats: no case of {tables[0].sources[0]} is in {tables[1].sources[0]}: their ids differ everywhere"
@@ -118,7 +118,8 @@ def repeats(tables: Sequence[Table], options: ReadOptions) -> Table:
     return replace(whole, told=(*whole.told, *told))
 
 
-def _appended(tables: Sequence[Table], options: ReadOptions) -> Table:
+def appended(tables: Sequence[Table], options: ReadOptions) -> Table:
+    """One table of several, rows appended file after file; what is there twice is told and counts twice."""
     frames, tags = [], dict[str, None]()
     for table in tables:
         rows = table.candidates.drop("repeat", strict=False)
