@@ -95,7 +95,9 @@ def _read_plain(path: Path, kind: str, options: ReadOptions) -> Table:
     if kind in SEPARATORS:
         from kofn.importers.tabular import read_csv
 
-        return read_csv(path, options, SEPARATORS[kind_of(path)])
+        return read_csv(
+            path, options, SEPARATORS.get(kind_of(path), ",")
+        )  # it may look like JSON, and was said to be CSV
     from kofn.importers import jsonl
 
     return jsonl.read(path, options)

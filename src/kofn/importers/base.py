@@ -52,7 +52,7 @@ class Peek:
         try:
             with zipfile.ZipFile(self.path) as archive:
                 return tuple(archive.namelist())
-        except (zipfile.BadZipFile, OSError):
+        except (zipfile.BadZipFile, NotImplementedError, OSError):
             return ()
 
     @cached_property

@@ -29,7 +29,7 @@ class Archive:
     def __init__(self, path: Path, shown: str) -> None:
         try:
             self.zip = zipfile.ZipFile(path)
-        except zipfile.BadZipFile as problem:
+        except (zipfile.BadZipFile, NotImplementedError) as problem:
             raise InputError(
                 f"{shown}: a damaged zip archive ({str(problem).lower():.80}): cut off while it was written or copied?"
             ) from None
