@@ -77,7 +77,7 @@ docs-serve: .venv-docs/.ready
 # half of the time for examples that are almost right and for texts made to be slow, half guided by what they reach
 SECONDS ?= 600
 fuzz: .venv/.ready-dev .venv-fuzz/.ready
-	KOFN_THREADS=1 GOMP_SPINCOUNT=1000 KOFN_FUZZ_EXAMPLES=$$(( $(SECONDS) / 4 )) \
+	KOFN_THREADS=1 GOMP_SPINCOUNT=1000 KOFN_FUZZ_SECONDS=$(SECONDS) KOFN_FUZZ_EXAMPLES=$$(( $(SECONDS) / 8 )) \
 	  $(BIN)/python -m pytest tests/fuzz -m "fuzz or not fuzz" -n $(CORES) --dist worksteal
 	KOFN_THREADS=1 .venv-fuzz/bin/python tests/fuzz/guided.py --seconds $$(( $(SECONDS) / 2 )) --workers $(CORES)
 
