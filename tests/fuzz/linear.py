@@ -94,7 +94,7 @@ UNITS = {
     "unicode": ["é", "ß", "İ", "ſ", "日", "\u202e", "\u200b", "\x00", "\ud800", "👩\u200d"],
 }
 # a few of each that go through every reader with `make test`; all of them with `make fuzz`
-FEW = ["answer is ", "\\boxed{", "\\[x\\", '{"a":', "{ ", "1,", "9", " ", "<think>", "A. ", "Score: ", "é"]
+FEW = ["answer is ", "\\boxed{", "\\[x\\", '{"a":', "{ ", "1,", "9", " ", "\n", "<think>", "A. ", "Score: ", "é"]
 ALL = [unit for units in UNITS.values() for unit in units]
 
 

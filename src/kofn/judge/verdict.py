@@ -17,7 +17,9 @@ _TIES = {"tie": 0.0, "equal": 0.0, "neither": 0.0, "both": 0.0}
 _LABEL = r"(?:verdict|score|rating|grade|judge?ment|decision|final answer|preference|winner)"
 _MARKS = re.compile(r"[*_`\"'#\[\](){}$]|\\boxed|\\text")
 _LABELLED = re.compile(  # where a line or a sentence begins: "Confidence score: 1" is another matter
-    rf"(?:^|[.!?:;]\s)[\s>•-]*(?:(?:so|my|the|your|final|overall)\s+)*(?P<label>{_LABEL})\s*(?P<sign>[:=]|is\b:?)\s*"
+    # bounded: every blank line is a beginning, and must not lead to the end of them
+    rf"(?:^|[.!?:;]\s)[\s>•-]{{0,40}}+(?:(?:so|my|the|your|final|overall)\s{{1,9}}){{0,6}}(?P<label>{_LABEL})"
+    r"\s{0,40}(?P<sign>[:=]|is\b:?)\s*"
     r"(?P<value>[^\n]*)",
     re.IGNORECASE | re.MULTILINE,
 )
