@@ -4,13 +4,14 @@ BIN := .venv/bin
 CORES ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help install run test environments programs lint check coverage faults fuzz audit bench scale docs docs-serve clean
+.PHONY: help install run test test-all test-changed environments programs lint check coverage faults fuzz audit bench scale docs docs-serve clean
 
 help:
 	@echo "make install   kofn and a small language model, in .venv"
 	@echo "make run       run a small language model on the task \`starter\` and show the report"
-	@echo "make test      all tests, doctests and the commands of the documentation"
-	@echo "make check     lint, types and tests: what CI runs"
+	@echo "make test      tests, doctests and the commands of the documentation (6 minutes)"
+	@echo "make test-all  the same with everything that takes longer: models, browsers, other tools, kills, simulations"
+	@echo "make check     lint, types and make test; CI runs the larger suites whose sources changed as well"
 	@echo "make coverage  simulate how often the intervals hold (minutes), write docs/coverage.md"
 	@echo "make faults    kill, fill, damage and interrupt every verb (minutes), write docs/faults.md"
 	@echo "make bench     every benchmark beside its peers (minutes), write docs/benchmarks.md"
@@ -24,9 +25,19 @@ install: .venv/.ready-local
 run: .venv/.ready-local
 	$(BIN)/kofn run starter --repeats 5 --out runs/starter
 
+# spinning threads starve each other where two tests run side by side; which tests are left out: tests/suites.py
+PYTEST := KOFN_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest -n $(CORES) --dist worksteal
+
 test: environments programs
-	KOFN_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest -m "not slow and not faults and not fuzz" \
-	  -n $(CORES) --dist worksteal
+	$(PYTEST) -m "$$($(BIN)/python tests/suites.py quick)"
+
+test-all: environments programs
+	$(PYTEST) -m "$$($(BIN)/python tests/suites.py all)"
+
+# the larger suites whose sources changed since BASE, else since this left origin/main; all that fit where nobody knows
+test-changed: environments programs
+	@expression="$$($(BIN)/python tests/suites.py changed $(BASE))"; \
+	  if [ -n "$$expression" ]; then $(PYTEST) -m "$$expression"; else echo "no larger suite is concerned"; fi
 
 environments:
 	@$(MAKE) --no-print-directory -j2 .venv/.ready-dev .venv-peers/.ready

@@ -17,8 +17,8 @@ import polars as pl
 from beside import TOOLS, Peers
 from table import Row, one_pass, race, show
 
+from kofn.core.candidate_sets import CandidateSets, offsets_of, passes_of
 from kofn.registry import aggregator
-from kofn.sets import CandidateSets, offsets_of, passes_of
 
 TITLE = "Aggregation"
 HOW = """Sets are contiguous rows; blocks of sets of equal size are reduced along the first axis; 0/1 values stay

@@ -43,10 +43,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--no-database", action="store_true", help="do not ask for known vulnerabilities")
     parser.add_argument("--environments", nargs="*", type=Path, default=sorted(ROOT.glob(".venv*")))
-    told = parser.parse_args()
-    installed = packages_in(told.environments)
+    options = parser.parse_args()
+    installed = packages_in(options.environments)
     used = {group: closure(wanted, installed) for group, wanted in groups().items()}
-    audit = Audit({}, "not asked") if told.no_database else vulnerabilities()
+    audit = Audit({}, "not asked") if options.no_database else vulnerabilities()
     PAGE.write_text(page(installed, used, audit))
     print(f"{PAGE.relative_to(ROOT)}: {len(pins())} pinned packages; known vulnerabilities: {audit.said}")
     sys.exit(1 if audit.found else 0)

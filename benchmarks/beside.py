@@ -38,10 +38,10 @@ os.dup2(2, 1)
 def tell(found):
     print(json.dumps(found), file=answers, flush=True)
 with open(sys.argv[1]) as file:
-    told = json.load(file)
-space = {"__name__": "peer", "data": told["data"]}
+    job = json.load(file)
+space = {"__name__": "peer", "data": job["data"]}
 try:
-    exec(compile(told["code"], "peer", "exec"), space)
+    exec(compile(job["code"], "peer", "exec"), space)
 except ModuleNotFoundError as problem:
     tell({"missing": problem.name})
     raise SystemExit(0)
@@ -62,12 +62,12 @@ class Peer:
 
     def __init__(self, python: str, code: str, data: Any) -> None:
         self.folder = tempfile.TemporaryDirectory()
-        told = Path(self.folder.name) / "told.json"
-        told.write_text(json.dumps({"code": code, "data": data}))
+        job = Path(self.folder.name) / "job.json"
+        job.write_text(json.dumps({"code": code, "data": data}))
         self.errors = Path(self.folder.name) / "stderr"
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
-                [python, "-c", LOOP, str(told)],
+                [python, "-c", LOOP, str(job)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

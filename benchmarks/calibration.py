@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kofn.errors import InputError
-from kofn.stats.corrected import METHODS, corrected_rate
+from kofn.stats.corrected_rates import METHODS, corrected_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -64,7 +64,9 @@ def calls(url: str, first: int, n: int) -> None:
     """The whole runner: prompts from a task, limits, retries, every reply committed before it counts."""
     import asyncio
 
-    from kofn.generate.runner import Fixed, Limits, generate
+    from kofn.generate.limits import Limits
+    from kofn.generate.runner import generate
+    from kofn.generate.scheduler import Fixed
     from kofn.generate.store import Store
     from kofn.models import open_model
     from kofn.tasks import load_task

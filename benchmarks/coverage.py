@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kofn.stats.estimate import calibrated
+from kofn.stats.estimates import calibrated
 from kofn.stats.intervals import cluster_robust, t_interval, wilson
 from kofn.stats.ratios import ratio_law
 from kofn.stats.resample import METHODS, as_units, interval_from, without_width

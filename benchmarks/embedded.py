@@ -17,7 +17,7 @@ from table import Limit, Row, left_out, one_pass, show
 
 from kofn.models import open_model
 from kofn.models.base import Message, Request, Sampling
-from kofn.models.weights import ensure
+from kofn.models.smollm2_weights import ensure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

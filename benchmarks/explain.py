@@ -37,10 +37,10 @@ from scipy.stats import binom
 
 from kofn.aggregators.passes import PassAt
 from kofn.aggregators.selection import SelectedAt
-from kofn.curves import best_of_n, majority_curve
-from kofn.evaluate import Options
+from kofn.analysis.best_of.pass_curve import best_of_n, majority_curve
+from kofn.core.candidate_sets import CandidateSets
 from kofn.generate.adaptive import Adaptive
-from kofn.sets import CandidateSets
+from kofn.scoring.options import Options
 from kofn.stats import corrected_rate, estimate, t_interval, variance_shares, wilson
 from kofn.stats.beta_binomial import BetaBinomial
 

@@ -116,14 +116,14 @@ def with_re(pattern: str, texts: list[str]) -> list[str | None]:
 def rows_of(name: str, kind: Kind, n: int, part: int) -> list[Row]:
     texts = make(kind, n)
     column = pl.Series("text", texts)
-    told = {"texts": texts[:part], "pattern": kind.pattern}
+    inputs = {"texts": texts[:part], "pattern": kind.pattern}
     with Peers() as peers:
         runners: dict[str, Any] = {
             "kofn": lambda: extract_column(kind.extractor, column),
             "`re` a text": lambda: with_re(kind.pattern, texts),
             "polars `str.extract`": lambda: column.str.extract(kind.pattern, 1),
-            "lm-eval's filter": peers.start("lm-eval", TOOLS, LM_EVAL.format(filter=kind.lm_eval), told),
-            "Inspect's `pattern` scorer": peers.start("Inspect", TOOLS, INSPECT, told),
+            "lm-eval's filter": peers.start("lm-eval", TOOLS, LM_EVAL.format(filter=kind.lm_eval), inputs),
+            "Inspect's `pattern` scorer": peers.start("Inspect", TOOLS, INSPECT, inputs),
         }
         found = race(runners)
     ours = found.pop("kofn")

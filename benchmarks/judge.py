@@ -11,7 +11,7 @@ import numpy as np
 from beside import IR, Peers
 from table import Row, one_pass, race, show
 
-from kofn.stats.corrected import corrected_rate
+from kofn.stats.corrected_rates import corrected_rate
 
 TITLE = "Corrected rates of a judge"
 HOW = """20,000 draws on both sides, judgy's default; the points are checked to be equal. The intervals differ:
@@ -42,13 +42,13 @@ def make(labels: int, judged: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def rows_of(name: str, labels: int, judged: int, draws: int) -> list[Row]:
     human, judge, verdicts = make(labels, judged)
-    told = {"columns": [column.astype(int).tolist() for column in (human, judge, verdicts)], "draws": draws}
+    inputs = {"columns": [column.astype(int).tolist() for column in (human, judge, verdicts)], "draws": draws}
     with Peers() as peers:
         runners: dict[str, Any] = {
             method: lambda method=method: corrected_rate(human, judge, verdicts, method=method, n_resamples=draws)
             for method in ("auto", "bootstrap")
         }
-        found = race(runners | {"judgy": peers.start("judgy", IR, JUDGY, told)})
+        found = race(runners | {"judgy": peers.start("judgy", IR, JUDGY, inputs)})
     limit = one_pass(human.nbytes + judge.nbytes + verdicts.nbytes, "one pass over labels and verdicts")
     rows = []
     for method in ("auto", "bootstrap"):

@@ -137,14 +137,14 @@ def of_inspect(n: int, rounds: int) -> list[Row]:
     rng = random.Random(2)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "made.eval"
-        told = [str(path), str(n)]
+        arguments = [str(path), str(n)]
         subprocess.run(
-            [python, "-c", INSPECT_WRITE, *told, text(rng, 300), text(rng, 150)], check=True, env=environment()
+            [python, "-c", INSPECT_WRITE, *arguments, text(rng, 300), text(rng, 150)], check=True, env=environment()
         )
         size = path.stat().st_size / 1e6
         commands = {
-            "Inspect": [python, "-c", INSPECT_READ, *told],
-            "kofn": [sys.executable, "-c", READ, *told, str(n)],
+            "Inspect": [python, "-c", INSPECT_READ, *arguments],
+            "kofn": [sys.executable, "-c", READ, *arguments, str(n)],
             "bytes": [sys.executable, "-c", BYTES, str(path)],
             "hold": [sys.executable, "-c", HOLD, str(path)],
         }
@@ -173,9 +173,9 @@ def rows_of(name: str, shape: dict[str, object], size: int, rounds: int) -> list
         *counts, held = write(path, size, **shape)  # type: ignore[arg-type]
         responses = Path(folder) / "responses"
         responses.write_bytes(b"x" * held)
-        told = [str(path), *map(str, counts)]
+        arguments = [str(path), *map(str, counts)]
         codes = {**peers, "kofn": READ, "bytes": BYTES}
-        commands = {what: [sys.executable, "-c", code, *told] for what, code in codes.items()}
+        commands = {what: [sys.executable, "-c", code, *arguments] for what, code in codes.items()}
         found = compared(commands | {"hold": [sys.executable, "-c", HOLD, str(responses)]}, rounds)
     work = f"import {size / 1e6:,.0f} MB, {name} ({counts[1]:,} candidates)"
     least = Limit("reading the bytes", found["bytes"][0])

@@ -15,8 +15,8 @@ import polars as pl
 from beside import IR, Peers
 from table import Row, one_pass, race, show
 
+from kofn.core.candidate_sets import CandidateSets, group_rows, passes_of
 from kofn.registry import aggregator
-from kofn.sets import CandidateSets, group_rows, passes_of
 
 TITLE = "Ranking metrics"
 HOW = """nDCG@10, recall@10, MRR and precision@10 of 100,000 queries with graded results; the means of every tool

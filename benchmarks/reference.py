@@ -133,11 +133,11 @@ def _context(command: click.Command, name: str, parent: click.Context | None = N
 
 
 def python_page() -> str:
-    """`kofn.__all__` by what it is, and the functions of kofn.groupwise."""
+    """`kofn.__all__` by what it is, and the functions of kofn.scoring.groupwise."""
     names = [name for name in kofn.__all__ if not name.startswith("_")]
     functions = [n for n in names if not isinstance(getattr(kofn, n), type)]
     classes = [n for n in names if n not in functions]
-    groupwise = import_module("kofn.groupwise")
+    groupwise = import_module("kofn.scoring.groupwise")
     pasted = [n for n, f in vars(groupwise).items() if not n.startswith("_") and getmodule(f) is groupwise]
     return "\n".join(
         [
@@ -146,8 +146,8 @@ def python_page() -> str:
             *(_entry(_path(getattr(kofn, n)), f"kofn.{n}") for n in functions),
             "## Classes\n",
             *(_entry(_path(getattr(kofn, n)), f"kofn.{n}") for n in classes),
-            f"## kofn.groupwise\n{WORDS['groupwise']}",
-            *(_entry(f"kofn.groupwise.{n}", n) for n in pasted),
+            f"## kofn.scoring.groupwise\n{WORDS['groupwise']}",
+            *(_entry(f"kofn.scoring.groupwise.{n}", n) for n in pasted),
         ]
     )
 

@@ -97,7 +97,7 @@ def with_polars(frames: dict[str, pl.DataFrame], folder: Path) -> None:
             os.fsync(file.fileno())
 
 
-def told_to_peers(source: Path, n_cases: int) -> list[list[Any]]:
+def peer_records(source: Path, n_cases: int) -> list[list[Any]]:
     """[id, reference, [[text, right], ...]] a case."""
     import orjson
 
@@ -108,9 +108,10 @@ def told_to_peers(source: Path, n_cases: int) -> list[list[Any]]:
 
 def rows_of(folder: Path, n_cases: int) -> list[Row]:
     import kofn
-    from kofn.report.files import candidates_frame, cases_frame, write_run
-    from kofn.report.html import page
-    from kofn.report.run import load_run
+    from kofn.render.page import report_page
+    from kofn.render.run_directory import write_run
+    from kofn.runs.record import load_run
+    from kofn.runs.run_tables import candidates_frame, cases_frame
 
     source = write(folder, n_cases)["wide, labels"]
     result = kofn.score(source, aggregate=["mean", "any_pass", "majority"])
@@ -130,10 +131,10 @@ def rows_of(folder: Path, n_cases: int) -> list[Row]:
     with Peers() as peers:
         runners: dict[str, Any] = {
             "kofn": run_directory,
-            "page": lambda: written(folder / "page.html", page(run).encode()),
+            "page": lambda: written(folder / "page.html", report_page(run).encode()),
             "polars": lambda: with_polars(frames, folder),
-            "Inspect": peers.start("Inspect", TOOLS, INSPECT, told_to_peers(source, in_inspect)),
-            "lm-eval": peers.start("lm-eval", TOOLS, LM_EVAL, told_to_peers(source, in_lm_eval)),
+            "Inspect": peers.start("Inspect", TOOLS, INSPECT, peer_records(source, in_inspect)),
+            "lm-eval": peers.start("lm-eval", TOOLS, LM_EVAL, peer_records(source, in_lm_eval)),
         }
         found = race(runners, rounds=2 if n_cases > 50_000 else 3)
     of_run = flushed("writing as many bytes", folder, found["kofn"].value)

@@ -69,8 +69,8 @@ def measure(name: str, *, small: bool) -> dict[str, Any]:
     """One part, here: what it is about, its rows, and who was left out or failed."""
     module = importlib.import_module(name)
     rows = [asdict(row) for row in module.main(small=small)]
-    told = {"title": module.TITLE, "how": " ".join(module.HOW.split())}
-    return {**told, "rows": rows, "left_out": table.LEFT_OUT, "failed": table.FAILED}
+    record = {"title": module.TITLE, "how": " ".join(module.HOW.split())}
+    return {**record, "rows": rows, "left_out": table.LEFT_OUT, "failed": table.FAILED}
 
 
 def measured_apart(name: str, *, small: bool) -> dict[str, Any]:
@@ -90,12 +90,12 @@ def measured_apart(name: str, *, small: bool) -> dict[str, Any]:
                 raise
             code, why = 1, f"not done after {LONGEST} s"
         if code == 0:
-            told: dict[str, Any] = json.loads(found.read_text())
+            record: dict[str, Any] = json.loads(found.read_text())
         else:
-            told = {"title": name, "how": "", "rows": [], "left_out": [], "failed": [why]}
+            record = {"title": name, "how": "", "rows": [], "left_out": [], "failed": [why]}
     took = time.perf_counter() - began
-    print(f"-- {name}: {len(told['rows'])} rows in {took:.0f} s\n", flush=True)
-    return {**told, "seconds": took, "date": f"{datetime.now(UTC):%Y-%m-%d}"}
+    print(f"-- {name}: {len(record['rows'])} rows in {took:.0f} s\n", flush=True)
+    return {**record, "seconds": took, "date": f"{datetime.now(UTC):%Y-%m-%d}"}
 
 
 def section(name: str, part: dict[str, Any], date: str) -> str:
@@ -112,18 +112,18 @@ def _after(lines: list[str]) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def page(told: dict[str, Any]) -> str:
-    whole = sum(part["seconds"] for part in told["parts"].values())
+def page(record: dict[str, Any]) -> str:
+    whole = sum(part["seconds"] for part in record["parts"].values())
     head = HEAD.format(
-        machine=told["machine"],
-        date=told["date"],
+        machine=record["machine"],
+        date=record["date"],
         minutes=whole / 60,
-        load=told["load"],
-        own=", ".join(f"{name} {v}" for name, v in told["versions"].items()),
-        others=", ".join(f"{name} {v}" for name, v in told["peers"].items()) or "none",
+        load=record["load"],
+        own=", ".join(f"{name} {v}" for name, v in record["versions"].items()),
+        others=", ".join(f"{name} {v}" for name, v in record["peers"].items()) or "none",
     )
-    there = [name for name in PARTS if name in told["parts"]]
-    return head + "".join(section(name, told["parts"][name], told["date"]) for name in there)
+    there = [name for name in PARTS if name in record["parts"]]
+    return head + "".join(section(name, record["parts"][name], record["date"]) for name in there)
 
 
 def about() -> dict[str, Any]:
@@ -141,18 +141,18 @@ def kept() -> dict[str, Any]:
     return found
 
 
-def keep(told: dict[str, Any]) -> None:
+def keep(record: dict[str, Any]) -> None:
     """Keep what was measured, and write the page of it."""
-    KEPT.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
-    PAGE.write_text(page(told))
+    KEPT.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    PAGE.write_text(page(record))
 
 
-def kept_parts(told: dict[str, Any], only: list[str]) -> dict[str, Any]:
+def kept_parts(record: dict[str, Any], only: list[str]) -> dict[str, Any]:
     """What an earlier run on this machine measured, where only some parts are measured now."""
     if not only or not KEPT.exists():
         return {}
     earlier = kept()
-    return dict(earlier["parts"]) if earlier["machine"] == told["machine"] else {}
+    return dict(earlier["parts"]) if earlier["machine"] == record["machine"] else {}
 
 
 def main() -> int:
@@ -165,12 +165,12 @@ def main() -> int:
     if options.part:
         options.rows.write_text(json.dumps(measure(options.part, small=options.small)))
         return 0
-    told = about()
-    parts, found = kept_parts(told, options.only), {}
+    record = about()
+    parts, found = kept_parts(record, options.only), {}
     for name in options.only or PARTS:
         parts[name] = found[name] = measured_apart(name, small=options.small)
         if not options.small:  # after every part: what was measured is kept when the next one is interrupted
-            keep({**told, "parts": parts})
+            keep({**record, "parts": parts})
     whole = sum(part["seconds"] for part in found.values())
     print(f"{sum(len(part['rows']) for part in found.values())} rows in {whole:.0f} s")
     problems = [f"{name}: {line}" for name, part in found.items() for line in part["failed"]]

@@ -160,35 +160,37 @@ def engines(made: Made, small: Made) -> dict[str, float]:
 
 def parts(made: Made) -> dict[str, float]:
     """What a part of a million takes of a core, the bytes that come back, and the time to add up ten thousand."""
-    from kofn.evaluate import Options
-    from kofn.importers.pieces import columns_of, data_set, layout, pieces_of
-    from kofn.importers.rows import ReadOptions
-    from kofn.parts import Sample, result_of_parts
-    from kofn.streamed import PART, Plan, part_at
+    from kofn.importers.parquet_partitions import columns_to_read, find_case_layout, find_data_set, partitions_of
+    from kofn.importers.reader_options import ReadOptions
+    from kofn.scoring.options import Options
+    from kofn.scoring.partial import PartSample, result_of_parts
+    from kofn.scoring.partitions import PART, PartitionPlan, score_partition
 
     reading, options = ReadOptions(), Options(extract="number", metrics=("numeric",))
-    data = data_set([str(made.folder)], reading)
+    data = find_data_set([str(made.folder)], reading)
     assert data is not None
-    plan = Plan(data=data, columns=tuple(columns_of(data, reading)), reading=reading, options=options, base=None)
+    plan = PartitionPlan(
+        data=data, columns=tuple(columns_to_read(data, reading)), reading=reading, options=options, base=None
+    )
     start = time.process_time()
-    pieces = pieces_of(layout(data, "id", PART).spans, PART)
+    pieces = partitions_of(find_case_layout(data, "id", PART).spans, PART)
     looking = (time.process_time() - start) / len(pieces)
     seconds, several = [], []
     for piece in pieces[:10]:
         start = time.process_time()  # of all threads: polars takes what cores it finds
-        several.append(part_at(plan, piece))
+        several.append(score_partition(plan, piece))
         seconds.append(time.process_time() - start + looking)
     sent = len(pickle.dumps(several[-1], pickle.HIGHEST_PROTOCOL))
-    from kofn.evaluate import graded
-    from kofn.importers.pieces import read_piece
+    from kofn.importers.parquet_partitions import read_partition
+    from kofn.scoring.evaluate import grade
 
-    table = read_piece(
+    table = read_partition(
         data, plan.columns, pieces[0]._replace(spans=(pieces[0].spans[0]._replace(stop=8_000),)), reading
     )
-    table, answers, scored = graded(table, options, whole=False)
+    table, answers, scored = grade(table, options, whole=False)
     many = [replace(one) for one in several if one is not None] * (10_000 // len(several))
     start = time.perf_counter()
-    result_of_parts(many, Sample(table=table, answers=answers, scored=scored), options)
+    result_of_parts(many, PartSample(table=table, answers=answers, scored=scored), options)
     adding = time.perf_counter() - start
     core = float(np.median(seconds[1:] or seconds))
     print(f"a part: {core:.2f} s of a core, {sent:,} bytes come back; {len(many):,} parts added up in {adding:.1f} s")

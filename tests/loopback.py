@@ -46,6 +46,7 @@ from aiohttp import web
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+LONGEST = 120  # seconds, as in tests/waiting.py: this file is also run as a script, which finds no other
 SERVED = (
     *("ok", "slow", "drip", "typeless", "one-usage", "wrong-usage", "absurd-usage", "no-usage", "one-choice", "null"),
     *("reasons", "half", "filter", "filter-one", "refusal"),
@@ -76,7 +77,7 @@ def mark_of(prompt: Any, seed: int | None, index: int = 0) -> str:
     return drawn.translate(str.maketrans("0123456789abcdef", "ghijklmnopqrstuv"))
 
 
-def told_again(fault: str) -> bool:
+def is_fault(fault: str) -> bool:
     return fault in SERVED + BROKEN or fault in SAID_WITH or STATUS.fullmatch(fault) is not None
 
 
@@ -95,7 +96,7 @@ class Server:
         self.delay = delay
         # an open file for good: one write a line, so that a reader never sees half of one
         self.log = None if log is None else os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        self.asked: list[dict[str, Any]] = []
+        self._received: list[dict[str, Any]] = []
         self.seen: Counter[bytes] = Counter()
         self.count = 0
         self.now = self.most = 0
@@ -119,7 +120,7 @@ class Server:
     @property
     def requests(self) -> list[dict[str, Any]]:
         """What was asked so far; empty when it goes to a file."""
-        return list(self.asked)
+        return list(self._received)
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         return await self.serve(request, chat_reply)
@@ -154,16 +155,16 @@ class Server:
         line |= {"n": body.get("n", 1), "fault": fault, "answered": fault in SERVED and request.transport is not None}
         line["body"] = {k: v for k, v in body.items() if k not in ("model", "prompt", "messages", "seed", "n", "said")}
         if self.log is None:
-            self.asked.append(line)
+            self._received.append(line)
         else:
             os.write(self.log, orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
 
     def fault_of(self, model: str, what: list[Any]) -> str:
         """What this request meets."""
         self.count += 1
-        if told_again(model):
+        if is_fault(model):
             return model
-        if model.endswith("-then-ok") and told_again(model.removesuffix("-then-ok")):
+        if model.endswith("-then-ok") and is_fault(model.removesuffix("-then-ok")):
             key = orjson.dumps([model, what])
             self.seen[key] += 1
             return model.removesuffix("-then-ok") if self.seen[key] == 1 else "ok"
@@ -263,19 +264,19 @@ def spoiled(fault: str, text: bytes) -> web.Response:
 def refused(fault: str, model: str, headers: Any) -> web.Response:
     """An error status, with the bodies that vendors send."""
     status, _, wait = SAID_WITH.get(fault, fault).replace("-", ":").partition(":")
-    asked = {"Retry-After": "1"} if status == "429" else {}
+    retry_headers = {"Retry-After": "1"} if status == "429" else {}
     if wait == "ms":
-        asked["retry-after-ms"] = "30"
+        retry_headers["retry-after-ms"] = "30"
     elif wait == "date":
-        asked = {"Retry-After": format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)}
+        retry_headers = {"Retry-After": format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)}
     elif status.startswith("3"):
-        asked = {"Location": "/v1/messages"}
+        retry_headers = {"Location": "/v1/messages"}
     elif wait and wait != "echo":
-        asked = {"Retry-After": wait}
+        retry_headers = {"Retry-After": wait}
     key = headers.get("x-api-key") or headers.get("Authorization", "")
     message, code = messages_of(model, key).get(wait if wait == "echo" else fault, (f"status {status}", "error"))
     error = {"message": message, "type": code, "code": code}
-    return web.json_response({"type": "error", "error": error}, status=int(status), headers=asked)
+    return web.json_response({"type": "error", "error": error}, status=int(status), headers=retry_headers)
 
 
 def messages_of(model: str, key: str) -> dict[str, tuple[str, str]]:
@@ -313,9 +314,9 @@ def usage_of(body: dict[str, Any], prompt: Any, tokens: list[int], fault: str) -
         return {"usage": {"prompt_tokens": 2**64 - 1, "completion_tokens": 2**63}}
     if fault == "no-usage":
         return {}
-    told = prompt if isinstance(prompt, str) else " ".join(str(m["content"]) for m in prompt)
+    joined = prompt if isinstance(prompt, str) else " ".join(str(m["content"]) for m in prompt)
     counted = tokens[0] if fault == "one-usage" else sum(tokens)
-    before = len(told.split())
+    before = len(joined.split())
     usage = {"prompt_tokens": before, "completion_tokens": counted, "total_tokens": before + counted}
     return {"usage": usage, **({"timings": {}} if fault == "one-usage" else {})}  # as llama.cpp answers
 
@@ -338,8 +339,8 @@ def chat_reply(body: dict[str, Any], prompt: Any, fault: str) -> dict[str, Any]:
             choice["logprobs"] = {"content": each, "refusal": None}
         choices.append(choice)
         tokens.append(len(words))
-    told = {"id": "chatcmpl-1", "object": "chat.completion", "created": 0, "model": body["model"], "choices": choices}
-    return {**told, **usage_of(body, prompt, tokens, fault)}
+    reply = {"id": "chatcmpl-1", "object": "chat.completion", "created": 0, "model": body["model"], "choices": choices}
+    return {**reply, **usage_of(body, prompt, tokens, fault)}
 
 
 def text_reply(body: dict[str, Any], prompt: Any, fault: str) -> dict[str, Any]:
@@ -359,8 +360,8 @@ def text_reply(body: dict[str, Any], prompt: Any, fault: str) -> dict[str, Any]:
             }
         choices.append(choice)
         tokens.append(len(words))
-    told = {"id": "cmpl-1", "object": "text_completion", "created": 0, "model": body["model"], "choices": choices}
-    return {**told, **usage_of(body, prompt, tokens, fault)}
+    reply = {"id": "cmpl-1", "object": "text_completion", "created": 0, "model": body["model"], "choices": choices}
+    return {**reply, **usage_of(body, prompt, tokens, fault)}
 
 
 def message_reply(body: dict[str, Any], prompt: Any, fault: str) -> dict[str, Any]:
@@ -370,8 +371,8 @@ def message_reply(body: dict[str, Any], prompt: Any, fault: str) -> dict[str, An
     if fault == "reasons":
         content.insert(0, {"type": "thinking", "thinking": "Because of 0.", "signature": "x"})
     reason = "refusal" if fault in ("refusal", "filter") else {"stop": "end_turn", "length": "max_tokens"}[finish]
-    told = usage_of(body, prompt, [len(words)], fault).get("usage")
-    usage = told and {"input_tokens": told["prompt_tokens"], "output_tokens": told["completion_tokens"]}
+    counts = usage_of(body, prompt, [len(words)], fault).get("usage")
+    usage = counts and {"input_tokens": counts["prompt_tokens"], "output_tokens": counts["completion_tokens"]}
     reply = {"id": "msg_1", "type": "message", "role": "assistant", "model": body["model"], "content": content}
     reply |= {"stop_reason": reason, "stop_sequence": None}
     return reply if usage is None else {**reply, "usage": usage}
@@ -398,12 +399,12 @@ def serving(
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(LONGEST)
     try:
         yield server
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
+        thread.join(LONGEST)
 
 
 class Remote:
@@ -417,6 +418,11 @@ class Remote:
     @property
     def requests(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
+
+    @property
+    def count(self) -> int:
+        """How many requests came so far."""
+        return self.log.read_bytes().count(b"\n") if self.log.exists() else 0
 
 
 @contextlib.contextmanager
@@ -432,7 +438,7 @@ def running(
             yield Remote(process, int(process.stdout.readline()), log)
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(LONGEST)
 
 
 async def _main(options: argparse.Namespace) -> None:

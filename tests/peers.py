@@ -26,7 +26,7 @@ def needs_peer(module: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(not there, reason=f"{module} is not in {PYTHON.parent}: `make test` installs it")
 
 
-def run_peer(*arguments: object, timeout: float = 300, cwd: Path | None = None, **env: str) -> str:
+def run_peer(*arguments: object, timeout: float = 600, cwd: Path | None = None, **env: str) -> str:
     """Run the peers' Python with these arguments (`-c CODE`, `-m module`, a script); its standard output.
 
     kofn is importable there, from this checkout. Nothing may reach for a network.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kofn.checkpoint.sandbox import find
 from kofn.errors import InputError
+from kofn.sandbox.drivers import find_sandbox
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +37,8 @@ checkpoints:
 PROBE = """
 import os, resource, socket, sys
 status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
-told = ("CapInh", "CapPrm", "CapEff", "CapBnd", "NoNewPrivs", "Groups", "Umask")
-print({name: status[name].strip() for name in told})
+names = ("CapInh", "CapPrm", "CapEff", "CapBnd", "NoNewPrivs", "Groups", "Umask")
+print({name: status[name].strip() for name in names})
 print(status["Seccomp"].strip(), status["Seccomp_filters"].strip(), status["SigIgn"].strip(), status["SigBlk"].strip())
 print(len(set(status["Uid"].split())), os.getuid() != 0, os.getgid() != 0, os.geteuid() == os.getuid())
 names = ("CPU", "DATA", "FSIZE", "CORE", "NOFILE", "NPROC", "AS", "STACK")
@@ -56,7 +56,7 @@ print(sorted(line.split()[1] for line in open("/proc/self/mounts")))
 def no_sandbox() -> str | None:
     """Why programs cannot be run here, if they cannot."""
     try:
-        find()
+        find_sandbox()
     except InputError as problem:
         return str(problem)
     return None
@@ -68,7 +68,7 @@ def need_sandbox() -> None:
         pytest.skip(f"no sandbox: {no_sandbox()}")
 
 
-def problem_in(folder: Path, config: str = CONFIG, *, timeout: float = 5, limits: str = "{}", **files: str) -> Path:
+def problem_in(folder: Path, config: str = CONFIG, *, timeout: float = 60, limits: str = "{}", **files: str) -> Path:
     """A problem in a folder; `files` are further files of it, by name with __ for /."""
     problem = folder / "problem"
     problem.mkdir(parents=True, exist_ok=True)

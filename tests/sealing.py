@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from kofn.report.files import sealed, to_json
+from kofn.runs.files import to_json
+from kofn.runs.manifest import with_digest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,4 +14,4 @@ if TYPE_CHECKING:
 
 def reseal(path: Path) -> None:
     """Make the digest of a manifest that of its present content."""
-    path.write_bytes(to_json(sealed(json.loads(path.read_text()))))
+    path.write_bytes(to_json(with_digest(json.loads(path.read_text()))))

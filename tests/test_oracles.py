@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import kofn
+from kofn.core.candidate_sets import CandidateSets
 from kofn.registry import aggregator
-from kofn.sets import CandidateSets
 
 
 def sets_of_counts(counts, n):
@@ -113,7 +113,7 @@ def test_self_bleu_equals_sacrebleu_on_plain_words():
     words = np.array(["alpha", "beta", "gamma", "delta", "epsilon", "zeta"])
     for _ in range(30):
         texts = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(4)]
-        wanted = np.mean(
+        expected = np.mean(
             [sacrebleu.sentence_bleu(t, texts[:i] + texts[i + 1 :]).score / 100 for i, t in enumerate(texts)]
         )
-        assert kofn.aggregate("self_bleu", texts=texts) == pytest.approx(wanted, abs=1e-9)
+        assert kofn.aggregate("self_bleu", texts=texts) == pytest.approx(expected, abs=1e-9)

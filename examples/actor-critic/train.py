@@ -34,7 +34,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from kofn.training import KofnCallback
+from kofn.integrations.trainer import KofnCallback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

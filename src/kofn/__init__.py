@@ -9,27 +9,28 @@
 Everything is loaded when it is first used, so importing kofn is cheap.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from kofn._version import __version__
 
 _LAZY = {
-    "run": "kofn.running",
+    "run": "kofn.generate.run",
     "score": "kofn.api",
-    "aggregate": "kofn.api",
+    "aggregate": "kofn.scoring.single_set",
     "aggregator": "kofn.registry",
     "extractor": "kofn.registry",
     "metric": "kofn.registry",
-    "extract_answer_with_llm": "kofn.generate.ask",
-    "load_run": "kofn.report.run",
-    "CandidateSet": "kofn.sets",
-    "CandidateSets": "kofn.sets",
-    "Result": "kofn.evaluate",
-    "Case": "kofn.types",
-    "Candidate": "kofn.types",
-    "Score": "kofn.types",
-    "Estimate": "kofn.types",
-    "Decision": "kofn.types",
+    "extract_answer_with_llm": "kofn.generate.llm_extractor",
+    "load_run": "kofn.runs.record",
+    "CandidateSet": "kofn.core.candidate_sets",
+    "CandidateSets": "kofn.core.candidate_sets",
+    "Result": "kofn.scoring.result",
+    "Case": "kofn.core.types",
+    "Candidate": "kofn.core.types",
+    "Score": "kofn.core.types",
+    "Estimate": "kofn.core.types",
+    "Decision": "kofn.core.types",
     "MetricConfig": "kofn.metrics",
     "KofnError": "kofn.errors",
     "InputError": "kofn.errors",
@@ -38,16 +39,19 @@ _LAZY = {
 __all__ = [*_LAZY, "__version__"]
 
 if TYPE_CHECKING:
-    from kofn.api import aggregate, score
+    from importlib.machinery import ModuleSpec
+
+    from kofn.api import score
+    from kofn.core.candidate_sets import CandidateSet, CandidateSets
+    from kofn.core.types import Candidate, Case, Decision, Estimate, Score
     from kofn.errors import InputError, KofnError
-    from kofn.evaluate import Result
-    from kofn.generate.ask import extract_answer_with_llm
+    from kofn.generate.llm_extractor import extract_answer_with_llm
+    from kofn.generate.run import run
     from kofn.metrics import MetricConfig
     from kofn.registry import aggregator, extractor, metric
-    from kofn.report.run import load_run
-    from kofn.running import run
-    from kofn.sets import CandidateSet, CandidateSets
-    from kofn.types import Candidate, Case, Decision, Estimate, Score
+    from kofn.runs.record import load_run
+    from kofn.scoring.result import Result
+    from kofn.scoring.single_set import aggregate
 
 
 def __getattr__(name: str) -> Any:
@@ -62,3 +66,18 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _OldNames:
+    """Asked for modules that nothing else finds: those of old import paths are in `kofn._deprecated`."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> "ModuleSpec | None":  # noqa: ARG004 - the protocol
+        if not name.startswith("kofn."):
+            return None
+        from kofn._deprecated import find_spec
+
+        return find_spec(name)
+
+
+sys.meta_path.append(_OldNames)

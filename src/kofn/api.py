@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from kofn.errors import InputError
+from kofn.importers.reader_options import ReadOptions
+from kofn.importers.sources import expand
+from kofn.runs.load import load_table
+from kofn.scoring.checklist import check_use
+from kofn.scoring.evaluate import evaluate
+from kofn.scoring.options import Options
+from kofn.scoring.partitions import find_streamable, score_parts
+from kofn.scoring.splits import Split
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    import polars as pl
-
-    from kofn.evaluate import Result
-    from kofn.importers.rows import ReadOptions
-    from kofn.table import Table
-
-Spec = str | Callable[..., Any]
+    from kofn.scoring.options import Spec
+    from kofn.scoring.result import Result
 
 
 def score(
@@ -53,7 +55,7 @@ def score(
     `aggregate`, `metric` and `extract` take names, specs such as "pass@5", or your own callables; `metric` also takes
     functions of `references, predictions` and objects that have `compute`. `fields` names roles the file calls
     otherwise, such as {"text": "reply"}. `everything` also keeps fields no number needs. `engine` (of
-    `kofn.engine.engine`) calls metrics of your own on several processes or machines. `use` says how outputs are used
+    `kofn.parallel.engine`) calls metrics of your own on several processes or machines. `use` says how outputs are used
     (any, vote, select, list, all), for the checklist; `split` takes design or test cases, such as "test:0.3".
     `as_repeats`: the files are repeats of the same cases. `format` names the importer instead of looking for it;
     `where` takes only the cases whose field has a value, such as {"provider": "openai:gpt-5"}.
@@ -68,11 +70,6 @@ def score(
     >>> [(e.aggregator, e.point) for e in result.estimates]
     [('any_pass', 1.0), ('majority', 1.0)]
     """
-    from kofn.checklist import check_use
-    from kofn.evaluate import Options, evaluate
-    from kofn.importers.rows import ReadOptions
-    from kofn.splits import Split
-
     slices = _several(by)
     keep = tuple(name for name in (*slices, cluster, weight) if name is not None)
     reading = ReadOptions(fields=fields or {}, keep=keep, everything=everything, format=format, where=where or {})
@@ -94,114 +91,19 @@ def score(
         split=None if split is None else Split.parse(split),
     )
     if part_size is not None and not as_repeats:
-        from kofn.streamed import score_parts, streamable
-
         size = None if part_size == "auto" else part_size
-        if (found := streamable(_places(data), reading, size)) is not None:
+        if (found := find_streamable(_places(data), reading, size)) is not None:
             return score_parts(found, reading, options, size=size, engine=engine, on_part=on_part)
-    return evaluate(load(data, reading, as_repeats=as_repeats), options)
+    return evaluate(load_table(data, reading, as_repeats=as_repeats), options)
 
 
 def _places(data: Any) -> list[str]:
     """The files that are named, patterns replaced by what they match; none where data is no paths."""
-    from kofn.importers.sources import expand
-
     several = [data] if isinstance(data, (str, Path)) else data
     named = isinstance(several, (list, tuple)) and all(isinstance(one, (str, Path)) for one in several)
     return expand(several) if named else []
 
 
-def load(data: Any, options: ReadOptions, *, as_repeats: bool = False) -> Table:
-    """A table from whatever `score` takes."""
-    from kofn import importers
-
-    if isinstance(data, (str, Path)):
-        return importers.read([data], options, as_repeats=as_repeats, of_run=_of_run)
-    if type(data).__module__.partition(".")[0] == "polars":
-        return _from_frame(data, options)
-    if not isinstance(data, Iterable) or isinstance(data, Mapping):
-        raise InputError(f"score takes a path, rows or a frame, not {type(data).__name__}")
-    rows = list(data)
-    if rows and all(isinstance(row, (str, Path)) for row in rows):
-        return importers.read(rows, options, as_repeats=as_repeats, of_run=_of_run)
-    from kofn.importers.careful import read_records
-
-    return read_records(rows, options)
-
-
-def _of_run(path: Path) -> Table | None:
-    """The outputs of a stored run, without its grades; None for any other folder."""
-    from kofn.report.files import MANIFEST
-    from kofn.report.run import load_run, restored
-
-    if not (path / MANIFEST).is_file():
-        return None
-    run = load_run(path)
-    if run.result is None:
-        raise InputError(f"{path}: this run has no candidates: give one of kofn score --out, kofn run or kofn judge")
-    return restored(run.result)
-
-
-def aggregate(
-    name: Spec,
-    *,
-    values: Sequence[float | bool | None] | None = None,
-    answers: Sequence[object] | None = None,
-    passes: Sequence[bool | int | None] | None = None,
-    texts: Sequence[str | None] | None = None,
-    selector: Sequence[float | None] | None = None,
-    weights: Sequence[float] | None = None,
-    facets: Sequence[Sequence[str]] | None = None,
-    required: Sequence[str] | None = None,
-    ideal: Sequence[float] | None = None,
-    threshold: float | None = None,
-    higher_is_better: bool = True,
-) -> float | None:
-    """One set's number by an aggregator; None where it is undefined.
-
-    >>> aggregate("mean", values=[0.5, 0.8, 0.3, 0.9, 0.6])
-    0.62
-    >>> aggregate("majority", values=[1, 0, 1, 1, 0], answers=[42, 43, 42, 42, 41])
-    1.0
-    >>> aggregate("pass@5", values=[1, 0, 1]) is None
-    True
-    """
-    from kofn.registry import aggregator
-    from kofn.sets import CandidateSets
-
-    size = next((len(c) for c in (values, passes, answers, texts, facets) if c is not None), None)
-    if size is None:
-        raise InputError("aggregate needs values, passes, answers or texts")
-    if values is None:
-        values = list(passes) if passes is not None else [0.0] * size
-    one = CandidateSets.from_lists(
-        [values],
-        passes=_alone(passes),
-        answers=_alone(answers),
-        texts=_alone(texts),
-        selectors=None if selector is None else {"selector": [selector]},
-        weights=_alone(weights),
-        facets=_alone(facets),
-        required=_alone(required),
-        ideal=_alone(ideal),
-        threshold=threshold,
-        higher_is_better=higher_is_better,
-    )
-    result = float(aggregator(name)(one)[0])
-    return None if result != result else result
-
-
-def _alone(column: Any) -> Any:
-    return None if column is None else [column]
-
-
 def _several(given: Any) -> tuple[Any, ...]:
     alone = isinstance(given, str) or callable(given) or not isinstance(given, Iterable)
     return (given,) if alone else tuple(given)
-
-
-def _from_frame(data: Any, options: ReadOptions) -> Table:
-    from kofn.importers.tabular import frame_table
-
-    frame: pl.DataFrame = data.collect() if hasattr(data, "collect") else data
-    return frame_table(frame, "frame", options, "frame")

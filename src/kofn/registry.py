@@ -1,9 +1,9 @@
-"""Names to things: one literal table a kind, name -> "module:attribute", loaded when asked for.
+"""Names of aggregators, extractors, metrics, models, importers and exporters, resolved to objects when needed.
 
-A name is a built-in ("any_pass"), a built-in with parameters ("ndcg(k=3)"), a short form ("pass@5", "pass^3",
-"maj@5", "selected@5", "ndcg@3"), a path to your own ("my_pkg.module:thing", parameters allowed), or what an installed
-package advertises by entry point (groups kofn.aggregators, kofn.extractors, kofn.metrics, kofn.models, kofn.importers,
-kofn.exporters). A clash is an error.
+Each kind has one literal table, name -> "module:attribute". A name is a built-in ("any_pass"), a built-in with
+parameters ("ndcg(k=3)"), a short form ("pass@5", "pass^3", "maj@5", "selected@5", "ndcg@3"), a path to your own
+("my_pkg.module:thing", parameters allowed), or one that an installed package advertises by entry point (groups
+kofn.aggregators, kofn.extractors, kofn.metrics, kofn.models, kofn.importers, kofn.exporters). A clash is an error.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import ast
 import inspect
 import re
 import sys
-from functools import lru_cache
+from functools import lru_cache, partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kofn.errors import InputError, UnknownName
+from kofn.metrics.base import as_metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +80,7 @@ EXTRACTORS = {
     "strip_reasoning": "kofn.extract:strip_reasoning",
     "pattern": "kofn.extract:Pattern",
     "json_field": "kofn.extract:JsonField",
-    "lm_eval_filter": "kofn.extract.filters:LmEvalFilter",
+    "lm_eval_filter": "kofn.extract.lm_eval_filters:LmEvalFilter",
     "none": "kofn.extract:none",
 }
 
@@ -98,7 +100,7 @@ METRICS = {
     "refused": "kofn.metrics:Refused",
     "truncated": "kofn.metrics:Truncated",
     "unparsed": "kofn.metrics:Unparsed",
-    "runs_tests": "kofn.checkpoint.functional:RunsTests",
+    "runs_tests": "kofn.problems.functions:RunsTests",
 }
 
 MODELS = {
@@ -106,7 +108,7 @@ MODELS = {
     "gguf": "kofn.models.embedded:Embedded",
     "openai": "kofn.models.openai:OpenAI",
     "anthropic": "kofn.models.anthropic:Anthropic",
-    "hf": "kofn.models.transformers:Transformers",
+    "hf": "kofn.models.hugging_face:Transformers",
     "replay": "kofn.models.replay:Replay",
     "command": "kofn.models.command:Command",
     "fake": "kofn.models.fake:Fake",
@@ -126,9 +128,9 @@ IMPORTERS = {
 }
 
 EXPORTERS = {
-    "wide": "kofn.exporters.files:WIDE",
-    "long": "kofn.exporters.files:LONG",
-    "csv": "kofn.exporters.files:CSV",
+    "wide": "kofn.exporters.row_files:WIDE",
+    "long": "kofn.exporters.row_files:LONG",
+    "csv": "kofn.exporters.row_files:CSV",
     "inspect": "kofn.exporters.inspect_log:EXPORTER",
     "every_eval_ever": "kofn.exporters.every_eval_ever:EXPORTER",
 }
@@ -148,7 +150,7 @@ _SPEC = re.compile(r"(?P<name>[\w.:/-]+)\s*(?:\((?P<args>.*)\))?\s*", re.DOTALL)
 _AT = re.compile(r"(?P<name>[a-z_]+)(?P<sign>[@^])(?P<k>\d+)")
 
 
-class Entry(NamedTuple):
+class RegistryEntry(NamedTuple):
     """One line of `kofn list`."""
 
     name: str
@@ -167,12 +169,13 @@ def aggregator(spec: str | Callable[..., Any]) -> Aggregator:
     Traceback (most recent call last):
     kofn.errors.UnknownName: unknown aggregator 'any_pas': did you mean any_pass ...?
     """
+    # numpy comes with it, which `kofn list` and the names of models do without
     from kofn.aggregators.base import Aggregator, PerSet
 
-    found = _resolve("aggregator", spec)
-    if isinstance(found, Aggregator):
-        return found
-    return PerSet(found, spec if isinstance(spec, str) else "")
+    rule = _resolve("aggregator", spec)
+    if isinstance(rule, Aggregator):
+        return rule
+    return PerSet(rule, spec if isinstance(spec, str) else "")
 
 
 def extractor(spec: str | Callable[..., Any]) -> Callable[..., str | None]:
@@ -181,8 +184,8 @@ def extractor(spec: str | Callable[..., Any]) -> Callable[..., str | None]:
     >>> extractor("number")("The answer is $29.00.")
     '29'
     """
-    found: Callable[..., str | None] = _resolve("extractor", spec)
-    return found
+    extract: Callable[..., str | None] = _resolve("extractor", spec)
+    return extract
 
 
 def metric(spec: str | Callable[..., Any]) -> Callable[..., Any]:
@@ -193,14 +196,12 @@ def metric(spec: str | Callable[..., Any]) -> Callable[..., Any]:
     >>> float(metric("numeric")("1,080", "1080.0"))
     1.0
     """
-    from kofn.metrics.base import as_metric
-
-    found: Callable[..., Any] = as_metric(_resolve("metric", as_metric(spec)))
-    return found
+    score: Callable[..., Any] = as_metric(_resolve("metric", as_metric(spec)))
+    return score
 
 
 def model(prefix: str) -> Any:
-    """The backend whose specs begin with this ("openai" of "openai:MODEL"), or what is at "module:function".
+    """The backend whose specs begin with this ("openai" of "openai:MODEL"), or the object at "module:function".
 
     >>> model("gguf").__name__
     'Embedded'
@@ -230,7 +231,7 @@ def exporters() -> dict[str, Any]:
 
 
 def named_object(spec: str, kind: str) -> Any:
-    """What is at "module:name", for kinds that have no table of names.
+    """The object at "module:name", for kinds that have no table of names.
 
     >>> named_object("math:sqrt", "selector")(9.0)
     3.0
@@ -238,10 +239,10 @@ def named_object(spec: str, kind: str) -> Any:
     return _load(spec, kind)
 
 
-def entries(kind: str) -> list[Entry]:
+def entries(kind: str) -> list[RegistryEntry]:
     """Every name of a kind with the first line of its docstring."""
     return [
-        Entry(name, _summary(_load(target, kind)), "" if name in TABLES[kind] else target.partition(":")[0])
+        RegistryEntry(name, _summary(_load(target, kind)), "" if name in TABLES[kind] else target.partition(":")[0])
         for name, target in known(kind).items()
     ]
 
@@ -249,6 +250,7 @@ def entries(kind: str) -> list[Entry]:
 @lru_cache(maxsize=8)
 def known(kind: str) -> dict[str, str]:
     """Name -> target of a kind: built in, and advertised by installed packages."""
+    # slow to import (email, zipfile), and only a name that is looked up needs it
     from importlib.metadata import entry_points
 
     table = dict(TABLES[kind])
@@ -263,7 +265,7 @@ def known(kind: str) -> dict[str, str]:
 
 
 def _resolve(kind: str, spec: str | Callable[..., Any]) -> Any:
-    """The thing itself, made with its parameters; a bare class is made with none."""
+    """The object itself, built with its parameters; a class without parameters is called with none."""
     if not isinstance(spec, str):
         if not callable(spec):
             raise InputError(f"{kind}: expected a name or a callable, not {type(spec).__name__}")
@@ -276,10 +278,10 @@ def _resolve(kind: str, spec: str | Callable[..., Any]) -> Any:
 
 
 def higher_is_better(name: str, metric_is: bool = True) -> bool | None:
-    """Whether more of an aggregator is better, under a metric of which more is better or not.
+    """Whether a larger value of an aggregator is better, given whether that of its metric is.
 
-    None where it is neither, and where the aggregator is not one of ours: the name may come from anybody's file, and
-    nothing but kofn's own is imported to tell.
+    None where it is neither, and where the aggregator is not one of ours: the name may come from a file of unknown
+    origin, and reading it must not import code that the file names.
 
     >>> higher_is_better("pass@5", False), higher_is_better("mean", False), higher_is_better("redundancy")
     (True, False, None)
@@ -324,29 +326,21 @@ def parse_spec(kind: str, spec: str) -> tuple[str, tuple[Any, ...], dict[str, An
     return match["name"], args, kwargs
 
 
-def _make(kind: str, name: str, found: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if not inspect.isclass(found):
+def _make(kind: str, name: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if not inspect.isclass(target):
         if not args and not kwargs:
-            return found
-        from functools import partial
-
-        if kind == "metric":
-            from kofn.metrics.base import as_metric
-
-            found = as_metric(found)
-        return partial(found, *args, **kwargs)
-    signature = inspect.signature(found)
+            return target
+        return partial(as_metric(target) if kind == "metric" else target, *args, **kwargs)
+    signature = inspect.signature(target)
     try:
         signature.bind(*args, **kwargs)
     except TypeError as problem:
         takes = ", ".join(str(p) for p in signature.parameters.values()) or "no parameters"
         raise InputError(f"{kind} {name}: {problem}; it takes {takes.replace(chr(39), '')}") from None
-    return found(*args, **kwargs)
+    return target(*args, **kwargs)
 
 
 def _load(target: str, kind: str) -> Any:
-    from importlib import import_module
-
     module, _, attribute = target.partition(":")
     if module.partition(".")[0] != "kofn" and "" not in sys.path:
         sys.path.append("")  # a module of the folder one is in, as `python -m` would find it

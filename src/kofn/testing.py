@@ -1,4 +1,4 @@
-"""The laws that every aggregator obeys, for authors of plugins: call `check_aggregator(mine)` in a test.
+"""Checks for authors of plugins: `check_aggregator` tests the laws that every aggregator obeys.
 
 from kofn.testing import check_aggregator
 check_aggregator("my_pkg.rules:shortest_wins")
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kofn.core.candidate_sets import CandidateSets
 from kofn.registry import aggregator
-from kofn.sets import CandidateSets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ _WORDS = ("a", "b", "cat", "dog", "sat", "mat")
 def random_sets(
     rng: np.random.Generator, n_sets: int = 30, most: int = 6, *, binary: bool = True, missing: float = 0.0
 ) -> CandidateSets:
-    """Candidate sets of unequal size, some empty, with every column; each answer has one value, as a metric gives."""
+    """Candidate sets of unequal size, some empty, with every column; equal answers of a set have equal values."""
     values, answers, texts, scores, facets = [], [], [], [], []
     for n in rng.integers(0, most + 1, n_sets).tolist():
         codes = rng.integers(-1, 3, n).tolist()
@@ -52,10 +52,11 @@ def _random_words(rng: np.random.Generator, n: int) -> list[list[str]]:
 
 
 def check_aggregator(spec: str | Callable[..., Any], *, examples: int = 10, seed: int = 0) -> None:
-    """Raise AssertionError, saying which, when a law is broken.
+    """Raise an AssertionError that names the law if one is broken.
 
-    One float a set. An empty set is undefined. A set's value does not depend on the other sets. The input is not
-    changed. Unless the aggregator is `ordered`, the order of the candidates does not matter. Twice the same.
+    The result is one float per set. An empty set is undefined. A set's value does not depend on the other sets. The
+    input is not changed. Unless the aggregator is `ordered`, the order of the candidates does not matter. A second call
+    gives the same result.
 
     >>> check_aggregator("any_pass")
     >>> check_aggregator(lambda one: max(v for v in one.values if v is not None) if any(one.values) else 0.0)
@@ -63,7 +64,7 @@ def check_aggregator(spec: str | Callable[..., Any], *, examples: int = 10, seed
     rule = aggregator(spec)
     rng = np.random.default_rng(seed)
     for _ in range(examples):
-        sets = random_sets(rng)
+        sets = random_sets(rng)  # with empty sets and ties, where most mistakes show
         before = (sets.values.copy(), sets.passes.copy())
         result = rule(sets)
         _shape(rule, sets, result)
@@ -87,7 +88,7 @@ def shuffled(sets: CandidateSets, rng: np.random.Generator) -> CandidateSets:
 
 
 def assert_same(found: Any, wanted: Any, message: str) -> None:
-    """Equal to 1e-9, undefined where the other is."""
+    """Assert equality to 1e-9, with NaN equal to NaN."""
     assert np.allclose(found, wanted, rtol=0, atol=1e-9, equal_nan=True), f"{message}: {found} and {wanted}"
 
 

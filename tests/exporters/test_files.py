@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kofn
-from kofn.api import load
-from kofn.evaluate import Options, evaluate
-from kofn.exporters.files import write_csv, write_long, write_wide
+from kofn.exporters.row_files import write_csv, write_long, write_wide
 from kofn.importers import read
-from kofn.importers.rows import ReadOptions
-from kofn.opened import Opened, opened_all
+from kofn.importers.reader_options import ReadOptions
+from kofn.runs.load import GradedCandidates, load_graded_files, load_table
+from kofn.scoring.evaluate import evaluate
+from kofn.scoring.options import Options
 
 WRITERS = {"jsonl": write_wide, "parquet": write_long, "csv": write_csv}
 
 
 def graded(rows, **options):
-    result = evaluate(load(rows, ReadOptions(everything=True)), Options(**options))
-    return Opened(name="rows", path=Path("rows"), options=Options(**options), result=result)
+    result = evaluate(load_table(rows, ReadOptions(everything=True)), Options(**options))
+    return GradedCandidates(name="rows", path=Path("rows"), options=Options(**options), result=result)
 
 
 def run(*args, code=0):
@@ -103,17 +103,17 @@ def test_a_tag_that_is_called_like_a_role_is_not_taken_for_one(tmp_path):
 def test_a_spreadsheet_runs_nothing(tmp_path):
     hostile = ["=1+1", "+1", "@SUM(A1)", "-cmd|'/C calc'!A0", "-42", "\t=1"]
     before = graded([{"id": "q", "reference": "1", "outputs": hostile}])
-    told = write_csv(before, tmp_path / "f.csv")
+    messages = write_csv(before, tmp_path / "f.csv")
     cells = pl.read_csv(tmp_path / "f.csv", infer_schema=False)["output"].to_list()
     assert cells == ["'=1+1", "'+1", "'@SUM(A1)", "'-cmd|'/C calc'!A0", "-42", "'\t=1"]
-    assert "apostrophe" in told[-1]
+    assert "apostrophe" in messages[-1]
 
 
 def test_what_a_file_cannot_say_is_said(tmp_path):
     rows = [{"id": "a", "outputs": [{"text": "x", "score": 0.6}]}, {"id": "b", "outputs": []}]
-    told = write_long(graded(rows, threshold=0.5), tmp_path / "f.parquet")
-    assert any("--threshold" in line for line in told)
-    assert any("no candidates" in line for line in told)
+    messages = write_long(graded(rows, threshold=0.5), tmp_path / "f.parquet")
+    assert any("--threshold" in line for line in messages)
+    assert any("no candidates" in line for line in messages)
     assert all("no candidates" not in line for line in write_wide(graded(rows), tmp_path / "f.jsonl"))
     assert read([tmp_path / "f.jsonl"]).n_cases == 2
 
@@ -133,8 +133,8 @@ def test_an_every_eval_ever_record_has_what_that_schema_requires(tmp_path):
         for i in range(3)
     ]  # fmt: skip
     (tmp_path / "o.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    told = run("export", tmp_path / "o.jsonl", "--to", tmp_path / "r.eee.json")
-    assert "3 candidates were not graded" in told
+    messages = run("export", tmp_path / "o.jsonl", "--to", tmp_path / "r.eee.json")
+    assert "3 candidates were not graded" in messages
     record = json.loads((tmp_path / "r.eee.json").read_text())
     assert set(record) <= {
         *("schema_version", "evaluation_id", "evaluation_timestamp", "retrieved_timestamp", "source_metadata"),
@@ -160,6 +160,7 @@ def test_an_every_eval_ever_record_has_what_that_schema_requires(tmp_path):
         assert all(isinstance(v, str) for v in line["metadata"].values())
 
 
+@pytest.mark.commands
 def test_the_verb_refuses_what_it_cannot_do(tmp_path):
     path = tmp_path / "o.jsonl"
     path.write_text('{"id": "q", "reference": "1", "outputs": ["1"]}\n')
@@ -175,6 +176,6 @@ def test_a_run_is_exported_with_its_own_grades(tmp_path):
     path = tmp_path / "o.jsonl"
     path.write_text('{"id": "q", "reference": "1", "outputs": ["1", "x = 2", "1"]}\n')
     run("score", path, "--extract", "number", "--metric", "numeric", "--out", tmp_path / "run")
-    found = opened_all([str(tmp_path / "run")], Options(), reading=ReadOptions())
+    found = load_graded_files([str(tmp_path / "run")], Options(), reading=ReadOptions())
     write_long(found, tmp_path / "f.parquet")
     assert pl.read_parquet(tmp_path / "f.parquet")["label.numeric"].to_list() == [1.0, 0.0, 1.0]

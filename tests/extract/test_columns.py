@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -12,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.extract.cases import ROWS
+from tests.shared import DATA, needs_shared
 
 from kofn import extract
 from kofn.errors import InputError
-from kofn.extract import columns, extract_column
-
-DATA = Path(__file__).parents[2].parent / "shared" / "data"
+from kofn.extract import columnar_extraction as columns
+from kofn.extract import extract_column
 
 COLUMNAR = [
     extract.number,
@@ -171,7 +170,7 @@ def test_a_column_equals_its_rows_on_the_table(extractor: Any) -> None:
     assert extract_column(extractor, pl.Series(texts)).to_list() == [extractor(text) for text in texts]
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the shared data directory is not beside the checkout")
+@needs_shared(DATA)
 @pytest.mark.parametrize("extractor", COLUMNAR)
 def test_a_column_equals_its_rows_on_real_outputs(extractor: Any) -> None:
     lines = (DATA / "sets" / "qwen_math100x8.jsonl").read_text(encoding="utf-8").splitlines()

@@ -10,12 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import kofn
+from kofn.core.numbers import canonical_number
 from kofn.errors import InputError
 from kofn.extract import boxed, letter, math, number
-from kofn.extract.boxed import canonical
-from kofn.extract.locate import WINDOW, locate, locate_column, plain, visible
+from kofn.extract.answer_spans import WINDOW, locate, locate_column, plain, visible
+from kofn.extract.boxed_answer import canonical
 from kofn.extract.reasoning import outside_reasoning
-from kofn.values import canonical_number
 
 NUMBERS = [
     ("12 boxes of 90. **Answer:** $1,080.00.", "1080", "1,080.00"),

@@ -27,9 +27,22 @@ LOADED = (
         "kofn.cli.report_verb",
         "kofn.cli.score_verb",
     ),
-    *("kofn.running", "kofn.judge", "kofn.checkpoint.run", "kofn.checkpoint.write", "kofn.report.html", "kofn.api"),
-    *("kofn.evaluate", "kofn.models.openai", "kofn.running.finish", "kofn.report.files", "kofn.report.run"),
-    *("kofn.generate.store", "kofn.generate.runner", "kofn.judge.judging", "kofn.opened", "kofn.report.convert"),
+    *(
+        "kofn.generate",
+        "kofn.judge",
+        "kofn.problems.verification",
+        "kofn.problems.verification_runs",
+        "kofn.render.page",
+        "kofn.api",
+    ),
+    *("kofn.scoring.evaluate", "kofn.models.openai", "kofn.generate.scored_run", "kofn.runs.files", "kofn.runs.record"),
+    *(
+        "kofn.generate.store",
+        "kofn.generate.runner",
+        "kofn.judge.judge_run",
+        "kofn.runs.load",
+        "kofn.runs.report_builder",
+    ),
     *("aiohttp", "jinja2", "polars", "scipy.special", "yaml", "tests.faults.commands"),
 )
 LONGEST = 240.0  # seconds of one command, however busy the machine is

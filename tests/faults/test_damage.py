@@ -12,19 +12,19 @@ from tests.faults.world import (
     ANSWER,
     CASES,
     REPEATS,
-    asked,
     essence,
     outputs_in,
     problem_in,
     replies,
+    requested,
     task_in,
     timeless,
 )
 from tests.loopback import running
 from tests.programs import need_sandbox
 
-from kofn.checkpoint.store import NAME as FINISHED
-from kofn.generate.store import NAME
+from kofn.problems.case_store import NAME as FINISHED
+from kofn.runs.lock import STORE
 
 FLIPS = {"store": 120, "verify": 30, "files": 24}
 FILES = ("run.json", "evaluation.json", "candidates.parquet", "cases.parquet", "reports.parquet")
@@ -81,7 +81,7 @@ def damaged_stores(tmp_path, forked, tally, times):
             shutil.rmtree(out, ignore_errors=True)
             shutil.copytree(tmp_path / "whole" / "out", out)
             change = (flip, flip, flip, cut, garbage)[turn % 5]
-            change(out / NAME, chance)
+            change(out / STORE, chance)
             ended = forked(*words, "out", cwd=tmp_path)
             refused = refused_or_right(
                 ended, lambda: essence(out), whole, tally, f"store, {change.__name__}", "kofn run"
@@ -92,7 +92,7 @@ def damaged_stores(tmp_path, forked, tally, times):
                 ended = forked(*words, "out", "--retry-errors", cwd=tmp_path)
                 assert ended.code == 0, ended.err
                 assert essence(out) == whole
-                assert len(asked(server.requests[seen:])) <= 4  # the damaged ones, and no others
+                assert len(requested(server.requests[seen:])) <= 4  # the damaged ones, and no others
                 tally["damaged replies dropped and asked again by --retry-errors", "kofn run"] += 1
         assert found > times / 3
         wal(tmp_path, forked, server, words, whole, tally)
@@ -106,16 +106,16 @@ def wal(tmp_path, forked, server, words, whole, tally):
             shutil.rmtree(directory, ignore_errors=True)
             for seconds in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.4, 2.0, 3.0):
                 forked.killed(seconds, *words, directory.name, "--seed", seed, cwd=tmp_path)
-                if (directory / f"{NAME}-wal").exists() and replies(directory):
+                if (directory / f"{STORE}-wal").exists() and replies(directory):
                     break
-        path = out / f"{NAME}-wal"
+        path = out / f"{STORE}-wal"
         if change == "deleted":
             path.unlink(missing_ok=True)
         elif change == "garbage":
             path.write_bytes(os.urandom(20_000))
         elif (other / path.name).exists():
             shutil.copy(other / path.name, path)
-        (out / f"{NAME}-shm").unlink(missing_ok=True)
+        (out / f"{STORE}-shm").unlink(missing_ok=True)
         ended = forked(*words, "out", cwd=tmp_path)
         refused_or_right(ended, lambda: essence(out), whole, tally, f"WAL, {change}", "kofn run")
 
@@ -169,11 +169,12 @@ def test_what_was_changed_by_hand_is_refused_in_one_line_or_changes_nothing(what
     DAMAGES[what](tmp_path, forked, tally, FLIPS[what])
 
 
+@pytest.mark.kills
 def test_one_bit_of_a_stored_reply_is_noticed_and_that_reply_asked_again(tmp_path, forked, tally):
     with running(tmp_path / "log", said=ANSWER) as server:
         words, whole = made(tmp_path, forked, server)
         out = tmp_path / "whole" / "out"
-        path = out / NAME
+        path = out / STORE
         data = path.read_bytes()
         at = data.index(b"The answer is") + 5
         path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
@@ -182,4 +183,4 @@ def test_one_bit_of_a_stored_reply_is_noticed_and_that_reply_asked_again(tmp_pat
         assert "1 of its replies is damaged: --retry-errors" in ended.line
         assert forked(*words, "whole/out", "--retry-errors", cwd=tmp_path).code == 0
         assert essence(out) == whole
-        assert len(asked(server.requests)) == CASES * REPEATS + 1
+        assert len(requested(server.requests)) == CASES * REPEATS + 1

@@ -13,19 +13,19 @@ from tests.faults.world import (
     ANSWER,
     REPEATS,
     VERDICT,
-    asked,
     copied,
     essence,
     marks,
     outputs_in,
     problem_in,
     replies,
+    requested,
     task_in,
 )
 from tests.loopback import running
 from tests.programs import need_sandbox
 
-from kofn.checkpoint.store import NAME as FINISHED
+from kofn.problems.case_store import NAME as FINISHED
 
 KILLS = {"run": 70, "judge": 60, "verify": 40, "score": 35, "report": 25}
 FEW = 3  # of each in the normal tests
@@ -58,10 +58,10 @@ def asks(forked, folder, server, store, words, whole, kills, tally, verb, prepar
         final, requests = replies(store), server.requests
         for rows, seen in kept:
             assert all(final.get(key) == row for key, row in rows.items()), "a reply was lost"
-            assert not marks(rows) & set(asked(requests[seen:])), "a reply was paid for twice"
+            assert not marks(rows) & set(requested(requests[seen:])), "a reply was paid for twice"
             halfway += 0 < len(rows) < len(final)
             written += len(rows) == len(final)
-        assert marks(final) <= set(asked(requests[began:]))
+        assert marks(final) <= set(requested(requests[began:]))
         assert essence(directory) == whole
         assert not [one.name for one in directory.iterdir() if one.name.startswith(".")], "something was left behind"
     if kills > FEW:  # they were not all killed before they began, nor all after the last reply
@@ -180,6 +180,7 @@ def test_whatever_moment_it_is_killed_at_the_same_command_ends_as_if_it_had_not_
     CAMPAIGNS[verb](tmp_path, forked, tally, KILLS[verb])
 
 
-@pytest.mark.parametrize("verb", CAMPAIGNS)
+@pytest.mark.kills(quick=1)
+@pytest.mark.parametrize("verb", sorted(CAMPAIGNS, key=["report", "score", "verify", "judge", "run"].index))
 def test_a_few_kills_of_every_verb_lose_nothing(verb, tmp_path, forked, tally):
     CAMPAIGNS[verb](tmp_path, forked, tally, FEW)

@@ -10,9 +10,10 @@ import sys
 import time
 
 import pytest
-from tests.faults.world import ANSWER, VERDICT, asked, essence, marks, outputs_in, problem_in, replies, task_in
+from tests.faults.world import ANSWER, VERDICT, essence, marks, outputs_in, problem_in, replies, requested, task_in
 from tests.loopback import running
 from tests.programs import need_sandbox
+from tests.waiting import wait_until
 
 VERBS = ("run", "judge", "verify", "score", "report")
 SMALL = 64 << 20  # bytes of the disk
@@ -111,7 +112,7 @@ def full(verb, tmp_path, forked, tally, rooms):
             if not (verb == "score" and ended.code == 0):
                 assert again.code == 0, (room, ended.err, again.err)
             assert work.essence(out) == work.essence(whole), room
-            assert not marks(kept) & set(asked(work.server.requests[seen:]))
+            assert not marks(kept) & set(requested(work.server.requests[seen:]))
             assert all(work.replies(out)[key] == row for key, row in kept.items())
         assert failed
         tally["a full disk, then room, then the same command", f"kofn {verb}"] += failed
@@ -147,6 +148,7 @@ def test_a_read_only_directory_is_one_line_and_nothing_is_asked(verb, tmp_path, 
     read_only(verb, tmp_path, forked, tally)
 
 
+@pytest.mark.kills
 def test_a_judge_on_a_full_disk_leaves_the_run_as_it_was(tmp_path, forked, tally):
     full("judge", tmp_path, forked, tally, [120])
 
@@ -170,8 +172,13 @@ def together(verb, tmp_path, forked, tally):
             [sys.executable, "-m", "kofn", *map(str, work.words), str(out)],
             cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        while not (server.requests or any(out.glob("cases.sqlite")) or verb in ("score", "report")):
-            time.sleep(0.02)
+        wait_until(
+            lambda: (
+                server.count or any(out.glob("cases.sqlite")) or verb in ("score", "report") or first.poll() is not None
+            ),
+            "the first command at work",
+        )
+        if verb not in ("score", "report"):
             assert first.poll() is None, first.communicate()
         time.sleep(0.3)
         second = work.go(out)
@@ -182,7 +189,7 @@ def together(verb, tmp_path, forked, tally):
             assert f"process {first.pid} is using it: wait until it ends" in second.line
         else:
             assert codes <= ({0} if verb == "report" else {0, 2}), (err, second.err)
-        asked_for = asked(server.requests)
+        asked_for = requested(server.requests)
         assert len(asked_for) == len(set(asked_for))
         assert work.essence(out)
         tally["two commands on one directory at once", f"kofn {verb}"] += 1

@@ -14,7 +14,7 @@ from typing import Any
 from tests.loopback import mark_of
 
 import kofn
-from kofn.generate.store import NAME
+from kofn.runs.lock import STORE
 
 CASES, REPEATS = 12, 3
 ANSWER = "({mark}) The answer is {digit}."
@@ -50,13 +50,13 @@ def problem_in(folder: Path, cases: int = 12) -> tuple[Path, Path]:
     problem, submission = folder / "problem", folder / "submission"
     problem.mkdir(exist_ok=True)
     submission.mkdir(exist_ok=True)
-    told = "\n".join(
+    summary = "\n".join(
         f"          - {{id: c{i}, args: [a{i}], expected: {{output: 'hello {'a' if i % 4 else 'b'}{i}'}}}}"
         for i in range(cases)
     )
     (problem / "config.yaml").write_text(
         "name: small\nversion: 1\nentry: python main.py\ntimeout: 20\ncheckpoints:\n  one:\n    groups:\n"
-        f"      basic:\n        type: Core\n        cases:\n{told}\n"
+        f"      basic:\n        type: Core\n        cases:\n{summary}\n"
     )
     (submission / "main.py").write_text(PROGRAM)
     return problem, submission
@@ -80,12 +80,12 @@ def essence(directory: Path) -> dict[str, Any]:
     }
     if run.result is None:
         return found
-    told = timeless(run.manifest["result"])
-    told["understood"].pop("sources")
-    told.pop("judges", None)
+    summary = timeless(run.manifest["result"])
+    summary["understood"].pop("sources")
+    summary.pop("judges", None)
     table = run.result.table
     return found | {
-        "result": told,
+        "result": summary,
         "judges": {n: (j["n_verdicts"], j["n_failed"], j["n_unread"]) for n, j in run.result.judges.items()},
         # what was asked for apart had a prompt each
         "candidates": table.candidates.drop("seconds", "tokens_in", strict=False).to_dicts(),
@@ -111,7 +111,7 @@ def copied(directory: Path, name: str, query: str) -> list[tuple[Any, ...]]:
 
 def replies(directory: Path) -> dict[bytes, tuple[Any, ...]]:
     """The stored replies by key."""
-    return {row[0]: row for row in copied(directory, NAME, "SELECT * FROM replies")}
+    return {row[0]: row for row in copied(directory, STORE, "SELECT * FROM replies")}
 
 
 def marks(rows: dict[bytes, tuple[Any, ...]]) -> set[str]:
@@ -119,6 +119,6 @@ def marks(rows: dict[bytes, tuple[Any, ...]]) -> set[str]:
     return {mark for row in rows.values() if row[4] for mark in MARK.findall(row[4])}
 
 
-def asked(requests: list[dict[str, Any]]) -> list[str]:
+def requested(requests: list[dict[str, Any]]) -> list[str]:
     """The same of what a server was asked."""
     return [mark_of(one["prompt"], one["seed"], j) for one in requests for j in range(one["n"])]

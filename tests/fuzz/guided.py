@@ -41,17 +41,17 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--keep", type=Path, help="folder of what was learnt")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    told = parser.parse_args()
+    options = parser.parse_args()
     sys.path[:0] = [str(ROOT), str(ROOT / "src")]
-    if told.one:
-        return fuzz(told.one, told.targets)
+    if options.one:
+        return fuzz(options.one, options.targets)
     from tests.fuzz.targets import TARGETS
 
-    names = told.targets or [*(name for name in TARGETS if not name.startswith(TOGETHER)), *TOGETHER]
-    each = told.seconds * told.workers / len(names) - START
+    names = options.targets or [*(name for name in TARGETS if not name.startswith(TOGETHER)), *TOGETHER]
+    each = options.seconds * options.workers / len(names) - START
     with tempfile.TemporaryDirectory(prefix="kofn-fuzz-") as scratch:
-        keep = told.keep or Path(scratch) / "kept"
-        with ThreadPoolExecutor(told.workers) as pool:
+        keep = options.keep or Path(scratch) / "kept"
+        with ThreadPoolExecutor(options.workers) as pool:
             found = list(pool.map(lambda name: run(name, each, keep / name), names))
     print(f"{len(names)} targets, {sum(n for n, _ in found):,} inputs, {sum(f for _, f in found)} with findings")
     return int(any(f for _, f in found))

@@ -102,15 +102,14 @@ def readers() -> dict[str, Callable[[str], object]]:
     """Everything that reads what a model wrote, or a program printed."""
     from tests.fuzz.targets import CHOICES, EXTRACTORS, MATCHERS
 
-    from kofn.checkpoint.matchers import matcher
+    from kofn.core.escape import escape_controls, show_hidden
+    from kofn.core.numbers import canonical_number, normalize_numeric, parse_number, plain_characters
     from kofn.extract import extract_answer, extract_letter_legacy, extract_letter_word_boundary
-    from kofn.extract.locate import locate
+    from kofn.extract.answer_spans import locate
     from kofn.judge.rubric import load_rubric
-    from kofn.judge.verdict import parse_verdict
-    from kofn.present import safe
+    from kofn.judge.verdicts import parse_verdict
+    from kofn.problems.matchers import matcher
     from kofn.registry import extractor
-    from kofn.report.visible import visible
-    from kofn.values import canonical_number, normalize_numeric, parse_number, plain_characters
 
     found: dict[str, Callable[[str], object]] = {name: extractor(name) for name in EXTRACTORS}
     found |= {f"{name} of options": partial(_with_choices, extractor(name), CHOICES) for name in ("letter", "number")}
@@ -121,10 +120,10 @@ def readers() -> dict[str, Callable[[str], object]]:
         found[f"verdict {name}"] = partial(_judged, parse_verdict, load_rubric(name))
     as_json = load_rubric("helpfulness").model_copy(update={"parse": "json"})
     found["verdict json"] = partial(_judged, parse_verdict, as_json)
-    wanted = {"number": 7, "json": {"a": 1}, "hash": "0" * 64, "table": "a,b\n1,2\n"}
+    expected_of = {"number": 7, "json": {"a": 1}, "hash": "0" * 64, "table": "a,b\n1,2\n"}
     for name in MATCHERS:
-        found[f"matcher {name}"] = partial(_matched, matcher(name), wanted.get(name, "a\nb"))
-    return found | {"safe": safe, "visible": visible}
+        found[f"matcher {name}"] = partial(_matched, matcher(name), expected_of.get(name, "a\nb"))
+    return found | {"safe": escape_controls, "visible": show_hidden}
 
 
 def _with_choices(read: Callable[..., object], choices: tuple[str, ...], text: str) -> object:

@@ -45,12 +45,12 @@ class Target:
 
 def refused_well(problem: InputError) -> None:
     """A refusal is one line that a terminal shows as it is: no control character in it is the file's."""
-    from kofn.present import safe
+    from kofn.core.escape import escape_controls
 
-    shown = safe(str(problem))  # as the command line prints it
-    assert shown.strip(), "a refusal that says nothing"
-    assert "\n" not in shown
-    assert shown == safe(shown), f"a refusal with characters that a terminal obeys: {shown!r}"
+    escaped = escape_controls(str(problem))  # as the command line prints it
+    assert escaped.strip(), "a refusal that says nothing"
+    assert "\n" not in escaped
+    assert escaped == escape_controls(escaped), f"a refusal with characters that a terminal obeys: {escaped!r}"
 
 
 @cache
@@ -87,7 +87,7 @@ def text(data: bytes) -> str:
 
 def imported(data: bytes, *, name: str, form: str | None = None, everything: bool = True) -> None:
     from kofn.importers import read
-    from kofn.importers.rows import ReadOptions
+    from kofn.importers.reader_options import ReadOptions
 
     with written(data, name) as folder:
         read([folder / name], ReadOptions(format=form, everything=everything))
@@ -95,7 +95,7 @@ def imported(data: bytes, *, name: str, form: str | None = None, everything: boo
 
 def imported_folder(data: bytes, *, names: tuple[str, ...], form: str | None = None) -> None:
     from kofn.importers import read
-    from kofn.importers.rows import ReadOptions
+    from kofn.importers.reader_options import ReadOptions
 
     with written(data, *names) as folder:
         read([folder], ReadOptions(format=form, everything=True))
@@ -126,18 +126,18 @@ def replayed(data: bytes) -> None:
 
 
 def task(data: bytes) -> None:
-    from kofn.tasks.load import read
+    from kofn.tasks.load import read_task_file
 
     with written(data, "task.yaml", "questions.jsonl") as folder:
-        found = read(folder / "task.yaml")
+        found = read_task_file(folder / "task.yaml")
         items = getattr(found, "items", None)
         if callable(items):
             items()
 
 
 def problem(data: bytes) -> None:
-    from kofn.checkpoint.lint import lint
-    from kofn.checkpoint.load import load_problem
+    from kofn.problems.lint import lint
+    from kofn.problems.load import load_problem
 
     names = ("config.yaml", "one/config.yaml", "one/group/cases.yaml", "one/other/cases.jsonl")
     with written(data, *names) as folder:
@@ -153,26 +153,26 @@ def rubric(data: bytes) -> None:
 
 
 def selector(data: bytes) -> None:
-    from kofn.selectorfile import selector_of
+    from kofn.analysis.selector_file import load_selector
 
     with written(data, "selector.yaml") as folder:
-        selector_of(str(folder / "selector.yaml"))
+        load_selector(str(folder / "selector.yaml"))
 
 
 def prices(data: bytes) -> None:
-    from kofn.generate.prices import read_prices
+    from kofn.generate.pricing import read_prices
 
     with written(data, "prices.yaml") as folder:
         read_prices(folder / "prices.yaml")
 
 
 def labels(data: bytes) -> None:
-    from kofn.calibration.labels import read_judged, read_labels
+    from kofn.judge.labels import read_judge_rows, read_labels
 
     with written(data, "labels.csv") as folder:
-        for read in (read_labels, read_judged, partial(read_labels, threshold=0.5)):
+        for read_task_file in (read_labels, read_judge_rows, partial(read_labels, threshold=0.5)):
             try:
-                read(folder / "labels.csv")
+                read_task_file(folder / "labels.csv")
             except InputError as problem:
                 refused_well(problem)
 
@@ -182,8 +182,8 @@ def labels(data: bytes) -> None:
 
 def run_directory(data: bytes) -> None:
     """A good run of which some of the files are replaced by what is given."""
-    from kofn.report.past import load_past
-    from kofn.report.run import load_run
+    from kofn.runs.index import load_stored
+    from kofn.runs.record import load_run
 
     names = ("run.json", "evaluation.json", "results.jsonl", "candidates.parquet", "cases.parquet", "reports.parquet")
     with written(b"", "nothing") as folder:
@@ -191,7 +191,7 @@ def run_directory(data: bytes) -> None:
         for name, part in zip(names, data.split(SEPARATOR), strict=False):
             if part:
                 (folder / "run" / name).write_bytes(part)
-        for load in (load_run, load_past):
+        for load in (load_run, load_stored):
             try:
                 load(folder / "run")
             except InputError as problem:
@@ -200,16 +200,16 @@ def run_directory(data: bytes) -> None:
 
 @cache
 def good_run() -> Path:
-    from tests.web.making import small_rows, write
+    from tests.viewer.runs import small_rows, write
 
     return write(root() / "run", small_rows(4))
 
 
 def progress(data: bytes) -> None:
-    from kofn.generate.live import NAME, read_live
+    from kofn.generate.progress_file import NAME, read_progress
 
     with written(data, NAME) as folder:
-        read_live(folder)
+        read_progress(folder)
 
 
 # texts of models
@@ -236,16 +236,16 @@ def by_column(data: bytes) -> None:
 
 
 def located(data: bytes) -> None:
-    from kofn.extract.locate import locate
+    from kofn.extract.answer_spans import locate
 
     said, _, answer = text(data).rpartition("\n")
-    for wanted in (answer, "7", "B"):
-        if wanted and (span := locate(said, wanted)) is not None:
+    for sought in (answer, "7", "B"):
+        if sought and (span := locate(said, sought)) is not None:
             assert 0 <= span[0] < span[1] <= len(said), span
 
 
 def numbers(data: bytes) -> None:
-    from kofn.values import canonical_number, normalize_numeric, numbers_equal, parse_number, plain_characters
+    from kofn.core.numbers import canonical_number, normalize_numeric, numbers_equal, parse_number, plain_characters
 
     said = text(data)
     parse_number(said), normalize_numeric(said), plain_characters(said), numbers_equal(said, "7", relative=0.1)
@@ -256,7 +256,7 @@ def numbers(data: bytes) -> None:
 def verdicts(data: bytes) -> None:
     from kofn.judge.rubric import load_rubric
     from kofn.judge.rubric import names as rubrics
-    from kofn.judge.verdict import parse_verdict
+    from kofn.judge.verdicts import parse_verdict
 
     for name in rubrics():
         one = load_rubric(name)
@@ -276,7 +276,7 @@ def metrics(data: bytes) -> None:
 
 def matched(data: bytes, *, name: str) -> None:
     """What a program did against what its author expects: any bytes are right or wrong."""
-    from kofn.checkpoint.matchers import matcher
+    from kofn.problems.matchers import matcher
 
     expected, _, actual = data.partition(b"\n--\n")
     matcher(name)({"type": "object"} if name == "schema" else "0" * 64 if name == "hash" else b"[1, 2]", actual)
@@ -290,7 +290,7 @@ def reply(data: bytes, *, vendor: str) -> None:
     """A body of a server, good or not: replies, or one of the failures that the runner knows."""
     import asyncio
 
-    from kofn.models.base import Again, Declined, Message, Request, Sampling
+    from kofn.models.base import Message, Request, RequestRejected, RetryableError, Sampling
 
     model = _model(vendor)
     prompts = ((Message("user", "2+2?"),),) if vendor == "anthropic" else ((Message("user", "2+2?"),), "2+2?")
@@ -302,7 +302,7 @@ def reply(data: bytes, *, vendor: str) -> None:
                     assert isinstance(one.text, str)
                     one.text.encode()
                     (one.reasoning or "").encode()
-            except (Again, Declined) as problem:
+            except (RetryableError, RequestRejected) as problem:
                 assert str(problem).isprintable(), problem
 
     status, _, body = data.partition(b"\n")
@@ -369,16 +369,16 @@ def typed(data: bytes) -> None:
     """--require, --split, --field, --where, a selector, an address of a sink or a model, the parts of a path."""
     import click
 
-    from kofn.checkpoint.matchers.jsonpaths import parsed_path
-    from kofn.cli.reading import where_of
+    from kofn.analysis.selector_file import load_selector
+    from kofn.cli.read_options import where_of
+    from kofn.core.addresses import redact_address
+    from kofn.core.fields import parse_field_options
     from kofn.extract import JsonField
-    from kofn.fields import parse_field_options
-    from kofn.models.address import Vendor, find_address
-    from kofn.policy import Requirement
-    from kofn.selectorfile import selector_of
-    from kofn.splits import Split
+    from kofn.models.endpoint import Vendor, find_address
+    from kofn.problems.matchers.json_paths import parse_path
+    from kofn.scoring.policy import Requirement
+    from kofn.scoring.splits import Split
     from kofn.tasks.template import Template
-    from kofn.values import redacted
 
     vendor = Vendor("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL")
     said = text(data)
@@ -388,15 +388,15 @@ def typed(data: bytes) -> None:
         Split.parse,
         lambda t: parse_field_options(t.split("\n")),
         JsonField,
-        lambda t: parsed_path(t, "ignore"),
+        lambda t: parse_path(t, "ignore"),
         Template,
-        redacted,
+        redact_address,
         lambda t: find_address(t, vendor, {"OPENAI_API_KEY": "k"}),
-        lambda t: None if t.lower().endswith((".yaml", ".yml")) else selector_of(t),
+        lambda t: None if t.lower().endswith((".yaml", ".yml")) else load_selector(t),
     ]
-    for read in readers:
+    for read_task_file in readers:
         try:
-            read(said)
+            read_task_file(said)
         except InputError as problem:
             assert str(problem).strip()
     try:
@@ -416,7 +416,7 @@ def asked_page(data: bytes) -> None:
 
 @cache
 def _viewer() -> Any:
-    from kofn.web.app import make_app
+    from kofn.viewer.app import make_app
 
     return make_app(good_run().parent)
 

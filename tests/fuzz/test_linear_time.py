@@ -53,6 +53,7 @@ def test_a_megabyte_of_hostile_text_takes_linear_time(name, family):
         assert slow(readers()[name], unit, MEGABYTE if unit in FEW else QUARTER) is None
 
 
+@pytest.mark.long
 def test_a_slow_reader_would_be_found():
     """A cubic one, so that what else the machine does makes no difference here."""
 

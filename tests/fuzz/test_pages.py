@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.web.making import small_rows, write
-from tests.web.serving import ask, served
+from tests.viewer.runs import small_rows, write
+from tests.viewer.serving import ask, served
 
 from kofn.cli import kofn as command
-from kofn.report.html import page
-from kofn.report.run import load_run
+from kofn.render.page import report_page
+from kofn.runs.record import load_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +88,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_report_pages_hold_hostile_text_as_text(folder: Path) -> None:
     for run in folder.iterdir():
-        text = (run / "report.html").read_text() if (run / "report.html").exists() else page(load_run(run))
+        text = (run / "report.html").read_text() if (run / "report.html").exists() else report_page(load_run(run))
         check(text)
         assert "kofnx" in text, "the text itself is there"
 
@@ -136,8 +136,8 @@ def test_pages_of_the_viewer_hold_hostile_text_as_text(folder: Path) -> None:
             f"/run/{runs[0]}{part}" for part in ("", *own, "/-/charts", "/-/best", "/-/labels", "/-/audit", "/-/export")
         ]
         answers = {one: ask(base, one) for one in pages}
-    shown = [one for one, answer in answers.items() if answer.status == 200]
-    assert len(shown) >= len(pages) - 2, {one: answer.status for one, answer in answers.items()}
+    found_pages = [one for one, answer in answers.items() if answer.status == 200]
+    assert len(found_pages) >= len(pages) - 2, {one: answer.status for one, answer in answers.items()}
     for one, answer in answers.items():
         assert answer.status < 500, one
         check(answer.body.decode())
@@ -166,4 +166,4 @@ def test_what_looks_for_markup_finds_it() -> None:
 def test_any_such_text_is_inert_in_a_report(tmp_path_factory: pytest.TempPathFactory, parts: list[str]) -> None:
     folder = tmp_path_factory.mktemp("any")
     run = load_run(write(folder / "run", small_rows(4, evil="".join(parts) or "x")))
-    check(page(run))
+    check(report_page(run))

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from scipy.special import betainc
 
 import kofn
+from kofn.core.candidate_sets import CandidateSets
+from kofn.core.types import Case
 from kofn.errors import InputError
 from kofn.generate.adaptive import Adaptive, honest, keep, lead_probability, leading_two, replay, saving
 from kofn.generate.limits import Limits
 from kofn.generate.runner import generate
-from kofn.generate.stages import Item, Stage
 from kofn.generate.store import Store
 from kofn.models.base import Model, Reply
 from kofn.registry import aggregator
-from kofn.sets import CandidateSets
-from kofn.types import Case
+from kofn.tasks.stages import Item, Stage
 
 ANSWERS = st.lists(st.sampled_from(["a", "b", "c", None]), max_size=12)
 
@@ -90,9 +90,9 @@ def test_rounds_stop_where_drawing_one_by_one_would_have_stopped(answers):
 
 @given(ANSWERS)
 def test_the_leading_two_are_what_the_vote_counts(answers):
-    from kofn.aggregators.votes import tally
+    from kofn.aggregators.votes import tally_votes
 
-    counted = tally(CandidateSets.from_lists([[1] * len(answers)], answers=[answers]))
+    counted = tally_votes(CandidateSets.from_lists([[1] * len(answers)], answers=[answers]))
     assert leading_two(answers) == (counted.first[0], counted.second[0])
 
 
@@ -113,10 +113,10 @@ def test_settings_that_cannot_work_are_refused_when_the_rule_is_made(settings, s
 
 
 def test_what_was_saved_is_priced_case_by_case_and_unknown_money_is_none():
-    told = saving([4, 10], 10, [[0.01] * 4, [0.03] * 10])
-    assert (told.samples, told.mean_samples, told.times) == (14, 7.0, 20 / 14)
-    assert told.cost == pytest.approx(0.34)
-    assert told.fixed_cost == pytest.approx(0.4)
+    saved = saving([4, 10], 10, [[0.01] * 4, [0.03] * 10])
+    assert (saved.samples, saved.mean_samples, saved.times) == (14, 7.0, 20 / 14)
+    assert saved.cost == pytest.approx(0.34)
+    assert saved.fixed_cost == pytest.approx(0.4)
     assert saving([4], 10, [[0.01, None, 0.01, 0.01]]).fixed_cost is None
     assert "$" not in str(saving([4], 10))
     assert str(saving([], 10)) == "adaptive: no cases"
@@ -141,17 +141,17 @@ def synthetic(cases: int, n: int, difficulty: tuple[float, float], seed: int = 0
 
 
 def test_forty_samples_become_at_least_three_times_fewer_at_the_same_vote_accuracy():
-    told = replay(synthetic(1000, 40, (2, 0.5)), Adaptive("number", most=40))
-    assert told.saving.times >= 3
-    assert abs(told.accuracy - told.full_accuracy) <= 0.01
-    assert told.same_answer > 0.98
+    replayed = replay(synthetic(1000, 40, (2, 0.5)), Adaptive("number", most=40))
+    assert replayed.saving.times >= 3
+    assert abs(replayed.accuracy - replayed.full_accuracy) <= 0.01
+    assert replayed.same_answer > 0.98
 
 
 def test_hard_cases_keep_their_samples():
     """Where most votes are close there is little to save, and the rule does not pretend otherwise."""
-    told = replay(synthetic(500, 40, (1, 1)), Adaptive("number", most=40))
-    assert 1.5 < told.saving.times < 3
-    assert abs(told.accuracy - told.full_accuracy) <= 0.01
+    replayed = replay(synthetic(500, 40, (1, 1)), Adaptive("number", most=40))
+    assert 1.5 < replayed.saving.times < 3
+    assert abs(replayed.accuracy - replayed.full_accuracy) <= 0.01
 
 
 def test_fewer_rounds_cost_a_few_samples():
@@ -163,10 +163,10 @@ def test_fewer_rounds_cost_a_few_samples():
 
 def test_a_real_models_answers_to_a_hundred_questions(sets_folder):
     scored = kofn.score(sets_folder / "qwen_math100x8.jsonl", extract="math", everything=True).scored[0]
-    told = replay(scored.sets, Adaptive("math", most=8))
-    assert told.saving.times > 1.7
-    assert told.saving.mean_samples < 5
-    assert abs(told.accuracy - told.full_accuracy) <= 0.01
+    replayed = replay(scored.sets, Adaptive("math", most=8))
+    assert replayed.saving.times > 1.7
+    assert replayed.saving.mean_samples < 5
+    assert abs(replayed.accuracy - replayed.full_accuracy) <= 0.01
 
 
 class Says(Model):

@@ -7,17 +7,18 @@ import random
 import shutil
 import sqlite3
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
-from tests.generate.worker import Recipe, items, opened, work
+from tests.generate.worker import Recipe, items, open_store, work
 from tests.loopback import running
+from tests.waiting import wait_until
 
 from kofn.errors import InputError
-from kofn.generate.rows import candidate_rows
-from kofn.generate.stages import of_repeat
-from kofn.generate.store import NAME, Row
+from kofn.generate.candidate_table import candidate_rows
+from kofn.generate.store import ReplyRow
+from kofn.runs.lock import STORE
+from kofn.tasks.stages import of_repeat
 
 CASES, REPEATS = 25, 3
 RECIPE = Recipe()
@@ -34,14 +35,14 @@ def processes():
 def stored(directory):
     """What is in the store, read from a copy: whoever opens the files themselves mends what the kill left."""
     with tempfile.TemporaryDirectory() as folder:
-        for name in (NAME, f"{NAME}-wal"):
+        for name in (STORE, f"{STORE}-wal"):
             if (directory / name).exists():
                 shutil.copy(directory / name, folder)
-        connection = sqlite3.connect(Path(folder) / NAME)
+        connection = sqlite3.connect(Path(folder) / STORE)
         try:
             if not connection.execute("SELECT name FROM sqlite_master").fetchall():
                 return {}  # killed before the tables were there
-            return {row[0]: Row._make(row[:-1]) for row in connection.execute("SELECT * FROM replies")}
+            return {row[0]: ReplyRow._make(row[:-1]) for row in connection.execute("SELECT * FROM replies")}
         finally:
             connection.close()
 
@@ -50,14 +51,14 @@ def questions(rows):
     """What was sent for these replies: prompt and seed."""
     thoughts = {(r.case_id, r.repeat): r.text for r in rows.values() if r.stage == "think"}
     by_id = {item.case.id: item for item in items(CASES)}
-    asked = set()
+    sent = set()
     for r in rows.values():
         stage = [s.name for s in RECIPE.stages].index(r.stage)
         outputs = {"think": thoughts[r.case_id, r.repeat]} if stage else {}
         prompt = RECIPE.prompt(by_id[r.case_id], stage, r.repeat, outputs, chat=False)
         seed = of_repeat(RECIPE.stages[stage].sampling, 1, r.case_id, r.stage, r.repeat).seed
-        asked.add((prompt, seed))
-    return asked
+        sent.add((prompt, seed))
+    return sent
 
 
 def in_log(requests):
@@ -66,18 +67,25 @@ def in_log(requests):
 
 
 def columns(directory):
-    with opened(directory) as store:
+    with open_store(directory) as store:
         frame = candidate_rows(store, RECIPE.stages, [i.case.id for i in items(CASES)], REPEATS)
     return frame.drop("seconds", "tokens_in")  # what was asked for apart had a prompt each
 
 
-def killed_until_done(directory, server, processes, chance, longest):
+def wait_a_while(process, server, chance):
+    """Until the server was asked for some more, now and then for nothing at all, and a moment beyond."""
+    goal = server.count + chance.randrange(-5, 25)
+    wait_until(lambda: process.join(0.002) or process.exitcode is not None or server.count >= goal)
+    process.join(chance.uniform(0.0, 0.02))
+
+
+def killed_until_done(directory, server, processes, chance):
     """Start and kill until the run ends by itself; after each kill, what was stored and how much had been asked."""
     seen = []
     while True:
         process = processes.Process(target=work, args=(str(directory), server.url, CASES, REPEATS))
         process.start()
-        process.join(chance.uniform(0.0, longest))
+        wait_a_while(process, server, chance)
         if process.exitcode is None:
             process.kill()
         process.join()
@@ -91,12 +99,12 @@ def check(directory, seen, requests):
     """What was stored when it was killed is there, as it was, and was not asked for after that."""
     final = stored(directory)
     assert len(final) == 2 * CASES * REPEATS
-    for rows, asked in seen:
+    for rows, sent in seen:
         assert all(final[key] == row for key, row in rows.items())
-        assert not questions(rows) & in_log(requests[asked:])
+        assert not questions(rows) & in_log(requests[sent:])
 
 
-def campaign(tmp_path, processes, kills, longest):
+def campaign(tmp_path, processes, kills):
     """Runs that are killed again and again, so often in all."""
     chance, every = random.Random(4), []
     with running(tmp_path / "log", delay=0.01) as server:
@@ -104,7 +112,7 @@ def campaign(tmp_path, processes, kills, longest):
         whole = columns(tmp_path / "whole")
         while len(every) < kills:
             directory = tmp_path / f"run{len(every)}"
-            seen = killed_until_done(directory, server, processes, chance, longest)
+            seen = killed_until_done(directory, server, processes, chance)
             check(directory, seen, server.requests)
             assert columns(directory).equals(whole)
             every += seen
@@ -112,21 +120,25 @@ def campaign(tmp_path, processes, kills, longest):
     assert halfway > kills / 4  # they were not all killed before they began
 
 
+def test_a_run_killed_a_few_times_loses_nothing_and_asks_for_nothing_twice(tmp_path, processes):
+    campaign(tmp_path, processes, 4)
+
+
+@pytest.mark.kills
 def test_a_run_killed_forty_times_loses_nothing_and_asks_for_nothing_twice(tmp_path, processes):
-    campaign(tmp_path, processes, 40, 0.35)
+    campaign(tmp_path, processes, 40)
 
 
 @pytest.mark.slow
 def test_a_run_killed_three_hundred_times_loses_nothing_and_asks_for_nothing_twice(tmp_path, processes):
-    campaign(tmp_path, processes, 300, 0.5)
+    campaign(tmp_path, processes, 300)
 
 
 def test_two_processes_on_one_directory_are_one_and_a_refusal(tmp_path, processes):
     with running(tmp_path / "log", delay=0.05) as server:
         first = processes.Process(target=work, args=(str(tmp_path / "run"), server.url, CASES, REPEATS))
         first.start()
-        while not server.requests:
-            time.sleep(0.01)
+        wait_until(lambda: server.count, "the first request")
         with pytest.raises(InputError, match=f"process {first.pid} is using it"):
             work(str(tmp_path / "run"), server.url, CASES, REPEATS)
         first.join()

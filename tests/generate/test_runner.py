@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from dataclasses import fields, replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.generate.worker import ONE, Echo, Recipe, items, opened, run
+from tests.clock import run_with_jumping_clock
+from tests.generate.worker import ONE, Echo, Recipe, items, open_store, run
 from tests.loopback import serving
 
 from kofn.errors import InputError, WorldError
-from kofn.generate.calls import Calls, Patience, Tally
+from kofn.generate.calls import CallQueue, CallTally, CallTimeout
+from kofn.generate.candidate_table import candidate_rows
 from kofn.generate.limits import Limits
-from kofn.generate.rows import candidate_rows
-from kofn.generate.runner import Fixed, generate
-from kofn.generate.stages import Stage, key_of, of_repeat
+from kofn.generate.pending import PendingOutputs, part_of, shared_cost
+from kofn.generate.runner import generate
+from kofn.generate.scheduler import Fixed, Slot, group_slots
 from kofn.generate.store import Cache
-from kofn.generate.walk import Slot, grouped
-from kofn.generate.wanted import Outputs, part_of, shared_cost
-from kofn.models.base import Again, Declined, Likelihood, Model, Reply, Request, Sampling
+from kofn.models.base import Likelihood, Model, Reply, Request, RequestRejected, RetryableError, Sampling
 from kofn.models.openai import OpenAI
+from kofn.tasks.stages import Stage, key_of, of_repeat
 
 TWO = Recipe()
 QUICK = Limits(retries=2)
@@ -48,13 +48,13 @@ def server_run(directory, url, model="m", *, n=6, limits=None, **more):
         finally:
             await backend.close()
 
-    with opened(directory) as store:
+    with open_store(directory) as store:
         outcome = asyncio.run(go(store))
         return outcome, candidate_rows(store, ONE.stages, [i.case.id for i in items(n)], 2)
 
 
 def columns(directory, recipe=ONE, n=5, repeats=3):
-    with opened(directory) as store:
+    with open_store(directory) as store:
         return candidate_rows(store, recipe.stages, [i.case.id for i in items(n)], repeats)
 
 
@@ -65,9 +65,9 @@ def columns(directory, recipe=ONE, n=5, repeats=3):
     st.lists(st.tuples(st.integers(0, 12), st.sampled_from("pq")), unique_by=lambda t: t[0], max_size=12).map(sorted),
     st.integers(1, 6),
 )
-def test_groups_hold_every_repeat_once_and_only_neighbours_with_one_prompt(told, most):
-    slots = [Slot(repeat, b"", prompt, Sampling(), None) for repeat, prompt in told]
-    groups = list(grouped(slots, most))
+def test_groups_hold_every_repeat_once_and_only_neighbours_with_one_prompt(pairs, most):
+    slots = [Slot(repeat, b"", prompt, Sampling(), None) for repeat, prompt in pairs]
+    groups = list(group_slots(slots, most))
     assert [slot for group in groups for slot in group] == slots
     for group in groups:
         assert 1 <= len(group) <= most
@@ -97,8 +97,8 @@ def test_repeats_of_one_prompt_are_one_request_and_stored_as_if_asked_alone(tmp_
     together, alone = Echo(samples=4), Echo(samples=1)
     outcome, rows = run(tmp_path / "a", together, repeats=Fixed(6))
     _, others = run(tmp_path / "b", alone, repeats=Fixed(6))
-    assert [r.n for r in together.asked] == [4, 2] * 5
-    assert {r.n for r in alone.asked} == {1}
+    assert [r.n for r in together.requests] == [4, 2] * 5
+    assert {r.n for r in alone.requests} == {1}
     same = [(r.key, r.text) for case in rows.values() for r in case]
     assert sorted(same) == sorted((r.key, r.text) for case in others.values() for r in case)
     assert (outcome.tally.calls, outcome.tally.replies, outcome.tally.candidates) == (10, 30, 30)
@@ -108,16 +108,16 @@ def test_repeats_of_one_prompt_are_one_request_and_stored_as_if_asked_alone(tmp_
 def test_a_request_says_which_case_and_repeat_it_is_for(tmp_path):
     model = Echo(samples=2, concurrency=1)
     run(tmp_path, model, n=1, repeats=Fixed(3))
-    assert [(r.case_id, r.repeat, r.n) for r in model.asked] == [("c0", 0, 2), ("c0", 2, 1)]
+    assert [(r.case_id, r.repeat, r.n) for r in model.requests] == [("c0", 0, 2), ("c0", 2, 1)]
 
 
 def test_with_one_call_at_a_time_the_order_is_that_of_the_cases(tmp_path):
     model = Echo(concurrency=1, samples=1)
     run(tmp_path, model, n=20, recipe=TWO, repeats=Fixed(2))
     assert model.most == 1
-    ids = [r.case_id for r in model.asked]
+    ids = [r.case_id for r in model.requests]
     assert ids == [f"c{i}" for i in range(20) for _ in range(4)]
-    assert [r.repeat for r in model.asked] == [0, 1, 0, 1] * 20
+    assert [r.repeat for r in model.requests] == [0, 1, 0, 1] * 20
 
 
 def test_no_more_calls_run_than_allowed_and_as_many_as_that(tmp_path):
@@ -188,12 +188,12 @@ def test_running_again_asks_for_nothing_and_more_repeats_or_cases_only_for_those
     before = columns(tmp_path, TWO, 4, 3)
     again = Echo()
     outcome, rows = run(tmp_path, again, recipe=TWO, n=4, repeats=Fixed(3))
-    assert again.asked == []
+    assert again.requests == []
     assert (outcome.tally.calls, outcome.tally.reused, outcome.tally.cases, len(rows)) == (0, 24, 4, 4)
     more = Echo()
     run(tmp_path, more, recipe=TWO, n=5, repeats=Fixed(5))
-    asked = {(r.case_id, r.repeat + j) for r in more.asked for j in range(r.n)}
-    assert asked == {(f"c{i}", r) for i in range(5) for r in range(5) if i == 4 or r > 2}
+    requested = {(r.case_id, r.repeat + j) for r in more.requests for j in range(r.n)}
+    assert requested == {(f"c{i}", r) for i in range(5) for r in range(5) if i == 4 or r > 2}
     assert columns(tmp_path, TWO, 4, 3).equals(before)  # fewer cases and repeats than are stored
 
 
@@ -203,21 +203,21 @@ def test_a_missing_repeat_in_the_middle_is_asked_with_its_own_seed(tmp_path):
 
     async def break_second(number, request, index):
         if request.repeat + index == 1:
-            raise Declined("no")
+            raise RequestRejected("no")
 
     run(tmp_path / "b", Echo(break_second), n=1, repeats=Fixed(4))
-    with opened(tmp_path / "b") as store:
+    with open_store(tmp_path / "b") as store:
         assert store.forget_errors() == 1
     model = Echo()
     run(tmp_path / "b", model, n=1, repeats=Fixed(4))
-    assert [(r.repeat, r.n) for r in model.asked] == [(1, 1)]
+    assert [(r.repeat, r.n) for r in model.requests] == [(1, 1)]
     assert columns(tmp_path / "b", n=1, repeats=4)["text"].to_list() == whole
 
 
 def test_errors_stay_until_they_are_forgotten_and_end_the_candidate(tmp_path):
     async def fail(number, request, index):
         if request.case_id == "c1" and "think" in request.prompt.split()[0]:
-            raise Declined("too long\nby far")
+            raise RequestRejected("too long\nby far")
 
     outcome, _ = run(tmp_path, Echo(fail), recipe=TWO, n=3, repeats=Fixed(2))
     assert (outcome.tally.errors, outcome.tally.cases, outcome.stopped) == (2, 3, None)
@@ -226,11 +226,11 @@ def test_errors_stay_until_they_are_forgotten_and_end_the_candidate(tmp_path):
     assert frame["text"].is_null().to_list() == [False, False, True, True, False, False]
     quiet = Echo()
     run(tmp_path, quiet, recipe=TWO, n=3, repeats=Fixed(2))
-    assert quiet.asked == []
-    with opened(tmp_path) as store:
+    assert quiet.requests == []
+    with open_store(tmp_path) as store:
         assert store.forget_errors() == 2
     outcome, _ = run(tmp_path, quiet, recipe=TWO, n=3, repeats=Fixed(2))
-    assert {r.case_id for r in quiet.asked} == {"c1"}
+    assert {r.case_id for r in quiet.requests} == {"c1"}
     assert "error" not in columns(tmp_path, TWO, 3, 2).columns
 
 
@@ -246,8 +246,8 @@ def test_shares_of_a_price_add_up(tokens_in, tokens_out):
     def tiered(model, i, o):  # dearer for long prompts, as some are
         return (i * 3 + o * 15) * (2 if i > 200_000 else 1) * 1e-6
 
-    told = shared_cost("m", tokens_in, tokens_out, tiered)
-    assert sum(told) == pytest.approx(tiered("m", tokens_in, sum(tokens_out)))
+    shares = shared_cost("m", tokens_in, tokens_out, tiered)
+    assert sum(shares) == pytest.approx(tiered("m", tokens_in, sum(tokens_out)))
 
 
 def test_tokens_a_server_does_not_give_are_counted_and_marked(tmp_path):
@@ -289,7 +289,7 @@ def test_rounds_depend_on_outputs_alone_so_that_a_resumed_run_decides_alike(tmp_
         run(tmp_path / "b", Echo(die, samples=1), n=12, repeats=UntilTwoAgree())
     rest = Echo(samples=1)
     run(tmp_path / "b", rest, n=12, repeats=UntilTwoAgree())
-    assert 0 < len(rest.asked) < len(whole.asked)
+    assert 0 < len(rest.requests) < len(whole.requests)
     assert columns(tmp_path / "b", n=12, repeats=6).drop("seconds").equals(expected.drop("seconds"))
 
 
@@ -299,7 +299,7 @@ def test_rounds_depend_on_outputs_alone_so_that_a_resumed_run_decides_alike(tmp_
 def test_what_may_succeed_later_is_tried_again(tmp_path):
     async def flaky(number, request, index):
         if number % 2:
-            raise Again("status 500")
+            raise RetryableError("status 500")
 
     outcome, rows = run(tmp_path, Echo(flaky, concurrency=1), n=2, limits=Limits(retries=3))
     assert (outcome.tally.retries, outcome.tally.errors, outcome.tally.calls) == (2, 0, 4)
@@ -309,7 +309,7 @@ def test_what_may_succeed_later_is_tried_again(tmp_path):
 def test_what_fails_too_often_is_an_error_row_with_the_last_reason(tmp_path):
     async def never(number, request, index):
         if request.case_id == "c0":
-            raise [Again("status 500"), OSError("connection reset"), TimeoutError("late")][number % 3]
+            raise [RetryableError("status 500"), OSError("connection reset"), TimeoutError("late")][number % 3]
 
     outcome, rows = run(tmp_path, Echo(never, concurrency=1), n=2, limits=QUICK)
     assert [r.error for r in rows["c0"]] == ["status 500"] * 3  # of the third call
@@ -321,25 +321,23 @@ def test_what_fails_too_often_is_an_error_row_with_the_last_reason(tmp_path):
 def test_a_call_that_takes_too_long_is_tried_again_and_then_an_error(tmp_path):
     async def hang(number, request, index):
         if request.case_id == "c1":
-            await asyncio.sleep(60)
+            await asyncio.sleep(9999)
 
-    started = time.monotonic()
     outcome, rows = run(tmp_path, Echo(hang), n=3, repeats=Fixed(1), limits=Limits(timeout=0.05, retries=1))
     assert rows["c1"][0].error == "no reply within 0.05 s"
     assert rows["c1"][0].attempts == 2
     assert outcome.tally.errors == 1
-    assert time.monotonic() - started < 10
 
 
 def test_patience_ends_only_what_is_late_and_not_what_others_cancel():
     async def go():
-        patience, ended = Patience(0.05), []
+        patience, ended = CallTimeout(0.05), []
 
         async def one(seconds):
             try:
                 with patience:
                     await asyncio.sleep(seconds)
-            except Again:
+            except RetryableError:
                 ended.append(seconds)
 
         tasks = [asyncio.create_task(one(s)) for s in (0.0, 5.0, 0.02, 6.0, 9.0)]
@@ -352,13 +350,13 @@ def test_patience_ends_only_what_is_late_and_not_what_others_cancel():
         assert ended[-1] == 7.0
         patience.close()
 
-    asyncio.run(go())
+    run_with_jumping_clock(go())
 
 
 def test_fewer_outputs_than_asked_for_are_asked_for_again(tmp_path):
     class Stingy(Echo):
         async def generate(self, requests):
-            self.asked += requests
+            self.requests += requests
             for place, request in enumerate(requests):
                 yield self.say(request, place, 0)
 
@@ -367,14 +365,14 @@ def test_fewer_outputs_than_asked_for_are_asked_for_again(tmp_path):
     _, expected = run(tmp_path / "b", Echo(), n=3, repeats=Fixed(4))
     assert {r.key: r.text for c in rows.values() for r in c} == {r.key: r.text for c in expected.values() for r in c}
     assert outcome.tally.errors == outcome.tally.retries == 0
-    assert model.asked[-1].n == 1  # it has been learned
+    assert model.requests[-1].n == 1  # it has been learned
 
 
 def test_a_reply_without_outputs_and_one_that_repeats_itself_do_not_count(tmp_path):
     class Odd(Echo):
         async def generate(self, requests):
-            self.asked += requests
-            if len(self.asked) > 1:
+            self.requests += requests
+            if len(self.requests) > 1:
                 for index in (0, 0, 7, 1, 2):
                     yield self.say(requests[0], 0, index)
 
@@ -386,12 +384,12 @@ def test_a_reply_without_outputs_and_one_that_repeats_itself_do_not_count(tmp_pa
 def test_what_came_before_a_cut_is_kept_and_only_the_rest_asked_for(tmp_path):
     async def cut(number, request, index):
         if number == 1 and index == 2:
-            raise Again("cut")
+            raise RetryableError("cut")
 
     model = Echo(cut, samples=4)
     _, rows = run(tmp_path, model, n=1, repeats=Fixed(4))
-    assert [(r.repeat, r.n) for r in model.asked] == [(0, 4), (2, 2)]
-    assert model.asked[1].sampling.seed == model.asked[0].sampling.seed + 2
+    assert [(r.repeat, r.n) for r in model.requests] == [(0, 4), (2, 2)]
+    assert model.requests[1].sampling.seed == model.requests[0].sampling.seed + 2
     assert [r.attempts for r in rows["c0"]] == [1, 1, 2, 2]
     assert [r.tokens_in for r in rows["c0"]] == [5, 5, 5, 5]
 
@@ -399,29 +397,29 @@ def test_what_came_before_a_cut_is_kept_and_only_the_rest_asked_for(tmp_path):
 def test_a_server_that_refuses_several_outputs_is_asked_for_one_at_a_time(tmp_path):
     async def one_only(number, request, index):
         if request.n > 1:
-            raise Declined("n must be 1")
+            raise RequestRejected("n must be 1")
 
     model = Echo(one_only)
     outcome, rows = run(tmp_path, model, n=2, repeats=Fixed(3))
-    assert sorted(r.n for r in model.asked) == [1] * 6 + [3] * 2
+    assert sorted(r.n for r in model.requests) == [1] * 6 + [3] * 2
     assert (outcome.tally.errors, outcome.tally.replies) == (0, 6)
     assert len({r.text for r in rows["c0"]}) == 3
 
 
 def test_a_prompt_that_is_refused_for_several_outputs_and_for_one_is_not_asked_again(tmp_path):
     async def too_long(number, request, index):
-        raise Declined("too long")
+        raise RequestRejected("too long")
 
     model = Echo(too_long)
     outcome, _ = run(tmp_path, model, n=1, repeats=Fixed(4))
-    assert [r.n for r in model.asked] == [4, 1]
+    assert [r.n for r in model.requests] == [4, 1]
     assert outcome.tally.errors == 4
 
 
 def test_in_a_batch_only_the_refused_request_becomes_an_error(tmp_path):
     async def refuse(number, request, index):
         if request.case_id == "c2":
-            raise Declined("a filter")
+            raise RequestRejected("a filter")
 
     outcome, rows = run(tmp_path, Echo(refuse, batch=4, samples=1, concurrency=1), n=6, repeats=Fixed(1))
     assert [rows[f"c{i}"][0].error for i in range(6)] == [None, None, "a filter", None, None, None]
@@ -438,7 +436,7 @@ def test_what_nothing_can_mend_stops_the_run_and_keeps_what_came(tmp_path, batch
     model = Echo(stop, batch=batch, samples=1)
     with pytest.raises(InputError, match="401"):
         run(tmp_path, model, n=1000, repeats=Fixed(1))
-    assert len(model.asked) < 40
+    assert len(model.requests) < 40
     frame = columns(tmp_path, n=1000)
     assert frame.height >= 2
     assert frame["text"].null_count() == 0
@@ -471,13 +469,13 @@ def test_an_interrupted_run_keeps_what_it_received_and_goes_on_from_there(tmp_pa
         await task
 
     model = Echo(halfway)
-    with opened(tmp_path) as store, pytest.raises(asyncio.CancelledError):
+    with open_store(tmp_path) as store, pytest.raises(asyncio.CancelledError):
         asyncio.run(go(store, model))
     assert columns(tmp_path, n=30).height == 10
     assert model.now == 0  # the calls under way were ended
     rest = Echo()
     run(tmp_path, rest, n=30, repeats=Fixed(1))
-    assert len(rest.asked) == 20
+    assert len(rest.requests) == 20
 
 
 def test_a_full_disk_stops_the_run(tmp_path):
@@ -485,7 +483,7 @@ def test_a_full_disk_stops_the_run(tmp_path):
         store._connection.execute("PRAGMA max_page_count = 12")
         await generate(items(3000), ONE, {"actor": Echo()}, store, repeats=Fixed(1), run_seed=1, limits=Limits())
 
-    store = opened(tmp_path)
+    store = open_store(tmp_path)
     with pytest.raises(WorldError, match="what was stored is kept"):
         asyncio.run(go(store))
     with pytest.raises(WorldError):
@@ -508,10 +506,10 @@ def test_a_budget_ends_the_run_with_what_was_under_way_and_it_can_go_on(tmp_path
     model = Echo(samples=1)
     outcome, rows = run(tmp_path, model, n=100, repeats=Fixed(1), limits=limits, price=lambda *_: 0.125)
     assert outcome.stopped in ("--max-cost 1.25 reached", "--max-tokens-total 130 reached")
-    assert 10 <= len(model.asked) <= most
-    assert len(rows) == outcome.tally.replies == columns(tmp_path, n=100).height == len(model.asked)
+    assert 10 <= len(model.requests) <= most
+    assert len(rows) == outcome.tally.replies == columns(tmp_path, n=100).height == len(model.requests)
     outcome, _ = run(tmp_path, Echo(samples=1), n=100, repeats=Fixed(1))
-    assert (outcome.stopped, outcome.tally.reused) == (None, len(model.asked))
+    assert (outcome.stopped, outcome.tally.reused) == (None, len(model.requests))
 
 
 def test_a_candidate_that_a_budget_left_between_two_stages_is_none(tmp_path):
@@ -533,13 +531,11 @@ def test_a_candidate_that_a_budget_left_between_two_stages_is_none(tmp_path):
 
 def test_the_time_limit_does_not_wait_for_a_server_that_asks_for_an_hour(tmp_path):
     async def busy(number, request, index):
-        raise Again("status 429", 3600.0)
+        raise RetryableError("status 429", 3600.0)
 
-    started = time.monotonic()
     outcome, _ = run(tmp_path, Echo(busy), n=3, limits=Limits(max_time=0.2))
     assert outcome.stopped == "--max-time 0.2 reached"
     assert outcome.tally.errors == 0  # they have not failed, they are not done
-    assert time.monotonic() - started < 5
 
 
 # limits, with a clock that is told
@@ -561,14 +557,16 @@ def clocked(directory, model, limits, n, **more):
     model.script = note
 
     async def go(store):
-        calls = Calls(model, store, limits, clock=lambda: now[0], sleep=sleep)
+        calls = CallQueue(model, store, limits, clock=lambda: now[0], sleep=sleep)
         for i in range(n):
             request = Request(prompt="p", sampling=Sampling(max_tokens=10))
-            await calls.ask(Outputs(stage="s", case_id="c", repeat=i, keys=[i.to_bytes(16, "big")], request=request))
+            await calls.ask(
+                PendingOutputs(stage="s", case_id="c", repeat=i, keys=[i.to_bytes(16, "big")], request=request)
+            )
         await calls.close()
         return calls
 
-    with opened(directory) as store:
+    with open_store(directory) as store:
         return times, asyncio.run(go(store))
 
 
@@ -586,7 +584,7 @@ def test_tokens_keep_to_their_rate_by_what_they_really_were(tmp_path):
 def test_the_wait_a_server_asks_for_is_kept_by_everybody(tmp_path):
     async def busy(number):
         if number == 2:
-            raise Again("status 429", 7.0)
+            raise RetryableError("status 429", 7.0)
 
     times, calls = clocked(tmp_path, Echo(concurrency=8), Limits(), 4, script=busy)
     assert times == [0.0, 0.0, 7.0, 7.0, 7.0]
@@ -596,7 +594,7 @@ def test_the_wait_a_server_asks_for_is_kept_by_everybody(tmp_path):
 
 def test_waits_grow_with_the_failures(tmp_path):
     async def down(number):
-        raise Again("status 503")
+        raise RetryableError("status 503")
 
     times, calls = clocked(tmp_path, Echo(concurrency=8), Limits(retries=5), 1, script=down)
     gaps = [b - a for a, b in pairwise(times)]
@@ -609,7 +607,7 @@ def test_waits_grow_with_the_failures(tmp_path):
 def test_a_server_that_is_busy_gets_fewer_calls(tmp_path):
     async def busy(number):
         if number < 3:
-            raise Again("status 429", busy=True)
+            raise RetryableError("status 429", busy=True)
 
     _, calls = clocked(tmp_path, Echo(concurrency=8), Limits(), 1, script=busy)
     assert 2 <= calls.pace.allowance.allowed < 3
@@ -690,7 +688,7 @@ def test_the_cache_answers_what_is_always_the_same_in_another_run(tmp_path):
         outcome, rows = run(
             tmp_path / "b", second, recipe=TWO, n=3, repeats=Fixed(2), cache=cache, price=lambda *_: 0.1
         )
-        assert [r.prompt.split()[0] for r in second.asked] == ["think"] * 3  # those are drawn, not always the same
+        assert [r.prompt.split()[0] for r in second.requests] == ["think"] * 3  # those are drawn, not always the same
         assert outcome.tally.reused == 6
         assert [(r.cost, r.attempts, r.repeat, r.case_id) for r in rows["c1"] if r.stage == "answer"] == [
             (0.0, 0, 0, "c1"),
@@ -698,7 +696,7 @@ def test_the_cache_answers_what_is_always_the_same_in_another_run(tmp_path):
         ]
         other = Echo(name="another")
         run(tmp_path / "c", other, recipe=TWO, n=3, repeats=Fixed(2), cache=cache)
-        assert len(other.asked) == 9
+        assert len(other.requests) == 9
     assert (
         columns(tmp_path / "b", TWO, 3, 2)
         .drop("seconds", "cost")
@@ -718,6 +716,7 @@ def test_against_a_server_every_fault_ends_as_an_output(tmp_path):
     assert outcome.tally.calls == 13
 
 
+@pytest.mark.long(quick=3)
 @pytest.mark.parametrize("fault", ["500", "cut", "malformed", "html", "no-choices", "drop", "hang", "error-200"])
 def test_against_a_server_what_never_works_is_counted_as_errors(tmp_path, fault):
     with serving() as server:
@@ -752,7 +751,7 @@ def test_against_a_server_that_says_too_long_each_is_an_error_row(tmp_path):
 
 
 def test_the_tally_counts_while_it_goes(tmp_path):
-    tally, seen = Tally(), []
+    tally, seen = CallTally(), []
 
     async def look(number, request, index):
         seen.append((tally.in_flight, tally.replies))

@@ -14,57 +14,59 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.generate.worker import FINGERPRINT, opened
+from tests.generate.worker import FINGERPRINT, open_store
 
 from kofn.errors import InputError, WorldError
-from kofn.generate.store import NAME, Cache, Row, Store, held
+from kofn.generate.store import Cache, ReplyRow, Store
+from kofn.runs.lock import STORE, lock_directory
 
 ROOT = Path(__file__).parents[2]
 
 
 def row(n, **columns):
-    base = Row(n.to_bytes(16, "big"), f"c{n}", "answer", 0, "t", None, "stop", -1.5, 7, 3, 0.1, 0.2, None, 1, None, 9.0)
+    base = ReplyRow(
+        n.to_bytes(16, "big"), f"c{n}", "answer", 0, "t", None, "stop", -1.5, 7, 3, 0.1, 0.2, None, 1, None, 9.0
+    )
     return base._replace(**columns)
 
 
 def plain(directory):
     """The rows as another program sees them."""
-    connection = sqlite3.connect(directory / NAME)
+    connection = sqlite3.connect(directory / STORE)
     try:
-        return [Row._make(r[:-1]) for r in connection.execute("SELECT * FROM replies ORDER BY rowid")]
+        return [ReplyRow._make(r[:-1]) for r in connection.execute("SELECT * FROM replies ORDER BY rowid")]
     finally:
         connection.close()
 
 
 def another(directory, code):
     """A process that opens the store, says so, and does something."""
-    script = (
-        f"from tests.generate.worker import opened\nstore = opened({str(directory)!r})\nprint('open', flush=True)\n"
-    )
+    script = f"from tests.generate.worker import open_store\nstore = open_store({str(directory)!r})\n"
+    script += "print('open', flush=True)\n"
     script += code
     return subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
 
 def test_what_is_added_is_found_by_key_and_survives_closing(tmp_path):
     rows = [row(i) for i in range(1200)]
-    with opened(tmp_path) as store:
+    with open_store(tmp_path) as store:
         store.add(rows)
         assert store.get([r.key for r in rows]) == {r.key: r for r in rows}
-    with opened(tmp_path) as store:
+    with open_store(tmp_path) as store:
         assert store.get([rows[7].key, b"?" * 16]) == {rows[7].key: rows[7]}
         assert store.count() == 1200
 
 
 @given(st.lists(st.tuples(st.text(), st.none() | st.text(), st.none() | st.floats(allow_nan=False)), max_size=4))
-def test_any_text_and_number_comes_back_as_it_was(tmp_path_factory, told):
-    rows = [row(i, text=text, reasoning=why, logprob=number) for i, (text, why, number) in enumerate(told)]
-    with opened(tmp_path_factory.mktemp("s")) as store:
+def test_any_text_and_number_comes_back_as_it_was(tmp_path_factory, contents):
+    rows = [row(i, text=text, reasoning=why, logprob=number) for i, (text, why, number) in enumerate(contents)]
+    with open_store(tmp_path_factory.mktemp("s")) as store:
         store.add(rows)
         assert sorted(store.get([r.key for r in rows]).values()) == sorted(rows)
 
 
 def test_a_stored_reply_is_never_replaced(tmp_path):
-    with opened(tmp_path) as store:
+    with open_store(tmp_path) as store:
         store.add([row(1, text="first")])
         store.add([row(1, text="second")])
         assert store.get([row(1).key])[row(1).key].text == "first"
@@ -76,7 +78,7 @@ def test_a_commit_returns_when_another_program_can_read_the_rows(tmp_path):
             await store.commit(row(2 * i), row(2 * i + 1))
             assert len(plain(tmp_path)) == 2 * (i + 1)
 
-    with opened(tmp_path) as store:
+    with open_store(tmp_path) as store:
         asyncio.run(go(store))
 
 
@@ -84,10 +86,10 @@ def test_rows_that_come_while_a_commit_runs_are_one_commit(tmp_path):
     commits = []
 
     async def go(store):
-        store._connection.set_trace_callback(lambda told: told == "COMMIT" and commits.append(told))
+        store._connection.set_trace_callback(lambda statement: statement == "COMMIT" and commits.append(statement))
         await asyncio.gather(*(store.commit(row(i)) for i in range(2000)))
 
-    with opened(tmp_path) as store:
+    with open_store(tmp_path) as store:
         asyncio.run(go(store))
         assert store.count() == 2000
     assert len(commits) <= 6  # 512 rows each
@@ -99,7 +101,7 @@ def test_rows_handed_over_without_waiting_are_there_after_closing_even_when_the_
         await asyncio.sleep(0)
         store.put([row(2)])
 
-    with opened(tmp_path) as store:
+    with open_store(tmp_path) as store:
         asyncio.run(go(store))
         asyncio.run(go(store))
     assert len(plain(tmp_path)) == 2
@@ -109,40 +111,40 @@ def test_a_second_process_is_refused_with_the_pid_of_the_first(tmp_path):
     with another(tmp_path, "input()") as first:
         first.stdout.readline()
         try:
-            with pytest.raises(InputError, match=f"process {first.pid} is using it.*another --out") as told:
-                opened(tmp_path)
-            assert str(tmp_path) in str(told.value)
+            with pytest.raises(InputError, match=f"process {first.pid} is using it.*another --out") as caught:
+                open_store(tmp_path)
+            assert str(tmp_path) in str(caught.value)
         finally:
             first.kill()
-    opened(tmp_path).close()  # the lock of a killed process is free
+    open_store(tmp_path).close()  # the lock of a killed process is free
 
 
 def test_the_same_process_cannot_open_it_twice_either(tmp_path):
-    with opened(tmp_path), pytest.raises(InputError, match=f"process {os.getpid()}"):
-        opened(tmp_path)
-    opened(tmp_path).close()
+    with open_store(tmp_path), pytest.raises(InputError, match=f"process {os.getpid()}"):
+        open_store(tmp_path)
+    open_store(tmp_path).close()
 
 
 def test_closing_twice_is_closing_once(tmp_path):
-    store = opened(tmp_path)
+    store = open_store(tmp_path)
     store.close()
     store.close()
 
 
 def test_another_fingerprint_is_refused_by_the_first_field_that_differs(tmp_path):
-    told = {"model": {"name": "a"}, "prompt": "x" * 200 + "old"}
-    Store.open(tmp_path, fingerprint=told).close()
-    Store.open(tmp_path, fingerprint=dict(reversed(told.items()))).close()  # the order of fields does not matter
+    fingerprint = {"model": {"name": "a"}, "prompt": "x" * 200 + "old"}
+    Store.open(tmp_path, fingerprint=fingerprint).close()
+    Store.open(tmp_path, fingerprint=dict(reversed(fingerprint.items()))).close()  # the order of fields does not matter
     with pytest.raises(InputError, match=r"model\.name 'a' and this run has 'b': give another --out"):
-        Store.open(tmp_path, fingerprint={**told, "model": {"name": "b"}})
+        Store.open(tmp_path, fingerprint={**fingerprint, "model": {"name": "b"}})
     with pytest.raises(InputError, match=r"prompt '\.\.\.x+old' and this run has '\.\.\.x+new'"):
-        Store.open(tmp_path, fingerprint={**told, "prompt": "x" * 200 + "new"})
+        Store.open(tmp_path, fingerprint={**fingerprint, "prompt": "x" * 200 + "new"})
     with pytest.raises(InputError, match="seed nothing and this run has 3"):
-        Store.open(tmp_path, fingerprint={**told, "seed": 3})
+        Store.open(tmp_path, fingerprint={**fingerprint, "seed": 3})
 
 
 def test_a_file_that_is_no_store_is_refused_in_one_line(tmp_path):
-    (tmp_path / NAME).write_text("this is no database, and it is long enough to have a header" * 100)
+    (tmp_path / STORE).write_text("this is no database, and it is long enough to have a header" * 100)
     refused(tmp_path, "damaged or no store")
 
 
@@ -155,17 +157,17 @@ def test_a_file_that_is_no_store_is_refused_in_one_line(tmp_path):
     ],
 )
 def test_a_store_of_another_form_is_refused_in_one_line(tmp_path, change, said):
-    opened(tmp_path).close()
-    with sqlite3.connect(tmp_path / NAME) as connection:
+    open_store(tmp_path).close()
+    with sqlite3.connect(tmp_path / STORE) as connection:
         connection.execute(change)
     connection.close()
     refused(tmp_path, said)
 
 
 def test_a_store_with_a_broken_page_is_refused_in_one_line(tmp_path):
-    with opened(tmp_path) as store:
+    with open_store(tmp_path) as store:
         store.add([row(i, text="x" * 500) for i in range(300)])
-    with (tmp_path / NAME).open("r+b") as file:
+    with (tmp_path / STORE).open("r+b") as file:
         file.seek(4096 * 6)
         file.write(os.urandom(4096 * 4))
     refused(tmp_path, "damaged")
@@ -173,9 +175,9 @@ def test_a_store_with_a_broken_page_is_refused_in_one_line(tmp_path):
 
 def spoiled(directory, change="UPDATE replies SET text = 'another' WHERE case_id = 'c1'"):
     """A store of three rows, one of them changed behind its back."""
-    with opened(directory) as store:
+    with open_store(directory) as store:
         store.add([row(1), row(2), row(3)])
-    with sqlite3.connect(directory / NAME) as connection:
+    with sqlite3.connect(directory / STORE) as connection:
         connection.execute(change)
     connection.close()
 
@@ -194,7 +196,7 @@ def spoiled(directory, change="UPDATE replies SET text = 'another' WHERE case_id
 def test_a_reply_that_was_changed_is_refused_in_one_line_until_it_is_asked_again(tmp_path, change):
     spoiled(tmp_path, change)
     said = r"1 of its replies is damaged: --retry-errors drops such replies and asks again"
-    with opened(tmp_path) as store:
+    with open_store(tmp_path) as store:
         with pytest.raises(InputError, match=said):
             store.get([row(1).key])
         with pytest.raises(InputError, match=said):
@@ -207,32 +209,32 @@ def test_a_reply_that_was_changed_is_refused_in_one_line_until_it_is_asked_again
 
 def test_a_damaged_reply_of_a_cache_is_none(tmp_path):
     spoiled(tmp_path)
-    with Cache.open(tmp_path / NAME) as cache:
+    with Cache.open(tmp_path / STORE) as cache:
         assert set(cache.get(row(i).key for i in (1, 2, 3))) == {row(2).key, row(3).key}
 
 
 def test_a_key_that_its_index_lacks_is_refused(tmp_path):
     """Else the reply would not be found, and paid for again."""
     spoiled(tmp_path, "PRAGMA user_version = 2")
-    data = (tmp_path / NAME).read_bytes()
+    data = (tmp_path / STORE).read_bytes()
     at = data.rfind(row(2).key) if data.find(row(2).key) < data.rfind(row(2).key) else -1
     assert at > 0  # once in the table, once in its index
     for place in (data.find(row(2).key), at):
-        (tmp_path / NAME).write_bytes(data[: place + 3] + b"!" + data[place + 4 :])
+        (tmp_path / STORE).write_bytes(data[: place + 3] + b"!" + data[place + 4 :])
         refused(tmp_path, "damaged")
 
 
 def test_a_store_without_seals_is_read_and_goes_on_with_them(tmp_path):
-    with opened(tmp_path) as store:
+    with open_store(tmp_path) as store:
         store.add([row(1)])
-    with sqlite3.connect(tmp_path / NAME) as connection:
+    with sqlite3.connect(tmp_path / STORE) as connection:
         connection.execute("ALTER TABLE replies DROP COLUMN seal")
         connection.execute("PRAGMA user_version = 1")
     connection.close()
-    with opened(tmp_path) as store:
+    with open_store(tmp_path) as store:
         store.add([row(2)])
         assert store.get(row(i).key for i in (1, 2)) == {row(i).key: row(i) for i in (1, 2)}
-    with sqlite3.connect(tmp_path / NAME) as connection:
+    with sqlite3.connect(tmp_path / STORE) as connection:
         seals = [seal for (seal,) in connection.execute("SELECT seal FROM replies ORDER BY rowid")]
     connection.close()
     assert seals[0] is None
@@ -240,28 +242,28 @@ def test_a_store_without_seals_is_read_and_goes_on_with_them(tmp_path):
 
 
 def test_a_directory_is_held_by_one_and_the_lock_is_gone_with_it(tmp_path):
-    with held(tmp_path / "run"):
-        with pytest.raises(InputError, match=f"process {os.getpid()} is using it"), held(tmp_path / "run"):
+    with lock_directory(tmp_path / "run"):
+        with pytest.raises(InputError, match=f"process {os.getpid()} is using it"), lock_directory(tmp_path / "run"):
             pass
         with pytest.raises(InputError, match="is using it"):
-            opened(tmp_path / "run")
+            open_store(tmp_path / "run")
     assert list(tmp_path.iterdir()) == []  # nor the directory, where nothing was written
-    with held(tmp_path / "run"):
+    with lock_directory(tmp_path / "run"):
         pass
 
 
 def refused(directory, said):
-    with pytest.raises(InputError, match=said) as told:
-        opened(directory)
-    assert "\n" not in str(told.value)
-    assert NAME in str(told.value)
+    with pytest.raises(InputError, match=said) as caught:
+        open_store(directory)
+    assert "\n" not in str(caught.value)
+    assert STORE in str(caught.value)
 
 
 def test_a_process_killed_before_the_tables_were_made_leaves_a_new_store(tmp_path):
-    connection = sqlite3.connect(tmp_path / NAME)
+    connection = sqlite3.connect(tmp_path / STORE)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.close()
-    with opened(tmp_path) as store:
+    with open_store(tmp_path) as store:
         store.add([row(1)])
     assert len(plain(tmp_path)) == 1
 
@@ -279,22 +281,22 @@ def test_a_full_disk_fails_who_waits_and_keeps_what_was_stored(tmp_path):
         with pytest.raises(WorldError, match="full"):
             await store.commit(row(99))
 
-    store = opened(tmp_path)
+    store = open_store(tmp_path)
     asyncio.run(go(store))
     with pytest.raises(WorldError):
         store.close()
     assert plain(tmp_path) == [row(1)]
-    opened(tmp_path).close()
+    open_store(tmp_path).close()
 
 
 def test_a_folder_that_cannot_be_made_is_the_worlds_fault(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(WorldError, match="cannot be written"):
-        opened(tmp_path / "file" / "run")
+        open_store(tmp_path / "file" / "run")
 
 
 def test_errors_are_forgotten_and_outputs_are_not(tmp_path):
-    with opened(tmp_path) as store:
+    with open_store(tmp_path) as store:
         store.add([row(1), row(2, text=None, error="status 500"), row(3, text=None, error="timeout")])
         assert store.forget_errors() == 2
         assert store.forget_errors() == 0
@@ -302,7 +304,7 @@ def test_errors_are_forgotten_and_outputs_are_not(tmp_path):
 
 
 def test_pieces_are_in_the_order_they_came_and_of_the_stages_asked_for(tmp_path):
-    with opened(tmp_path) as store:
+    with open_store(tmp_path) as store:
         store.add([row(9 - i, stage="think" if i % 2 else "answer") for i in range(9)])
         pieces = list(store.pieces(["answer"], 2))
     assert [len(piece) for piece in pieces] == [2, 2, 1]
@@ -326,7 +328,7 @@ asyncio.run(go())
         time.sleep(0.1)
         os.kill(process.pid, signal.SIGKILL)
         said = max(int(line) for line in process.stdout.read().split("\n")[:-1])
-    with opened(tmp_path) as store:
+    with open_store(tmp_path) as store:
         keys = [row(i).key for i in range(3 * said + 3)]
         assert len(store.get(keys)) == len(keys)
         assert store.count() % 3 == 0  # and a commit is whole or not there
@@ -347,8 +349,8 @@ def test_a_cache_is_shared_by_processes(tmp_path):
 
 
 def test_the_fingerprint_of_these_tests_is_kept(tmp_path):
-    opened(tmp_path).close()
-    connection = sqlite3.connect(tmp_path / NAME)
+    open_store(tmp_path).close()
+    connection = sqlite3.connect(tmp_path / STORE)
     assert connection.execute("SELECT value FROM meta").fetchall() == [('{"task":"test"}',)]
     connection.close()
     assert FINGERPRINT == {"task": "test"}

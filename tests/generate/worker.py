@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from kofn.generate.runner import Fixed, Limits, generate
-from kofn.generate.stages import Item, Stage
+from kofn.core.types import Case
+from kofn.generate.limits import Limits
+from kofn.generate.runner import generate
+from kofn.generate.scheduler import Fixed
 from kofn.generate.store import Store
 from kofn.models.base import Message, Model, Reply, Sampling
 from kofn.models.openai import OpenAI
-from kofn.types import Case
+from kofn.tasks.stages import Item, Stage
 
 FINGERPRINT = {"task": "test"}
 
@@ -45,10 +47,10 @@ class Echo(Model):
     def __init__(self, script=None, *, batch=1, concurrency=4, samples=4, name="echo"):
         self.name, self.batch, self.concurrency, self.samples = name, batch, concurrency, samples
         self.chat, self.script = False, script
-        self.asked, self.sizes, self.now, self.most = [], [], 0, 0
+        self.requests, self.sizes, self.now, self.most = [], [], 0, 0
 
     async def generate(self, requests):
-        self.asked += requests
+        self.requests += requests
         self.sizes.append(len(requests))
         number = len(self.sizes)
         self.now += 1
@@ -69,7 +71,7 @@ class Echo(Model):
         return Reply(text=text, place=place, index=index, tokens_in=10, tokens_out=3, finish="stop")
 
 
-def opened(directory):
+def open_store(directory):
     return Store.open(Path(directory), fingerprint=FINGERPRINT)
 
 
@@ -93,7 +95,7 @@ def run(directory, model, *, n=5, recipe=ONE, repeats=None, seed=1, limits=None,
             **more,
         )
 
-    with opened(directory) as store:
+    with open_store(directory) as store:
         return asyncio.run(go(store)), rows
 
 
@@ -110,5 +112,5 @@ def work(directory, url, n, repeats):
         finally:
             await model.close()
 
-    with opened(directory) as store:
+    with open_store(directory) as store:
         asyncio.run(go(store))

@@ -32,7 +32,7 @@ def test_rows_with_ids_meet_whatever_their_order(tmp_path):
     table = repeats(tmp_path, one, two)
     assert table.cases["case_id"].to_list() == ["a", "b", "c"]
     assert table.candidates["text"].to_list() == ["a of 1", "a of 2", "b of 1", "b of 2", "c of 1", "c of 2"]
-    assert table.told == ()
+    assert table.notes == ()
 
 
 def test_rows_without_ids_meet_by_their_place(tmp_path):
@@ -80,8 +80,8 @@ def test_cases_that_a_file_lacks_are_told_by_name_and_keep_what_there_is(tmp_pat
     one = [{"id": f"q{i}", "pass": 1} for i in range(5)]
     table = repeats(tmp_path, one, one[:3], one)
     assert np.diff(table.offsets).tolist() == [3, 3, 3, 2, 2]
-    assert f"{tmp_path}/run2.jsonl lacks 2 of 5 cases (q3, q4)" in table.told
-    assert "2 of 5 cases have 2 of 3 repeats (q3, q4)" in table.told
+    assert f"{tmp_path}/run2.jsonl lacks 2 of 5 cases (q3, q4)" in table.notes
+    assert "2 of 5 cases have 2 of 3 repeats (q3, q4)" in table.notes
 
 
 def test_files_that_share_no_case_are_refused(tmp_path):
@@ -111,13 +111,13 @@ def test_a_file_that_is_a_copy_of_another_is_told_whatever_its_bytes(tmp_path):
     ]
     said = "holds the candidates of {0}/run1.jsonl, word for word: the same file twice, or a cache? they count twice"
     expected = tuple(f"{tmp_path}/{name} {said.format(tmp_path)}" for name in ("run3.jsonl", "run4.jsonl"))
-    assert read(paths, as_repeats=True).told == expected
-    assert read(paths).told == expected
-    assert read(paths[:2], as_repeats=True).told == ()
+    assert read(paths, as_repeats=True).notes == expected
+    assert read(paths).notes == expected
+    assert read(paths[:2], as_repeats=True).notes == ()
 
 
 def test_files_that_say_the_same_of_unequal_cases_are_no_copies(tmp_path):
-    assert repeats(tmp_path, [{"id": c, "output": "x"} for c in "ab"], [{"id": c, "output": "x"} for c in "ac"]).told[
+    assert repeats(tmp_path, [{"id": c, "output": "x"} for c in "ab"], [{"id": c, "output": "x"} for c in "ac"]).notes[
         0
     ] == (f"{tmp_path}/run1.jsonl lacks 1 of 3 cases (c)")
 
@@ -168,13 +168,13 @@ def test_a_wide_file_split_into_its_columns_gives_the_same_numbers(tmp_path_fact
         if named and j:  # with ids the order of rows means nothing; the first file gives the order of cases
             rng.shuffle(rows)
         files.append(str(lines(folder / f"run{j}.jsonl", rows)))
-    asked = {
+    flags = {
         "aggregate": ["first", "mean", "any_pass", "all_pass", "majority"],
         "extract": "number",
         "n_resamples": 200,
     }
-    whole = kofn.score(wide, **asked)
-    apart = kofn.score(files, as_repeats=n > 1, **asked) if n > 1 or named else whole
+    whole = kofn.score(wide, **flags)
+    apart = kofn.score(files, as_repeats=n > 1, **flags) if n > 1 or named else whole
     numbers = [[(e.metric, e.aggregator, e.point, e.low, e.high, e.n) for e in r.estimates] for r in (whole, apart)]
     assert numbers[0] == numbers[1]
     assert (whole.n_cases, whole.n_candidates) == (apart.n_cases, apart.n_candidates)

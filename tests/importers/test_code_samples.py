@@ -8,17 +8,16 @@ import random
 
 import numpy as np
 import pytest
-from tests.conftest import SHARED
 from tests.peers import needs_peer, run_peer
+from tests.shared import LOGS, needs_shared
 
 import kofn
 from kofn.errors import InputError
 from kofn.importers import importer_of, read
 from kofn.importers.base import Peek
-from kofn.importers.rows import ReadOptions
+from kofn.importers.reader_options import ReadOptions
 
-LOGS = SHARED / "data" / "logs"
-real = pytest.mark.skipif(not LOGS.is_dir(), reason=f"real logs are not at {LOGS}")
+real = needs_shared(LOGS)
 
 
 def lines(path, rows):
@@ -111,8 +110,8 @@ def test_what_does_not_fit_together_in_results_is_told(tmp_path):
         {"task_id": "T/0", "completion": "a", "result": "passed", "passed": False},
         {"task_id": "T/1", "completion": "b"},
     ]
-    told = read([lines(tmp_path / "r.jsonl", rows)]).told
-    assert told == (
+    notes = read([lines(tmp_path / "r.jsonl", rows)]).notes
+    assert notes == (
         "1 of 2 completions have no `passed`: not run, so not graded",
         "passed and result contradict each other on 1 lines (line 1): passed counts",
     )
@@ -219,13 +218,13 @@ def test_solutions_and_what_failed_are_kept(tmp_path):
         *(None, "plus fail on [[],1]", "base fail on [4]", "base timeout; plus timeout"),
     ]
     assert table.candidates["label.plus"].to_list() == [1.0, 0.0, 0.0, 0.0, 1.0, 1.0]
-    assert table.told == ()
+    assert table.notes == ()
 
 
 def test_the_old_form_has_verdicts_without_solutions_and_says_so(tmp_path):
     table = read([document(tmp_path / "r.json", OLD)])
     assert "text" not in table.candidates.columns
-    assert table.told == ("results in the form of EvalPlus 0.1: verdicts without the solutions",)
+    assert table.notes == ("results in the form of EvalPlus 0.1: verdicts without the solutions",)
 
 
 def test_base_only_results_have_one_label(tmp_path):

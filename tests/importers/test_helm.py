@@ -8,7 +8,7 @@ import pytest
 
 import kofn
 from kofn.importers import read
-from kofn.importers.rows import ReadOptions
+from kofn.importers.reader_options import ReadOptions
 
 
 def state(case="id0", texts=("4",), trial=0, reference=None, perturbation=None, **more):
@@ -80,7 +80,7 @@ def test_trials_are_repeats_with_their_labels(given, tmp_path):
     assert table.cases["input"][0] == "2+2?"
     assert table.candidates["tokens_in"].to_list() == [12] * 4
     assert table.origin == {"tool": "helm", "task": "gsm:stop=none", "model": "openai/davinci"}
-    assert table.told == ()
+    assert table.notes == ()
     assert kofn.score(path, aggregate="mean").get("mean").point == 0.5
 
 
@@ -94,7 +94,7 @@ def test_only_the_first_of_several_completions_is_graded_by_helm(tmp_path):
     assert table.candidates["text"].to_list() == ["4", "5", "6"]
     assert table.candidates["label.exact_match"].to_list() == [1.0, None, None]
     assert list(table.labels) == ["exact_match"]
-    assert table.told == ("2 completions not graded: HELM's statistics are of the first completion of a request",)
+    assert table.notes == ("2 completions not graded: HELM's statistics are of the first completion of a request",)
 
 
 def test_options_of_a_question_and_their_letters(tmp_path):
@@ -133,7 +133,7 @@ def test_failed_requests_are_errors(tmp_path):
     table = read([write(tmp_path / "run", [state(), failed, waiting], [stats(exact_match=1.0)])])
     assert table.candidates["error"].to_list() == [None, "timeout", "not executed"]
     assert table.candidates["label.exact_match"].to_list() == [1.0, None, None]
-    assert table.told == ("2 requests failed or not executed: not graded",)
+    assert table.notes == ("2 requests failed or not executed: not graded",)
 
 
 def test_damaged_runs_are_refused_in_one_line(tmp_path):

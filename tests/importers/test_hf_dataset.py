@@ -13,7 +13,7 @@ import kofn
 from kofn.errors import InputError
 from kofn.importers import importer_of, read
 from kofn.importers.base import Peek
-from kofn.importers.rows import ReadOptions
+from kofn.importers.reader_options import ReadOptions
 
 LONG = [
     {"id": f"q{i}", "repeat": r, "output": f"The answer is {i + r}.", "reference": str(i), "correct": r == 0}
@@ -70,10 +70,10 @@ def test_chosen_rows_are_the_ones_that_were_saved(saved):
 def test_of_several_splits_test_is_read_and_told_and_another_can_be_asked_for(saved):
     table = read([saved / "dict"])
     assert (table.n_cases, table.n_candidates) == (6, 12)
-    assert table.told == ("the split test is read, of test, train: --where split=NAME reads another",)
+    assert table.notes == ("the split test is read, of test, train: --where split=NAME reads another",)
     assert table.origin == {"tool": "datasets", "split": "test"}
     other = read([saved / "dict"], ReadOptions(where={"split": "train"}))
-    assert (other.n_cases, other.n_candidates, other.told) == (4, 8, ())
+    assert (other.n_cases, other.n_candidates, other.notes) == (4, 8, ())
     some = read([saved / "dict"], ReadOptions(where={"split": "train", "kind": "a"}))
     assert some.cases["case_id"].to_list() == ["q0", "q2"]
     with pytest.raises(InputError, match="no split 'dev': it has test, train"):
@@ -97,7 +97,7 @@ def test_a_shard_that_is_not_there_is_told_and_none_at_all_refused(saved, tmp_pa
     (folder / "test" / "data-00001-of-00003.arrow").unlink()
     table = read([folder])
     assert table.n_candidates == 8
-    assert table.told[0] == "data-00001-of-00003.arrow is not there: its rows are missing"
+    assert table.notes[0] == "data-00001-of-00003.arrow is not there: its rows are missing"
     for path in (folder / "test").glob("*.arrow"):
         path.unlink()
     with pytest.raises(InputError, match=r"is not there, which state\.json names"):
@@ -160,7 +160,7 @@ def test_shards_that_say_there_are_more_of_them_are_told(tmp_path):
     folder = shards(tmp_path / "set", **{"test-00000-of-00003": LONG[:4], "test-00002-of-00003": LONG[4:]})
     table = read([folder])
     assert table.n_candidates == 12
-    assert table.told == ("2 of 3 shards are there: the rows of the others are missing",)
+    assert table.notes == ("2 of 3 shards are there: the rows of the others are missing",)
 
 
 def test_a_damaged_shard_is_named(tmp_path):

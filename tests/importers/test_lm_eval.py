@@ -6,30 +6,29 @@ import gzip
 import json
 import shutil
 import sys
-from pathlib import Path
 
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
+from tests.shared import LOGS, needs_shared
 
 import kofn
 from kofn.cli import main
 from kofn.errors import InputError
-from kofn.importers import importer_of, lm_eval, lm_eval_lines, lm_eval_quick, read
+from kofn.importers import importer_of, lm_eval, lm_eval_fast, lm_eval_rows, lm_eval_samples, read
 from kofn.importers.base import Peek
+from kofn.importers.jsonl_fast import MixedTypes
 from kofn.importers.lm_eval_results import Results
-from kofn.importers.quick import TooMixed
-from kofn.importers.rows import ReadOptions
+from kofn.importers.reader_options import ReadOptions
 
-LOGS = Path(__file__).parents[3] / "shared" / "data" / "logs"
 SAMPLES, RESULTS = (
     "samples_math_perturbed_full_2026-01-21T03-44-18.458309.jsonl",
     "results_2026-01-21T03-44-18.458309.json",
 )
 NAME = "samples_sums_2026-01-01T00-00-00.000000.jsonl"
-needs_logs = pytest.mark.skipif(not LOGS.is_dir(), reason=f"real logs are not at {LOGS}")
+needs_logs = needs_shared(LOGS)
 
 
 def line(doc=0, responses=("4",), made=None, of="none", target="4", arguments=None, **grades):
@@ -83,7 +82,7 @@ def test_a_real_log_is_read_with_its_results():
     assert table.tags["level"][0] == "Level 3"
     assert table.origin["task"] == "math_perturbed_full"
     assert table.origin["model"] == "RylanSchaeffer/mem_Qwen3-93M_minerva_math_rep_0_sbst_1.0000_epch_1_ot_1"
-    assert table.told == ("10 documents here, and the results are of 5,000: the log is cut short, or a part of it",)
+    assert table.notes == ("10 documents here, and the results are of 5,000: the log is cut short, or a part of it",)
 
 
 @needs_logs
@@ -97,11 +96,11 @@ def test_a_real_folder_says_what_the_results_table_says(tmp_path):
 
 @needs_logs
 def test_both_readers_agree_on_a_real_log():
-    peek, wanted = Peek(LOGS / SAMPLES), lm_eval_lines.Wanted(input=True, tags=("level", "idx"))
-    found, rest = lm_eval_quick.quick(peek.path, wanted)
+    peek, selection = Peek(LOGS / SAMPLES), lm_eval_rows.LineSelection(input=True, tags=("level", "idx"))
+    found, rest = lm_eval_fast.read_fast(peek.path, selection)
     assert not rest
-    slow, told = lm_eval_lines.careful(peek, wanted)
-    assert told == ()
+    slow, notes = lm_eval_rows.read_by_row(peek, selection)
+    assert notes == ()
     assert_frame_equal(found.select(slow.columns), slow)
 
 
@@ -130,7 +129,7 @@ def test_the_grade_of_one_response_is_its_label(tmp_path):
     assert result.table.labels == {"exact_match": True}
     assert result.table.candidates["label.exact_match"].to_list() == [1.0, 0.0, 1.0]
     assert result.get("mean").point == pytest.approx(2 / 3)
-    assert result.table.told == ()
+    assert result.table.notes == ()
 
 
 def test_lines_of_several_filters_are_one_set_with_the_grades_of_each(tmp_path):
@@ -145,14 +144,14 @@ def test_lines_of_several_filters_are_one_set_with_the_grades_of_each(tmp_path):
     assert table.candidates["label.exact_match,strict-match"].to_list() == [1.0, 0.0, 0.0]
     assert table.candidates["label.exact_match,flexible-extract"].to_list() == [1.0, 1.0, 0.0]
     assert table.candidates["answer"].to_list() == ["4", None, None], "what a filter puts for nothing is no answer"
-    assert table.told == (
+    assert table.notes == (
         "2 filters (strict-match, flexible-extract): answers are those of strict-match; --where filter=NAME takes one",
     )
     one = read([path], ReadOptions(where={"filter": "flexible-extract"}))
     assert one.labels == {"exact_match": True}
     assert one.candidates["label.exact_match"].to_list() == [1.0, 1.0, 0.0]
     assert one.candidates["answer"].to_list() == ["4", "4", "4"]
-    assert one.told == ()
+    assert one.notes == ()
 
 
 def test_filters_of_several_responses_keep_all_of_them(tmp_path):
@@ -190,8 +189,8 @@ def test_the_prompt_is_found_in_every_form_of_arguments(arguments, tmp_path):
 
 def test_samples_in_memory_read_as_those_of_a_file_do(tmp_path):
     rows = [line(i, ["4", "5"], ["4"], arguments=[("Q", {"until": []})], target=4) for i in range(3)]
-    found, told = lm_eval_lines.of_records(rows, lm_eval_lines.Wanted(input=True))
-    memory = lm_eval.as_table(found, "memory", ReadOptions(everything=True), Results(task="sums"), told)
+    found, notes = lm_eval_rows.read_samples(rows, lm_eval_rows.LineSelection(input=True))
+    memory = lm_eval.table_of_lines(found, "memory", ReadOptions(everything=True), Results(task="sums"), notes)
     of_file = [r | {"target": "4", "arguments": {"gen_args_0": {"arg_0": "Q", "arg_1": {"until": []}}}} for r in rows]
     assert_same_table(memory, read([written(tmp_path, of_file)], ReadOptions(everything=True)))
 
@@ -305,7 +304,7 @@ def test_perplexities_of_whole_texts_are_told_and_left_out(tmp_path):
         rows.append(row | {"resps": [["-3.5"]], "filtered_resps": ["-3.5"]})
     table = read([written(tmp_path, rows)])
     assert table.labels == {}
-    assert table.told[:2] == tuple(
+    assert table.notes[:2] == tuple(
         f"metric {name} is no single number on 2 lines (lm-eval computes it over all cases): left out"
         for name in ("word_perplexity", "byte_perplexity")
     )
@@ -318,13 +317,13 @@ def test_a_resumed_log_counts_each_document_once(tmp_path):
     rows = [line(i) for i in range(3)]
     table = read([written(tmp_path, [*rows, rows[1], rows[2]])])
     assert (table.n_cases, table.n_candidates) == (3, 3)
-    assert table.told == (
+    assert table.notes == (
         "2 lines of a document and filter that were there before (doc_id 1, 2): a resumed log? word for word the same",
     )
     table = read([written(tmp_path, [*rows, line(1, ["7"], exact_match=0.0)])])
     assert table.candidates["text"].to_list() == ["4", "7", "4"], "the last counts, in the place of the first"
     before = "1 line of a document and filter that were there before (doc_id 1): a resumed log?"
-    assert table.told == (f"{before} 1 with other values: the last counts",)
+    assert table.notes == (f"{before} 1 with other values: the last counts",)
 
 
 def test_documents_that_lack_repeats_are_counted(tmp_path):
@@ -346,7 +345,7 @@ def test_grades_of_several_types_are_read_as_one_and_told(tmp_path):
     values = [1.0, True, "False", 0, "0.5", None]
     table = read([written(tmp_path, [line(i, exact_match=v) for i, v in enumerate(values)])])
     assert table.candidates["label.exact_match"].to_list() == [1.0, 1.0, 0.0, 0.0, 0.5, None]
-    assert table.told == ("field 'exact_match' holds numbers, text and true/false: all are read as numbers",)
+    assert table.notes == ("field 'exact_match' holds numbers, text and true/false: all are read as numbers",)
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -362,7 +361,7 @@ def test_grades_that_are_no_numbers_are_told(tmp_path):
     rows = [line(i, bleu=["x", "y"], exact_match=1.0) for i in range(2)]
     table = read([written(tmp_path, rows)])
     assert table.labels == {"exact_match": True}
-    assert table.told == ("metric bleu is no single number on 2 lines (lm-eval computes it over all cases): left out",)
+    assert table.notes == ("metric bleu is no single number on 2 lines (lm-eval computes it over all cases): left out",)
 
 
 @pytest.mark.parametrize("nothing", [[[]], [], [[None]]], ids=["no response", "no request", "null"])
@@ -390,7 +389,7 @@ def test_older_logs_without_filter_names_and_lists_of_metrics_are_read(tmp_path)
             rows.append({k: v for k, v in row.items() if k not in ("filter", "metrics")})
     table = read([written(tmp_path, rows)])
     assert list(table.labels) == ["exact_match,filter 1", "exact_match,filter 2"]
-    assert "the log names no filters: lines of one document are told apart by their order" in table.told
+    assert "the log names no filters: lines of one document are told apart by their order" in table.notes
 
 
 # --- the results beside
@@ -419,7 +418,7 @@ def test_results_beside_say_the_model_and_which_way_is_better(tmp_path):
     table = read([path])
     assert table.labels == {"distance": False}
     assert (table.origin["task"], table.origin["model"], table.origin["version"]) == ("sums", "org/model", "0.4.13")
-    assert table.told == ()
+    assert table.notes == ()
 
 
 def test_what_a_filter_of_the_task_puts_for_nothing_is_no_answer(tmp_path):
@@ -432,7 +431,7 @@ def test_what_a_filter_of_the_task_puts_for_nothing_is_no_answer(tmp_path):
 def test_metrics_that_are_not_means_over_cases_are_told(tmp_path):
     configs = {"sums": {"metric_list": [{"metric": "exact_match", "aggregation": "median"}]}}
     table = read([with_results(tmp_path, results_of(configs=configs))])
-    assert table.told == ("exact_match: lm-eval's number over cases is median; here it is the mean",)
+    assert table.notes == ("exact_match: lm-eval's number over cases is median; here it is the mean",)
 
 
 @pytest.mark.parametrize(
@@ -441,8 +440,8 @@ def test_metrics_that_are_not_means_over_cases_are_told(tmp_path):
 def test_results_that_are_not_as_the_tool_writes_them_do_no_harm(results, tmp_path):
     table = read([with_results(tmp_path, results)])
     assert table.n_cases == 3
-    assert len(table.told) == (1 if results == "{not json" else 0)
-    for said in table.told:
+    assert len(table.notes) == (1 if results == "{not json" else 0)
+    for said in table.notes:
         assert said == (
             "results_2026-01-01T00-00-00.000000.json beside it cannot be read as JSON: model and task are not known"
         )
@@ -472,7 +471,7 @@ def test_a_folder_is_all_its_tasks_the_latest_run_of_each(inside, folder):
     assert table.tags["task"].to_list() == ["sums"] * 2 + ["words"] * 3
     assert table.candidates["label.exact_match"].to_list() == [1.0, 1.0, None, None, None]
     assert table.origin["model"] == "org/model"
-    assert f"1 older samples file of the same tasks in {place}: not read" in table.told
+    assert f"1 older samples file of the same tasks in {place}: not read" in table.notes
 
 
 def test_one_task_of_a_folder_is_taken(folder):
@@ -614,7 +613,7 @@ KEYS = (  # what a reader that looks for keys may take for one
 )
 SIGNS = ('", "', '\\"', '\\\\"', "\\n", "\r\n", *'\\"\n\t/\x7f\x85\u2028é😀[] 4')
 WORDS = ("[invalid]", "NaN", "Infinity", "null", "true", "\\u0041")
-RARE = ("\x00", "\x1f", "\b", "\f", "\ufffe", "\uffff", "\ufeff")  # written as \\u, or what the quick reader marks with
+RARE = ("\x00", "\x1f", "\b", "\f", "\ufffe", "\uffff", "\ufeff")  # written as \\u, or what the fast reader marks with
 mild = st.lists(st.sampled_from([*KEYS, *SIGNS, *WORDS]), max_size=6).map("".join)
 wild = st.lists(st.sampled_from([*KEYS, *SIGNS, *RARE]) | st.text(st.characters(codec="utf-8"), max_size=5), max_size=6)
 texts = st.one_of(mild, mild, mild, mild, mild, mild, mild, wild.map("".join))
@@ -643,19 +642,19 @@ def logs(draw):
     return rows
 
 
-def read_by(reader, path, wanted, options):
+def read_by(reader, path, selection, options):
     """The table a reader makes, or what it says."""
     peek = Peek(path)
     try:
-        found, told = reader(peek, wanted)
-        return lm_eval.as_table(found, "log", options, Results(task="sums"), told)
+        found, notes = reader(peek, selection)
+        return lm_eval.table_of_lines(found, "log", options, Results(task="sums"), notes)
     except InputError as problem:
         return str(problem)
 
 
-def quickly(peek, wanted):
-    found, rest = lm_eval_quick.quick(peek.path, wanted)
-    return lm_eval_lines._together(found, rest, peek, wanted), ()
+def read_fast(peek, selection):
+    found, rest = lm_eval_fast.read_fast(peek.path, selection)
+    return lm_eval_samples._merge_in_order(found, rest, peek, selection), ()
 
 
 def assert_same_table(one, other):
@@ -663,30 +662,31 @@ def assert_same_table(one, other):
     assert_frame_equal(one.cases, other.cases, check_column_order=False)
     assert_frame_equal(one.tags, other.tags, check_column_order=False)
     assert one.offsets.tolist() == other.offsets.tolist()
-    assert (one.labels, one.told) == (other.labels, other.told)
+    assert (one.labels, one.notes) == (other.labels, other.notes)
 
 
+@pytest.mark.long
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     rows=logs(), in_ascii=st.sampled_from([False, False, False, True]), everything=st.booleans(), tagged=st.booleans()
 )
-def test_the_quick_reader_gives_what_the_careful_one_gives(rows, in_ascii, everything, tagged, tmp_path, monkeypatch):
+def test_the_fast_reader_gives_what_the_row_reader_gives(rows, in_ascii, everything, tagged, tmp_path, monkeypatch):
     """Only the plain lines are sampled, so that what is unlike them has to be noticed line by line."""
     path = written(tmp_path, rows, ensure_ascii=in_ascii)
     plain = [json.dumps(row).encode() for row in rows if row["doc_id"] == 99]
-    monkeypatch.setattr(lm_eval_quick, "sample_lines", lambda _: iter(plain))
+    monkeypatch.setattr(lm_eval_fast, "sample_lines", lambda _: iter(plain))
     tags = ("q",) if tagged else ()
-    wanted = lm_eval_lines.Wanted(input=everything, tags=tags)
+    selection = lm_eval_rows.LineSelection(input=everything, tags=tags)
     options = ReadOptions(everything=everything, keep=tags)
     try:
-        quick = read_by(quickly, path, wanted, options)
-    except (TooMixed, pl.exceptions.PolarsError):
+        fast = read_by(read_fast, path, selection, options)
+    except (MixedTypes, pl.exceptions.PolarsError):
         return  # the whole file is then read with care
-    careful = read_by(lm_eval_lines.careful, path, wanted, options)
-    if isinstance(careful, str) or isinstance(quick, str):
-        assert quick == careful
+    by_row = read_by(lm_eval_rows.read_by_row, path, selection, options)
+    if isinstance(by_row, str) or isinstance(fast, str):
+        assert fast == by_row
     else:
-        assert_same_table(quick, careful)
+        assert_same_table(fast, by_row)
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -700,15 +700,15 @@ def test_hostile_texts_are_read_as_they_were_written(responses, prompt, target, 
     assert table.cases["input"].to_list() == [prompt] * 2
 
 
-def test_most_logs_are_read_by_the_quick_reader(tmp_path, monkeypatch):
+def test_most_logs_are_read_by_the_fast_reader(tmp_path, monkeypatch):
     """Else the test above says little: one odd line among many is read with care, and by itself."""
     rows = [line(i, ['so\n"4" \\frac{1}{2}'], ["4"]) for i in range(500)]
     rows[300] |= {"doc": {"doc_id": 7}, "resps": [["caf\u00e9 \u0001"]]}
     path = written(tmp_path, rows)
-    wanted = lm_eval_lines.Wanted()
-    found, rest = lm_eval_quick.quick(path, wanted)
+    selection = lm_eval_rows.LineSelection()
+    found, rest = lm_eval_fast.read_fast(path, selection)
     assert (found.height, rest) == (499, {301})
-    monkeypatch.setattr(lm_eval_lines, "careful", None)
+    monkeypatch.setattr(lm_eval_samples, "read_by_row", None)
     table = read([path])
     assert table.candidates["text"][300] == "caf\u00e9 \u0001"
     assert table.candidates["text"][299] == 'so\n"4" \\frac{1}{2}'

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
+from tests.shared import LOGS, needs_shared
 
 import kofn
 from kofn.importers import read
-from kofn.importers.rows import ReadOptions
+from kofn.importers.reader_options import ReadOptions
 
-EXPORT = Path(__file__).parents[3] / "shared" / "data" / "logs" / "promptfoo_export.json"
+EXPORT = LOGS / "promptfoo_export.json"
 
 
 def result(test=0, provider="openai:gpt-5", output="an echo", success=True, score=1.0, **more):
@@ -61,7 +61,7 @@ def write(path, results, shape="v3"):
     return path
 
 
-@pytest.mark.skipif(not EXPORT.is_file(), reason=f"the real export is not at {EXPORT}")
+@needs_shared(EXPORT)
 def test_the_real_export_has_two_tests_of_two_providers():
     table = read([EXPORT], ReadOptions(everything=True))
     raw = json.loads(EXPORT.read_text())["results"]["results"]
@@ -90,7 +90,7 @@ def test_repeats_of_a_test_are_one_set_though_each_has_a_test_index(shape, tmp_p
     assert table.candidates["label.tone"].to_list() == [0.25] * 6
     assert table.tags["level"].to_list() == [2, 2]
     assert table.origin["model"] == "openai:gpt-5"
-    assert table.told == ()
+    assert table.notes == ()
     score = kofn.score(tmp_path / "e.json", aggregate=["mean", "pass@2"], by="level")
     assert score.get("mean", metric="pass").point == 0.5
     assert score.get("mean", metric="tone").point == 0.25
@@ -143,20 +143,20 @@ def test_a_call_that_failed_a_grader_that_failed_and_a_test_that_asserts_nothing
     assert table.candidates["error"].to_list() == [error, None, None, None]
     assert table.candidates["label.pass"].to_list() == [None, None, 1.0, 1.0]
     assert table.candidates["text"].to_list() == [None, "an echo", None, "an echo"]
-    assert table.told == (
+    assert table.notes == (
         "1 output failed: not graded",
         "1 output without a verdict, for the grader failed: not graded",
         "1 output stripped from the export (PROMPTFOO_STRIP_RESPONSE_OUTPUT)",
         "1 output from promptfoo's cache: time and cost are not those of a call",
     )
-    told = read([write(tmp_path / "e.json", [empty, result(3, riddle=1)])]).told
-    assert told == ("1 output without an assertion, which promptfoo counts as passed: not graded here",)
+    notes = read([write(tmp_path / "e.json", [empty, result(3, riddle=1)])]).notes
+    assert notes == ("1 output without an assertion, which promptfoo counts as passed: not graded here",)
 
 
 def test_a_result_that_was_written_twice_counts_once(tmp_path):
     table = read([write(tmp_path / "e.json", [result(0), result(0), result(1)])])
     assert table.n_candidates == 2
-    assert table.told == ("1 row is there twice, word for word (case test 1): a resumed log? it counts once",)
+    assert table.notes == ("1 row is there twice, word for word (case test 1): a resumed log? it counts once",)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import kofn
 from kofn.errors import InputError, WorldError
 from kofn.importers import read
 from kofn.importers.base import Importer
-from kofn.importers.rows import ReadOptions
+from kofn.importers.reader_options import ReadOptions
 from kofn.importers.sources import expand
 
 ROWS = [{"id": f"q{i}", "reference": "4", "outputs": ["4", "5"]} for i in range(50)]
@@ -90,6 +90,7 @@ def test_a_file_whose_name_is_a_pattern_is_itself(tmp_path):
     assert read([path]).n_cases == 50
 
 
+@pytest.mark.commands
 def test_a_pipe_may_be_compressed():
     for packed in (PLAIN, gzip.compress(PLAIN), zstd(PLAIN)):
         done = subprocess.run(
@@ -138,7 +139,7 @@ def test_a_file_of_a_web_server_and_a_server_that_fails(tmp_path):
     try:
         done = subprocess.run(
             [sys.executable, "-m", "kofn", "score", f"{at}/ok.jsonl?token=SECRET", "--out", tmp_path / "run"],
-            capture_output=True, text=True, check=True, timeout=60,
+            capture_output=True, text=True, check=True, timeout=120,
         )  # fmt: skip
         assert "50 cases x 2" in done.stdout
         assert "SECRET" not in (tmp_path / "run" / "run.json").read_text()

@@ -12,8 +12,8 @@ from tests.peers import needs_peer, run_peer
 import kofn
 from kofn.exporters.inspect_log import write
 from kofn.importers import read
-from kofn.importers.rows import ReadOptions
-from kofn.opened import opened
+from kofn.importers.reader_options import ReadOptions
+from kofn.runs.load import load_graded
 
 SCRIPT = Path(__file__).with_name("inspect_run.py.txt")  # not .py: only the peers can import it
 RULES = {  # Inspect's reducer -> ours
@@ -36,8 +36,8 @@ pytestmark = needs_peer("inspect_ai")
 def made(request, tmp_path_factory):
     """A log of 7 samples x 4 epochs, one of which failed, and what Inspect says of it."""
     folder = tmp_path_factory.mktemp("inspect")
-    (told,) = run(folder, request.param)
-    return told
+    (log,) = run(folder, request.param)
+    return log
 
 
 def run(folder, *arguments):
@@ -47,6 +47,7 @@ def run(folder, *arguments):
     return json.loads(run_peer(script, folder, *arguments, cwd=folder).splitlines()[-1])
 
 
+@pytest.mark.peers
 def test_a_log_of_the_real_tool_is_read_whole(made):
     table = read([made["location"]], ReadOptions(everything=True))
     assert (table.n_cases, table.n_candidates) == (7, 28)
@@ -61,7 +62,7 @@ def test_a_log_of_the_real_tool_is_read_whole(made):
     assert table.cases["input"][0] == "2+2? (1)"
     assert table.tags["level"].to_list() == [1, 0, 1, 0, 1, 0, 1]
     assert table.origin["model"] == "mockllm/model"
-    assert table.told == ("1 of 28 samples failed (ValueError('boom')): not graded",)
+    assert table.notes == ("1 of 28 samples failed (ValueError('boom')): not graded",)
 
 
 def test_kofns_numbers_are_those_that_inspect_reports(made):
@@ -92,9 +93,9 @@ def test_chunked_samples_of_the_real_tool_read_the_same(made):
 
 
 def test_a_log_that_is_written_back_is_read_by_both(made, tmp_path):
-    found = opened(made["location"])
+    found = load_graded(made["location"])
     assert write(found, tmp_path / "back.json") == []
-    back = opened(tmp_path / "back.json")
+    back = load_graded(tmp_path / "back.json")
     assert_frame_equal(back.table.candidates, found.table.candidates, check_column_order=False)
     assert_frame_equal(back.table.cases, found.table.cases)
     assert_frame_equal(back.table.tags, found.table.tags)
@@ -118,6 +119,7 @@ print(log.results.scores[0].reducer, log.results.scores[0].metrics["mean"].value
     assert float(value) == found.result.get("mean", metric="match").point
 
 
+@pytest.mark.peers
 def test_a_run_that_was_tried_again_counts_each_sample_once(tmp_path):
     first, again = run(tmp_path, "eval", "retry")
     assert (first["status"], again["status"]) == ("error", "success")
@@ -150,6 +152,7 @@ print(rule([Score(value=v) for v in ("C", "I", "I")]).value)
     assert float(run_peer("-c", code)) == pytest.approx(2 / 3)
 
 
+@pytest.mark.peers
 def test_reducers_of_single_sets():
     """Votes by value, undefined as unscored, dicts and lists by part, and what a reducer cannot know is refused."""
     code = """

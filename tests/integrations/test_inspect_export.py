@@ -13,7 +13,7 @@ from kofn.cli.export_verb import command as export
 from kofn.cli.score_verb import command as score
 from kofn.exporters.inspect_log import write
 from kofn.importers import read
-from kofn.opened import opened
+from kofn.runs.load import load_graded
 
 ROWS = [
     {"id": "a", "reference": ["4", "four"], "output": "It is 4.", "pass": 1, "score": 0.9, "reward": 0.3, "cost": 0.5},
@@ -37,11 +37,11 @@ def estimates(result):
     "more", [{}, {"cluster": "x", "weight": 2.0, "level": 3, "input": "2+2?", "choices": ["4", "5"]}]
 )
 def test_candidates_grades_and_numbers_survive_the_round_trip(more, tmp_path):
-    first = opened(file_of(tmp_path / "f.jsonl", [{**row, **more} for row in ROWS]))
+    first = load_graded(file_of(tmp_path / "f.jsonl", [{**row, **more} for row in ROWS]))
     assert write(first, tmp_path / "back.json") == [
         "score does not pass from 1.0 here: score the file with --threshold, as this run was"
     ]
-    back = opened(tmp_path / "back.json")
+    back = load_graded(tmp_path / "back.json")
     ours, theirs = (one.table.candidates.drop("repeat", "answer", strict=False) for one in (first, back))
     assert_frame_equal(theirs, ours, check_column_order=False, check_dtypes=False)
     assert_frame_equal(back.table.cases, first.table.cases, check_column_order=False)
@@ -49,7 +49,7 @@ def test_candidates_grades_and_numbers_survive_the_round_trip(more, tmp_path):
 
 
 def test_what_is_not_graded_has_no_score_and_what_failed_its_error(tmp_path):
-    write(opened(file_of(tmp_path / "f.jsonl", ROWS)), tmp_path / "back.json")
+    write(load_graded(file_of(tmp_path / "f.jsonl", ROWS)), tmp_path / "back.json")
     log = json.loads((tmp_path / "back.json").read_text())
     failed = log["samples"][2]
     assert (failed["id"], failed["epoch"], failed["scores"]) == ("b", 1, {})
@@ -58,7 +58,7 @@ def test_what_is_not_graded_has_no_score_and_what_failed_its_error(tmp_path):
     assert log["results"]["completed_samples"] == 4
     assert log["eval"]["config"]["epochs"] == 2
     assert "sample_ids" not in log["eval"]["dataset"]  # c has one repeat, and none of it is missing
-    assert not any("missing" in line for line in read([tmp_path / "back.json"]).told)
+    assert not any("missing" in line for line in read([tmp_path / "back.json"]).notes)
 
 
 def test_metrics_where_less_is_better_stay_so(tmp_path):
@@ -70,9 +70,9 @@ def test_metrics_where_less_is_better_stay_so(tmp_path):
         {"id": 1, "reference": "four", "outputs": ["4", "five"]},
         {"id": 2, "reference": "x", "outputs": ["y", "zz"]},
     ]
-    from kofn.evaluate import Options
+    from kofn.scoring.options import Options
 
-    first = opened(file_of(tmp_path / "f.jsonl", rows), Options(metrics=(distance,), extract="text"))
+    first = load_graded(file_of(tmp_path / "f.jsonl", rows), Options(metrics=(distance,), extract="text"))
     write(first, tmp_path / "back.json")
     back = read([tmp_path / "back.json"])
     assert back.labels == {first.result.scored[0].metric: False}
@@ -94,8 +94,8 @@ def test_the_verb_writes_a_log_of_a_run_and_of_a_file(tmp_path):
 
 def test_real_sets_survive_the_round_trip(sets_folder, tmp_path):
     for name in ("qwen_math100x8", "nemo_math_50x3"):
-        first = opened(sets_folder / f"{name}.jsonl")
+        first = load_graded(sets_folder / f"{name}.jsonl")
         write(first, tmp_path / f"{name}.json")
-        back = opened(tmp_path / f"{name}.json")
+        back = load_graded(tmp_path / f"{name}.json")
         assert (back.table.n_cases, back.table.n_candidates) == (first.table.n_cases, first.table.n_candidates)
         assert estimates(back.result) == estimates(first.result)

@@ -13,7 +13,7 @@ from tests.peers import needs_peer, run_peer
 
 import kofn
 from kofn.importers import read
-from kofn.importers.rows import ReadOptions
+from kofn.importers.reader_options import ReadOptions
 from kofn.integrations.lm_eval import score_repeats, task_config
 
 SCRIPT = Path(__file__).with_name("lm_eval_run.py.txt")  # not .py: only the peers can import it
@@ -127,13 +127,14 @@ def made(folder):
     """What lm-eval reports of each task, and where its logs are."""
     script = folder / "lm_eval_run.py"
     script.write_text(SCRIPT.read_text())
-    told = json.loads(run_peer(script, folder, *(f"{name}.yaml" for name in TASKS), cwd=folder).splitlines()[-1])
-    return {Path(file).stem: found for file, found in told.items()}
+    logs = json.loads(run_peer(script, folder, *(f"{name}.yaml" for name in TASKS), cwd=folder).splitlines()[-1])
+    return {Path(file).stem: found for file, found in logs.items()}
 
 
 # --- logs of the real writer
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize(("name", "repeats"), [("sums", 5), ("wild", 5), ("choices", 3), ("ends", 2), ("pass", 5)])
 def test_logs_of_the_real_writer_are_read_whole(name, repeats, made):
     table = read([made[name]["log"]], ReadOptions(everything=True))
@@ -241,6 +242,7 @@ def test_the_result_of_a_case_has_its_repeats_beside_it(made):
 # --- the same file by kofn alone
 
 
+@pytest.mark.peers
 def test_score_by_the_task_file_gives_the_same(made, folder):
     for name in ("sums", "wild"):
         done = kofn_json("score", made[name]["log"], "--task", folder / f"{name}.yaml", "--json")
@@ -299,6 +301,7 @@ def test_the_built_in_dummy_model_through_the_command_with_a_file_that_includes_
     assert "30 of 30 sets have identical candidates: a cache, or temperature 0?" in scores.result.warnings
 
 
+@pytest.mark.peers
 def test_what_lm_eval_refuses_without_us(folder):
     """The keys that are taken out of a file are ones it would hand to the metric's function."""
     code = f"""

@@ -46,6 +46,7 @@ def ours(name, sets):
     return [kofn.aggregate(name, values=grades, answers=answers) for grades, answers in pairs]
 
 
+@pytest.mark.peers(quick=1)
 @pytest.mark.parametrize("name", EQUAL)
 def test_what_the_page_calls_equal_is_equal(name, sets, theirs):
     np.testing.assert_allclose(theirs[name], ours(EQUAL[name], sets), rtol=0, atol=1e-12)

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 import kofn
-from kofn.calibration.labels import read_labels
 from kofn.cli import kofn as command
 from kofn.judge import JudgeSettings, judge
+from kofn.judge.labels import read_labels
 
 
 def lenient(prompt):
@@ -45,10 +45,11 @@ def labels(path, rows):
 
 
 def answer(run, item):
-    told = json.loads(kofn_says("report", run, "--json").stdout)
-    return next(line["answer"] for line in told["checklist"] if item in line["item"])
+    record = json.loads(kofn_says("report", run, "--json").stdout)
+    return next(line["answer"] for line in record["checklist"] if item in line["item"])
 
 
+@pytest.mark.long
 def test_a_saved_correction_is_in_every_report_and_survives_the_same_judge_again(run, tmp_path):
     path, good = run
     assert answer(path, "calibrated") == "no"
@@ -58,10 +59,10 @@ def test_a_saved_correction_is_in_every_report_and_survives_the_same_judge_again
     corrected = json.loads(done.stdout[: done.stdout.rindex("}") + 1])["corrected"]
     assert corrected["low"] < good.any(axis=1).mean() < corrected["high"]
     assert answer(path, "calibrated") == "yes"
-    shown = f"{corrected['point']:.3f}"
+    number = f"{corrected['point']:.3f}"
     for form in ("--markdown", "--detailed"):
-        assert shown in kofn_says("report", path, form).stdout
-    assert shown in (path / "report.html").read_text()
+        assert number in kofn_says("report", path, form).stdout
+    assert number in (path / "report.html").read_text()
     found = kofn.load_run(path)
     assert not any("not corrected for its errors" in w for w in found.result.warnings)
     assert found.manifest["result"]["judges"]["ok"]["calibration"]["labels"]["sha256"]
@@ -80,8 +81,8 @@ def test_labels_of_picks_correct_the_rate_of_picks_and_nothing_else(run, tmp_pat
     refused = kofn_says("calibrate", filled, "--apply", path)
     assert refused.exit_code == 2
     assert "give --selected" in refused.output
-    told = kofn_says("calibrate", filled, "--apply", path, "--selected", "--by-selector", "reward", "--json")
-    corrected = json.loads(told.stdout)["corrected"]
+    record = kofn_says("calibrate", filled, "--apply", path, "--selected", "--by-selector", "reward", "--json")
+    corrected = json.loads(record.stdout)["corrected"]
     assert corrected["low"] < good[:, 2].mean() < corrected["high"]
     again = kofn_says("calibrate", path, "--sample", 60, "-o", sheet)
     assert again.exit_code == 2
@@ -100,13 +101,14 @@ def test_scores_on_the_scale_of_a_rubric_are_brought_to_that_of_the_run(tmp_path
 
     judge(tmp_path / "f.jsonl", "helpfulness", JudgeSettings(models=(stars,)), out=tmp_path / "run")
     people = labels(tmp_path / "l.jsonl", [{"id": f"q{i}", "human": int(truth[i])} for i in range(30)])
-    told = json.loads(kofn_says("calibrate", people, "--apply", tmp_path / "run", "--json").stdout)
-    assert told["raw"]["point"] == pytest.approx((said.mean() - 1) / 4)
-    assert told["corrected"]["low"] < (truth.mean() - 1) / 4 < told["corrected"]["high"]
+    record = json.loads(kofn_says("calibrate", people, "--apply", tmp_path / "run", "--json").stdout)
+    assert record["raw"]["point"] == pytest.approx((said.mean() - 1) / 4)
+    assert record["corrected"]["low"] < (truth.mean() - 1) / 4 < record["corrected"]["high"]
     passing = json.loads(kofn_says("calibrate", people, "--apply", tmp_path / "run", "--threshold", 4, "--json").stdout)
     assert passing["raw"]["point"] == pytest.approx((said >= 4).mean())
 
 
+@pytest.mark.long
 def test_runs_of_different_judges_are_compared_with_a_warning(run, tmp_path):
     def other(prompt):
         return "Verdict: fail"
@@ -114,35 +116,35 @@ def test_runs_of_different_judges_are_compared_with_a_warning(run, tmp_path):
     path, _ = run
     source = path.parent / "f.jsonl"
     judge(source, {"name": "ok", "prompt": "{output}"}, JudgeSettings(models=(other,)), out=tmp_path / "other")
-    told = json.loads(kofn_says("compare", path, tmp_path / "other", "--json").stdout)
-    assert any("by different judges" in w for w in told["warnings"])
+    record = json.loads(kofn_says("compare", path, tmp_path / "other", "--json").stdout)
+    assert any("by different judges" in w for w in record["warnings"])
 
 
 def test_the_checklist_of_a_judged_run_answers_every_question(run):
     path, _ = run
-    told = json.loads(kofn_says("report", path, "--json").stdout)["checklist"]
-    assert [line["answer"] for line in told] == ["unknown", "yes", "yes", "no", "yes", "no", "no", "yes"]
-    assert all(line["reason"] for line in told)
+    record = json.loads(kofn_says("report", path, "--json").stdout)["checklist"]
+    assert [line["answer"] for line in record] == ["unknown", "yes", "yes", "no", "yes", "no", "no", "yes"]
+    assert all(line["reason"] for line in record)
     assert kofn_says("check", path, "--strict", "--require", "mean >= 0", "--allow-missing").exit_code == 0
 
 
 def test_repeated_scores_of_a_real_judge_split_into_case_candidate_and_judge(sets_folder):
     """100 cases x 10 texts x 5 scores; a fit by restricted maximum likelihood gives the same shares."""
-    from kofn.judge.asking import Verdict
+    from kofn.judge.client import JudgeVerdict
     from kofn.judge.rubric import load_rubric
-    from kofn.judge.scores import column_of, variance_of
+    from kofn.judge.verdict_scores import judge_scores, variance_entry
 
     text = (sets_folder / "tot_writing_gpt4_io_100x10.jsonl").read_text()
     rows = [json.loads(line) for line in text.splitlines()]
     lists = [
-        tuple(Verdict(None if v is None else float(v), "", None, repaired=False) for v in output["judge_repeats"])
+        tuple(JudgeVerdict(None if v is None else float(v), "", None, repaired=False) for v in output["judge_repeats"])
         for row in rows
         for output in row["outputs"]
     ]
     owner = np.repeat(np.arange(len(rows)), [len(row["outputs"]) for row in rows])
     rubric = load_rubric({"name": "x", "prompt": "{output}", "scale": "0-10", "threshold": 7})
-    found = variance_of({"gpt4": lists}, owner, rubric)
+    found = variance_entry({"gpt4": lists}, owner, rubric)
     shares = [found["shares"][name] for name in ("case", "candidate", "judge")]
     assert shares == pytest.approx([0.412, 0.455, 0.133], abs=0.002)
     scores = [output["score"] / 10 for row in rows for output in row["outputs"]]
-    np.testing.assert_allclose(column_of("x", lists, rubric).values, scores, atol=0.05)
+    np.testing.assert_allclose(judge_scores("x", lists, rubric).values, scores, atol=0.05)

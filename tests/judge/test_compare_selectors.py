@@ -40,13 +40,13 @@ def judged(tmp_path_factory):
     return folder / "run"
 
 
-def asked(*args):
+def compare_json(*args):
     done = CliRunner().invoke(command, [*map(str, args), "--json"])
     return done.exit_code, json.loads(done.stdout)
 
 
 def test_a_judge_picks_and_references_grade(judged):
-    code, found = asked(judged, "--selectors", "first", "taste", "--evaluator", "numeric", "--strict")
+    code, found = compare_json(judged, "--selectors", "first", "taste", "--evaluator", "numeric", "--strict")
     assert code == 0
     assert [s["selector"]["by"] for s in found["selectors"]] == ["first", "taste"]
     assert not any("double-dipping" in w for w in found["warnings"])
@@ -57,7 +57,7 @@ def test_a_judge_picks_and_references_grade(judged):
     ("evaluator", "fault"), [("taste", "graded by it"), ("again", "the same model"), ("other", None)]
 )
 def test_the_judge_that_picks_may_not_grade_nor_may_its_model(judged, evaluator, fault):
-    code, found = asked(judged, "--selectors", "first", "taste", "--evaluator", evaluator, "--strict")
+    code, found = compare_json(judged, "--selectors", "first", "taste", "--evaluator", evaluator, "--strict")
     said = [w for w in found["warnings"] if "double-dipping" in w]
     assert code == (1 if fault else 0)
     assert [fault in w for w in said] == ([True] if fault else [])
@@ -69,5 +69,5 @@ def test_a_selector_file_that_names_the_evaluators_model_is_double_dipping(judge
     (model,) = kofn.load_run(judged).result.judges["other"]["models"]
     path = tmp_path / "mine.yaml"
     path.write_text(json.dumps({"by": "taste", "model": model}))
-    assert asked(judged, "--selectors", "first", path, "--evaluator", "other", "--strict")[0] == 1
-    assert asked(judged, "--selectors", "first", path, "--evaluator", "numeric", "--strict")[0] == 0
+    assert compare_json(judged, "--selectors", "first", path, "--evaluator", "other", "--strict")[0] == 1
+    assert compare_json(judged, "--selectors", "first", path, "--evaluator", "numeric", "--strict")[0] == 0

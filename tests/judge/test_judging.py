@@ -14,9 +14,9 @@ from tests.loopback import serving
 import kofn
 from kofn.cli import kofn as command
 from kofn.errors import InputError
-from kofn.evaluate import Options
 from kofn.generate.limits import Limits
 from kofn.judge import JudgeSettings, judge, load_rubric, prefer
+from kofn.scoring.options import Options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,9 +66,9 @@ def test_a_file_becomes_a_run_with_one_metric_more_and_nothing_is_lost(file, tmp
     values = scored(found, "helpfulness").sets.values
     assert np.isnan(values).sum() == 1  # the failed call: nobody can judge what is not there
     assert set(values[~np.isnan(values)]) <= {1.0, 0.25}
-    told = found.result.judges["helpfulness"]
-    assert told["n_verdicts"] == 10  # eleven outputs, two of them the same
-    assert told["n_not_graded"] == 1
+    record = found.result.judges["helpfulness"]
+    assert record["n_verdicts"] == 10  # eleven outputs, two of them the same
+    assert record["n_not_graded"] == 1
     notes = pl.read_parquet(tmp_path / "run" / "candidates.parquet")["note"].to_list()
     assert notes[0].startswith("helpfulness: It has")
     verdicts = pl.read_parquet(tmp_path / "run" / "verdicts.parquet")
@@ -113,18 +113,19 @@ def test_asking_again_pays_for_nothing_and_a_new_rubric_only_for_itself(file, tm
     with serving() as server:
         model = f"openai:m@{server.url}"
         first = judge(file, DIGIT, settings(model), out=tmp_path / "run")
-        asked = len(server.requests)
-        assert asked == 10
+        sent = len(server.requests)
+        assert sent == 10
         again = judge(file, DIGIT, settings(model), out=tmp_path / "run")
-        assert len(server.requests) == asked
+        assert len(server.requests) == sent
         assert again.result.judges["digit"]["fingerprint"] == first.result.judges["digit"]["fingerprint"]
         judge(tmp_path / "run", {**DIGIT, "name": "second", "prompt": "Again: {output}"}, settings(model))
-        assert len(server.requests) == 2 * asked
+        assert len(server.requests) == 2 * sent
     found = kofn.load_run(tmp_path / "run")
     assert {"digit", "second"} <= set(found.result.judges)
     assert set(pl.read_parquet(tmp_path / "run" / "verdicts.parquet")["metric"]) == {"digit", "second"}
 
 
+@pytest.mark.long(quick=2)
 @pytest.mark.parametrize("fault", ["429", "500", "cut", "malformed", "drop", "html"])
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
 def test_a_failure_on_the_wire_is_tried_again_and_changes_no_verdict(file, tmp_path, fault, wire, monkeypatch):
@@ -155,11 +156,11 @@ def test_calls_that_never_succeed_are_not_graded_and_can_be_asked_again(file, tm
 
 
 def test_a_reply_without_a_verdict_gets_one_repair_and_is_then_not_graded(file, tmp_path):
-    asked = []
+    sent = []
 
     def stubborn(*, request):
         messages = request.prompt
-        asked.append(messages)
+        sent.append(messages)
         if "say 0" in messages[1].content:
             return "Score: 4" if len(messages) > 2 else "I like it."
         return "Hard to say." if "say 1" in messages[1].content else "Score: 1"
@@ -168,9 +169,9 @@ def test_a_reply_without_a_verdict_gets_one_repair_and_is_then_not_graded(file, 
     values = scored(run, "helpfulness").sets.values
     assert values[:3].tolist() == [0.75] * 3
     assert np.isnan(values[3:6]).all()  # never 0
-    told = run.result.judges["helpfulness"]
-    assert (told["n_repaired"], told["n_not_graded"]) == (3, 4)
-    assert max(sum(p[1] == q[1] for q in asked) for p in asked) == 2  # one repair, not two
+    record = run.result.judges["helpfulness"]
+    assert (record["n_repaired"], record["n_not_graded"]) == (3, 4)
+    assert max(sum(p[1] == q[1] for q in sent) for p in sent) == 2  # one repair, not two
     mean = run.result.get("mean", metric="helpfulness")
     assert mean.n == 3
     assert mean.n_missing == 1
@@ -239,9 +240,9 @@ def test_the_same_judge_that_picks_and_grades_is_told_everywhere_and_refused_by_
     assert done.exit_code == 1
     assert "double-dipping" in done.stdout
     assert "double-dipping" in (tmp_path / "run" / "report.html").read_text()
-    told = json.loads(runner.invoke(command, ["report", str(tmp_path / "run"), "--json"]).stdout)
-    assert any("double-dipping" in w for w in told["warnings"])
-    assert next(line for line in told["checklist"] if "apart" in line["item"])["answer"] == "no"
+    record = json.loads(runner.invoke(command, ["report", str(tmp_path / "run"), "--json"]).stdout)
+    assert any("double-dipping" in w for w in record["warnings"])
+    assert next(line for line in record["checklist"] if "apart" in line["item"])["answer"] == "no"
     assert runner.invoke(command, ["report", str(tmp_path / "run"), "--strict"]).exit_code == 1
     assert runner.invoke(command, ["report", str(tmp_path / "run")]).exit_code == 0
 
@@ -280,7 +281,7 @@ def test_a_rubric_that_asks_for_what_is_not_there_is_refused_before_anything_is_
 
 
 def test_a_part_of_a_run_is_not_written_over_the_whole(file, tmp_path):
-    from kofn.splits import Split
+    from kofn.scoring.splits import Split
 
     judge(file, "helpfulness", settings(length_judge), out=tmp_path / "run")
     before = {p.name: p.read_bytes() for p in (tmp_path / "run").glob("*.parquet")}
@@ -310,12 +311,12 @@ def test_a_tournament_shows_every_pair_both_ways_and_averages_the_place_away(fil
         return "Verdict: A"
 
     run = judge(file, "preference", settings(first), out=tmp_path / "run")
-    told = run.result.judges["preference"]
-    assert told["position"]["first_shown"]["point"] == 1.0
-    assert told["position"]["consistent"]["point"] == 0.0
+    record = run.result.judges["preference"]
+    assert record["position"]["first_shown"]["point"] == 1.0
+    assert record["position"]["consistent"]["point"] == 0.0
     scores = run.result.scored[0].sets.selectors["preference"]
     assert set(scores[~np.isnan(scores)]) == {0.5}
-    assert told["position"]["n"] == 9  # of four cases: too few for an interval that tells, and so for a warning
+    assert record["position"]["n"] == 9  # of four cases: too few for an interval that tells, and so for a warning
     assert not any(one.metric == "preference" for one in run.result.scored)  # a rank is no grade
 
 
@@ -343,9 +344,9 @@ def test_one_system_against_another_has_a_rate_over_cases_and_its_p(tmp_path):
     found = prefer(a, b, "preference", settings(taste), out=tmp_path / "kept")
     assert found.rate.point == 0.75  # one pair won, one of equal texts
     assert found.only_a == ("only a",)
-    shown = found._repr_html_()
-    assert "a is preferred to b in 0.750" in shown
-    assert "one half is a tie" in shown
+    html = found._repr_html_()
+    assert "a is preferred to b in 0.750" in html
+    assert "one half is a tie" in html
     assert found.p == pytest.approx(2 / 2**12)
     other = prefer(b, a, "preference", settings(taste), out=tmp_path / "kept")
     assert other.rate.point == 0.25
@@ -359,8 +360,8 @@ def test_a_budget_stops_the_judging_and_the_same_command_goes_on(file, tmp_path)
         few = JudgeSettings(models=(model,), limits=Limits(max_tokens_total=40, concurrency=1))
         run = judge(file, DIGIT, few, out=tmp_path / "run")
         assert run.result.judges["digit"]["stopped"]
-        asked = len(server.requests)
-        assert asked < 10
+        sent = len(server.requests)
+        assert sent < 10
         whole = judge(file, DIGIT, settings(model), out=tmp_path / "run")
         assert len(server.requests) == 10
     assert whole.result.judges["digit"]["stopped"] is None
@@ -373,10 +374,11 @@ def test_model_output_is_escaped_wherever_a_verdict_is_shown(file, tmp_path):
 
     judge(file, "helpfulness", settings(hostile), out=tmp_path / "run")
     assert "<script>alert(1)" not in (tmp_path / "run" / "report.html").read_text()
-    shown = CliRunner().invoke(command, ["report", str(tmp_path / "run"), "--detailed"]).stdout
-    assert "\x1b" not in shown
+    html = CliRunner().invoke(command, ["report", str(tmp_path / "run"), "--detailed"]).stdout
+    assert "\x1b" not in html
 
 
+@pytest.mark.model
 def test_the_embedded_model_judges_for_real_on_loopback(embedded_server, tmp_path):
     rows = [
         {
@@ -390,10 +392,10 @@ def test_the_embedded_model_judges_for_real_on_loopback(embedded_server, tmp_pat
     file = write(tmp_path / "f.jsonl", rows)
     spec = settings(f"openai:smollm2@{embedded_server}/v1", repeats=2, temperature=0.7, max_tokens=80)
     run = judge(file, "helpfulness", spec, out=tmp_path / "run")
-    told = run.result.judges["helpfulness"]
-    assert told["n_verdicts"] == 8
-    assert told["n_failed"] == 0
-    assert told["tokens_out"] > 0
+    record = run.result.judges["helpfulness"]
+    assert record["n_verdicts"] == 8
+    assert record["n_failed"] == 0
+    assert record["tokens_out"] > 0
     verdicts = pl.read_parquet(tmp_path / "run" / "verdicts.parquet")
     assert verdicts["text"].null_count() == 0  # whatever a very small model says is kept
     graded = scored(run, "helpfulness").sets.values

@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from kofn.errors import MissingExtra
-from kofn.metrics import MathEqual, mathematical
+from kofn.metrics import MathEqual
+from kofn.metrics import math_equal as mathematical
 
 
 @pytest.mark.parametrize(

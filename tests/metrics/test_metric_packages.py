@@ -14,7 +14,7 @@ from tests.peers import needs_peer, run_peer
 import kofn
 from kofn.errors import InputError
 from kofn.metrics import MetricConfig, as_metric, call_metric, grade, metric_name, normalise, process_repeats
-from kofn.metrics.result import call_style
+from kofn.metrics.outcomes import call_style
 
 ROWS = [
     {"id": "a", "reference": "cat", "outputs": ["cat", "dog", "cat"]},
@@ -237,6 +237,7 @@ class Share(evaluate.Metric):
 """
 
 
+@pytest.mark.peers
 @needs_peer("evaluate")
 @needs_peer("sklearn")
 def test_evaluate_modules_and_scikit_learn_give_their_own_numbers(tmp_path):

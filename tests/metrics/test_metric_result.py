@@ -20,7 +20,7 @@ from kofn.metrics import (
     normalise,
     score_answers,
 )
-from kofn.metrics.result import call_style
+from kofn.metrics.outcomes import call_style
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 from tests.loopback import answer_of, serving
+from tests.waiting import LONGEST
 
 from kofn.errors import InputError, WorldError
 from kofn.models.anthropic import Anthropic
-from kofn.models.base import Again, Declined, Message, Request, Sampling
+from kofn.models.base import Message, Request, RequestRejected, RetryableError, Sampling
 
 KEY = "sk-ant-0123456789abcdef"
 ASKED = [{"role": "user", "content": "2+2?"}]
@@ -28,7 +29,7 @@ async def collected(model, *requests):
         await model.close()
 
 
-def ask(spec, prompt="2+2?", timeout=5.0, options=None, **sampling):
+def ask(spec, prompt="2+2?", timeout=LONGEST, options=None, **sampling):
     request = Request(prompt=prompt, sampling=Sampling(**sampling))
     (reply,) = asyncio.run(collected(Anthropic(spec, timeout=timeout, options=options), request))
     return reply
@@ -38,9 +39,9 @@ def test_a_text_becomes_one_message_and_the_version_is_said(monkeypatch):
     monkeypatch.setenv("KOFN_API_KEY", KEY)
     with serving() as server:
         reply = ask(f"claude-x@{server.root}", temperature=1.0, top_p=0.5, stop=("END", ""), max_tokens=50, seed=4)
-        (asked,), (headers,) = server.requests, server.headers
-    assert (asked["path"], asked["prompt"], asked["seed"]) == ("/v1/messages", ASKED, None)
-    assert asked["body"] == {"max_tokens": 50, "temperature": 1.0, "top_p": 0.5, "stop_sequences": ["END"]}
+        (sent,), (headers,) = server.requests, server.headers
+    assert (sent["path"], sent["prompt"], sent["seed"]) == ("/v1/messages", ASKED, None)
+    assert sent["body"] == {"max_tokens": 50, "temperature": 1.0, "top_p": 0.5, "stop_sequences": ["END"]}
     assert (headers["anthropic-version"], headers["x-api-key"]) == ("2023-06-01", KEY)
     assert "authorization" not in headers
     assert (reply.text, reply.finish) == (answer_of(ASKED, 0), "stop")
@@ -48,18 +49,18 @@ def test_a_text_becomes_one_message_and_the_version_is_said(monkeypatch):
 
 
 def test_system_messages_are_lifted_out():
-    told = (Message("system", "Be brief."), Message("user", "2+2?"), Message("system", "Be kind."))
+    messages = (Message("system", "Be brief."), Message("user", "2+2?"), Message("system", "Be kind."))
     with serving() as server:
-        ask(f"claude-x@{server.root}", told)
-        (asked,) = server.requests
-    assert asked["prompt"] == ASKED
-    assert asked["body"]["system"] == "Be brief.\n\nBe kind."
+        ask(f"claude-x@{server.root}", messages)
+        (sent,) = server.requests
+    assert sent["prompt"] == ASKED
+    assert sent["body"]["system"] == "Be brief.\n\nBe kind."
 
 
 def test_the_base_url_may_end_in_v1_or_not():
     with serving() as server:
         assert ask(f"m@{server.root}/").text == ask(f"m@{server.url}/").text
-        assert [asked["path"] for asked in server.requests] == ["/v1/messages"] * 2
+        assert [sent["path"] for sent in server.requests] == ["/v1/messages"] * 2
 
 
 def test_an_output_cut_at_the_limit_says_so():
@@ -94,16 +95,16 @@ def test_a_wrong_count_is_no_count():
 @pytest.mark.parametrize(
     ("model", "kind", "said"),
     [
-        ("429", Again, "status 429"),
-        ("529", Again, "status 529"),
-        ("500", Again, "status 500"),
-        ("cut", Again, "not completed"),
-        ("drop", Again, "disconnected"),
-        ("malformed", Again, "no JSON"),
-        ("no-choices", Again, "without an answer"),
-        ("hang", Again, "within 0.3 s"),
-        ("400", Declined, "maximum context length"),
-        ("413", Declined, "413"),
+        ("429", RetryableError, "status 429"),
+        ("529", RetryableError, "status 529"),
+        ("500", RetryableError, "status 500"),
+        ("cut", RetryableError, "not completed"),
+        ("drop", RetryableError, "disconnected"),
+        ("malformed", RetryableError, "no JSON"),
+        ("no-choices", RetryableError, "without an answer"),
+        ("hang", RetryableError, "within 0.3 s"),
+        ("400", RequestRejected, "maximum context length"),
+        ("413", RequestRejected, "413"),
         ("401", InputError, "KOFN_API_KEY"),
         ("404", InputError, "`404` does not exist"),
         ("credit", WorldError, "credit balance is too low"),
@@ -113,7 +114,7 @@ def test_a_wrong_count_is_no_count():
 def test_failures_are_told_apart(model, kind, said):
     with serving() as server:
         with pytest.raises(kind) as caught:
-            ask(f"{model}@{server.root}", temperature=0.5, timeout=0.3 if model == "hang" else 5)
+            ask(f"{model}@{server.root}", temperature=0.5, timeout=0.3 if model == "hang" else LONGEST)
         assert len(server.requests) <= 1
     assert said in str(caught.value)
     assert model != "429" or caught.value.after == 1
@@ -152,8 +153,8 @@ def test_no_error_repeats_the_key(monkeypatch):
 
 
 def test_the_embedded_server_answers_messages(embedded_server):
-    told = (Message("system", "Answer in one word."), Message("user", "What colour is grass?"))
-    reply = ask(f"smollm2@{embedded_server}", told, timeout=120, temperature=0.0, max_tokens=8)
+    messages = (Message("system", "Answer in one word."), Message("user", "What colour is grass?"))
+    reply = ask(f"smollm2@{embedded_server}", messages, timeout=LONGEST, temperature=0.0, max_tokens=8)
     assert reply.text.strip()
     assert reply.finish in ("stop", "length")
     assert 1 <= reply.tokens_out <= 8
@@ -162,5 +163,5 @@ def test_the_embedded_server_answers_messages(embedded_server):
 
 def test_the_embedded_server_counts_a_prompt_the_same_when_it_is_cached(embedded_server):
     spec = f"smollm2@{embedded_server}"
-    first, again = (ask(spec, "Count to three.", timeout=120, temperature=0.0, max_tokens=4) for _ in range(2))
+    first, again = (ask(spec, "Count to three.", timeout=LONGEST, temperature=0.0, max_tokens=4) for _ in range(2))
     assert first.tokens_in == again.tokens_in

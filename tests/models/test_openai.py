@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 from tests.loopback import answer_of, running, serving
+from tests.waiting import LONGEST
 
 from kofn.errors import InputError, KofnError, WorldError
-from kofn.models.base import Again, Declined, Message, Request, Sampling
+from kofn.models.base import Message, Request, RequestRejected, RetryableError, Sampling
 from kofn.models.openai import OpenAI
 
 KEY = "sk-test-0123456789abcdef"
@@ -30,7 +30,7 @@ async def collected(model, *requests):
         await model.close()
 
 
-def ask(spec, prompt=CHAT, n=1, timeout=5.0, options=None, **sampling):
+def ask(spec, prompt=CHAT, n=1, timeout=LONGEST, options=None, **sampling):
     request = Request(prompt=prompt, sampling=Sampling(**sampling), n=n)
     return asyncio.run(collected(OpenAI(spec, timeout=timeout, options=options), request))
 
@@ -49,9 +49,14 @@ def test_messages_go_to_chat_completions_with_every_parameter():
     with serving() as server:
         sampling = {"temperature": 0.7, "top_p": 0.9, "max_tokens": 50, "stop": ("\n",), "seed": 11}
         (reply,) = ask(f"m@{server.url}", **sampling)
-        (asked,) = server.requests
-    assert (asked["path"], asked["prompt"], asked["seed"], asked["n"]) == ("/v1/chat/completions", SENT, 11, 1)
-    assert asked["body"] == {"temperature": 0.7, "top_p": 0.9, "max_tokens": 50, "stop": ["\n"]}
+        (received,) = server.requests
+    assert (received["path"], received["prompt"], received["seed"], received["n"]) == (
+        "/v1/chat/completions",
+        SENT,
+        11,
+        1,
+    )
+    assert received["body"] == {"temperature": 0.7, "top_p": 0.9, "max_tokens": 50, "stop": ["\n"]}
     assert reply.text == answer_of(SENT, 11)
     assert (reply.place, reply.index, reply.finish, reply.logprob) == (0, 0, "stop", None)
     assert (reply.tokens_in, reply.tokens_out) == (3, 4)
@@ -60,8 +65,8 @@ def test_messages_go_to_chat_completions_with_every_parameter():
 def test_a_text_goes_to_completions_as_it_is():
     with serving() as server:
         (reply,) = ask(f"m@{server.url}", "Q: 2+2\nA:", max_tokens=2)
-        (asked,) = server.requests
-    assert (asked["path"], asked["prompt"]) == ("/v1/completions", "Q: 2+2\nA:")
+        (received,) = server.requests
+    assert (received["path"], received["prompt"]) == ("/v1/completions", "Q: 2+2\nA:")
     assert (reply.text, reply.finish, reply.tokens_out) == ("The answer", "length", 2)
 
 
@@ -170,20 +175,18 @@ def test_a_slow_reply_is_waited_for():
 )
 def test_what_may_pass_is_tried_again(model, said):
     with serving() as server:
-        assert said in str(failed(server, model, Again))
+        assert said in str(failed(server, model, RetryableError))
 
 
 def test_a_reply_that_never_comes_is_given_up_after_the_timeout():
     with serving() as server:
-        began = time.perf_counter()
-        assert "within 0.2 s" in str(failed(server, "hang", Again, timeout=0.2))
-        assert time.perf_counter() - began < 3
+        assert "within 0.2 s" in str(failed(server, "hang", RetryableError, timeout=0.2))
 
 
 def test_a_server_that_is_not_there_may_come_back():
     with serving() as server:
         pass
-    assert "Cannot connect" in str(failed(server, "m", Again))
+    assert "Cannot connect" in str(failed(server, "m", RetryableError))
 
 
 @pytest.mark.parametrize(
@@ -191,19 +194,19 @@ def test_a_server_that_is_not_there_may_come_back():
 )
 def test_the_wait_that_a_server_asks_for_is_passed_on(model, least, most):
     with serving() as server:
-        after = failed(server, model, Again).after
+        after = failed(server, model, RetryableError).after
     assert least <= after <= most
 
 
 @pytest.mark.parametrize(("model", "said"), [("400", "maximum context length"), ("413", "413"), ("422", "422")])
 def test_a_request_that_cannot_succeed_is_declined_with_what_the_server_says(model, said):
     with serving() as server:
-        assert said in str(failed(server, model, Declined))
+        assert said in str(failed(server, model, RequestRejected))
 
 
 def test_what_a_filter_took_is_declined():
     with serving() as server:
-        assert "content filter" in str(failed(server, "filter", Declined))
+        assert "content filter" in str(failed(server, "filter", RequestRejected))
 
 
 def test_an_output_that_a_filter_took_is_missing_and_the_others_are_not():
@@ -219,7 +222,7 @@ def test_half_a_character_at_the_end_of_an_output_is_no_failure():
 
 def test_a_prompt_that_no_bytes_can_say_is_declined():
     with serving() as server:
-        assert "no JSON" in str(failed(server, "m", Declined, prompt="half \ud83d"))
+        assert "no JSON" in str(failed(server, "m", RequestRejected, prompt="half \ud83d"))
         assert server.requests == []
 
 
@@ -245,19 +248,19 @@ def test_what_no_request_can_pass_stops_the_run(model, kind, said):
 
 def test_a_failure_leaves_the_model_usable():
     async def go(model):
-        told = []
+        seen = []
         for _ in range(3):
             try:
-                told += [reply.text async for reply in model.generate([Request(prompt="x")])]
-            except Again as problem:
-                told.append(str(problem)[:10])
+                seen += [reply.text async for reply in model.generate([Request(prompt="x")])]
+            except RetryableError as problem:
+                seen.append(str(problem)[:10])
         await model.close()
         await model.close()
-        return told
+        return seen
 
     with serving(faults={"*": ["500", "cut"]}) as server:
-        told = asyncio.run(go(OpenAI(f"m@{server.url}")))
-    assert told == ["status 500", "ClientPayl", answer_of("x", 0)]
+        seen = asyncio.run(go(OpenAI(f"m@{server.url}")))
+    assert seen == ["status 500", "ClientPayl", answer_of("x", 0)]
 
 
 def test_a_model_may_be_asked_from_several_event_loops():
@@ -281,7 +284,7 @@ def test_a_proxy_of_the_environment_is_used_but_not_for_this_machine(monkeypatch
         assert [len(proxy.requests), len(server.requests)] == [1, 1]
         assert proxy.headers[0]["host"] == "model.invalid"
     monkeypatch.setenv("no_proxy", "model.invalid")
-    with pytest.raises(Again) as caught:
+    with pytest.raises(RetryableError) as caught:
         ask("m@http://model.invalid/v1")
     assert "hunter22" not in repr(caught.value)
 
@@ -352,7 +355,7 @@ def test_no_error_repeats_a_key(fault, monkeypatch):
     monkeypatch.setenv("KOFN_API_KEY", KEY)
     with serving(faults={"*": fault}) as server:
         model = OpenAI(f"m@{server.url}")
-        with pytest.raises((KofnError, Again, Declined)) as caught:
+        with pytest.raises((KofnError, RetryableError, RequestRejected)) as caught:
             asyncio.run(collected(model, Request(prompt="x")))
         assert server.headers[0]["authorization"] == f"Bearer {KEY}"
     assert KEY not in everything(model, caught.value)
@@ -367,8 +370,8 @@ def test_a_login_in_the_base_url_is_sent_and_never_shown():
         assert len(asyncio.run(collected(model, Request(prompt="x")))) == 1
         assert server.headers[0]["authorization"] == "Basic YW5uYTpodW50ZXIyMg=="
     assert model.name == f"openai:m@http://***@127.0.0.1:{server.port}/v1?***"
-    told = everything(model, caught.value)
-    assert not [word for word in ("hunter22", "YW5uYTpodW50ZXIyMg", "secretquery") if word in told]
+    text = everything(model, caught.value)
+    assert not [word for word in ("hunter22", "YW5uYTpodW50ZXIyMg", "secretquery") if word in text]
 
 
 def test_the_vendors_own_models_get_the_vendors_names_and_shares(monkeypatch):
@@ -388,11 +391,11 @@ def test_the_vendors_own_models_get_the_vendors_names_and_shares(monkeypatch):
 
 def test_a_separate_process_writes_down_what_it_was_asked(tmp_path):
     with running(tmp_path / "log", faults={"*": ["500"]}) as server:
-        with pytest.raises(Again):
+        with pytest.raises(RetryableError):
             ask(f"m@{server.url}", "x", seed=5)
         ask(f"m@{server.url}", "x", seed=5)
-        told = [(line["prompt"], line["seed"], line["answered"]) for line in server.requests]
-    assert told == [("x", 5, False), ("x", 5, True)]
+        requests = [(line["prompt"], line["seed"], line["answered"]) for line in server.requests]
+    assert requests == [("x", 5, False), ("x", 5, True)]
 
 
 # a real model
@@ -400,11 +403,11 @@ def test_a_separate_process_writes_down_what_it_was_asked(tmp_path):
 
 def test_the_embedded_server_chats_with_seeds_samples_and_log_probabilities(embedded_server):
     spec = f"smollm2@{embedded_server}/v1"
-    told = (Message("user", "Name a colour."),)
+    messages = (Message("user", "Name a colour."),)
     options = {"cache_prompt": False}
     sampling = {"max_tokens": 8, "temperature": 1.0, "seed": 5, "logprobs": True}
-    first = ask(spec, told, n=3, timeout=120, options=options, **sampling)
-    again = ask(spec, told, n=3, timeout=120, options=options, **sampling)
+    first = ask(spec, messages, n=3, timeout=LONGEST, options=options, **sampling)
+    again = ask(spec, messages, n=3, timeout=LONGEST, options=options, **sampling)
     assert [r.text for r in first] == [r.text for r in again]
     assert len({r.text for r in first}) > 1
     assert [r.index for r in first] == [0, 1, 2]
@@ -418,7 +421,7 @@ def test_the_embedded_server_chats_with_seeds_samples_and_log_probabilities(embe
 
 def test_the_embedded_server_continues_a_text_and_stops_where_told(embedded_server):
     spec = f"smollm2@{embedded_server}/v1"
-    (reply,) = ask(spec, "1, 2, 3, 4,", timeout=120, temperature=0.0, max_tokens=12, stop=("6",), logprobs=True)
+    (reply,) = ask(spec, "1, 2, 3, 4,", timeout=LONGEST, temperature=0.0, max_tokens=12, stop=("6",), logprobs=True)
     assert reply.text.strip().startswith("5")
     assert "6" not in reply.text
     assert (reply.finish, reply.tokens_in > 5) == ("stop", True)
@@ -426,10 +429,10 @@ def test_the_embedded_server_continues_a_text_and_stops_where_told(embedded_serv
 
 
 def test_the_embedded_server_declines_a_prompt_that_is_too_long(embedded_server):
-    with pytest.raises(Declined, match="context size"):
-        ask(f"smollm2@{embedded_server}/v1", "word " * 6000, timeout=120)
+    with pytest.raises(RequestRejected, match="context size"):
+        ask(f"smollm2@{embedded_server}/v1", "word " * 6000, timeout=LONGEST)
 
 
 def test_the_embedded_server_has_no_such_path(embedded_server):
     with pytest.raises(InputError, match="base URL"):
-        ask(f"smollm2@{embedded_server}/v3", timeout=120)
+        ask(f"smollm2@{embedded_server}/v3", timeout=LONGEST)

@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from kofn.models import http, open_model
-from kofn.models.base import Declined, Message, Request
+from kofn.models import http_client, open_model
+from kofn.models.base import Message, Request, RequestRejected
 
 
 class Endless(BaseHTTPRequestHandler):
@@ -40,7 +40,7 @@ class Endless(BaseHTTPRequestHandler):
 
 @pytest.mark.parametrize("path", ["chunked", "long"])
 def test_a_reply_without_end_is_given_up(path, monkeypatch):
-    monkeypatch.setattr(http, "LARGEST", 1 << 20)
+    monkeypatch.setattr(http_client, "LARGEST", 1 << 20)
     monkeypatch.setattr(Endless, "sent", 0)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Endless)
     server.daemon_threads = True
@@ -55,7 +55,7 @@ def test_a_reply_without_end_is_given_up(path, monkeypatch):
             await model.close()
 
     try:
-        with pytest.raises(Declined, match="a reply of more than 1 MiB"):
+        with pytest.raises(RequestRejected, match="a reply of more than 1 MiB"):
             asyncio.run(ask())
     finally:
         server.shutdown()

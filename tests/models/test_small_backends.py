@@ -7,23 +7,24 @@ import contextlib
 import json
 import os
 import sys
-import time
+import threading
 from pathlib import Path
 
 import polars as pl
 import pytest
+from tests.waiting import LONGEST, wait_until
 
 from kofn.errors import InputError, UnknownName
 from kofn.models import open_model
-from kofn.models.base import Again, Declined, Message, Reply, Request, Sampling
+from kofn.models.base import Message, Reply, Request, RequestRejected, RetryableError, Sampling
 from kofn.registry import known
 
 
 def replies(model, *requests):
     async def gather():
-        told = [reply async for reply in model.generate(requests)]
+        received = [reply async for reply in model.generate(requests)]
         await model.close()
-        return told
+        return received
 
     return asyncio.run(gather())
 
@@ -125,13 +126,13 @@ def test_stored_outputs_are_found_by_case_and_repeat(tmp_path, rows):
 
 def test_an_output_that_is_not_stored_is_declined_by_its_name(tmp_path):
     model = stored(tmp_path, WIDE)
-    with pytest.raises(Declined, match="no output for case 'a', repeat 2"):
+    with pytest.raises(RequestRejected, match="no output for case 'a', repeat 2"):
         replies(model, Request(prompt="?", case_id="a", repeat=1, n=2))
-    with pytest.raises(Declined, match="no output for case 'z', repeat 0"):
+    with pytest.raises(RequestRejected, match="no output for case 'z', repeat 0"):
         replies(model, Request(prompt="?", case_id="z"))
-    with pytest.raises(Declined, match="status 500"):
+    with pytest.raises(RequestRejected, match="status 500"):
         replies(model, Request(prompt="?", case_id="5", repeat=1))
-    with pytest.raises(Declined, match="names none"):
+    with pytest.raises(RequestRejected, match="names none"):
         replies(model, Request(prompt="?"))
 
 
@@ -171,34 +172,34 @@ def test_a_function_is_given_the_text_or_what_the_user_said_last():
 
 
 def test_a_function_is_given_what_its_parameters_name():
-    def told(prompt, repeat, *, seed, case_id):
+    def function(prompt, repeat, *, seed, case_id):
         return f"{prompt} {repeat} {seed} {case_id}"
 
     request = Request(prompt="p", sampling=Sampling(seed=10), n=2, case_id="q", repeat=3)
-    assert texts(open_model(told), request) == ["p 3 10 q", "p 4 11 q"]
+    assert texts(open_model(function), request) == ["p 3 10 q", "p 4 11 q"]
 
 
 def test_a_function_of_the_request_may_give_all_outputs_at_once():
     calls = []
 
-    def told(request):
+    def function(request):
         calls.append(request.n)
         return [f"{request.prompt}{i}" for i in range(request.n)]
 
-    model = open_model(told)
+    model = open_model(function)
     assert model.samples > 1
     assert texts(model, Request(prompt="p", n=3)) == ["p0", "p1", "p2"]
     assert calls == [3]
-    with pytest.raises(Declined, match="returned 2 outputs: expected 3"):
+    with pytest.raises(RequestRejected, match="returned 2 outputs: expected 3"):
         replies(open_model(lambda request: [request.prompt] * 2), Request(prompt="p", n=3))
 
 
 def test_a_function_may_be_async_and_may_return_a_reply():
-    async def told(prompt):
+    async def function(prompt):
         await asyncio.sleep(0)
         return Reply(text=prompt, tokens_out=3, index=99)
 
-    first, second = replies(open_model(told), Request(prompt="p", n=2))
+    first, second = replies(open_model(function), Request(prompt="p", n=2))
     assert (first.tokens_out, first.index, second.index) == (3, 0, 1)
 
 
@@ -217,37 +218,37 @@ def test_an_exception_of_a_function_declines_that_output_and_says_what_it_was():
     def fails(prompt):
         raise ZeroDivisionError("by hand")
 
-    with pytest.raises(Declined, match="ZeroDivisionError: by hand"):
+    with pytest.raises(RequestRejected, match="ZeroDivisionError: by hand"):
         replies(open_model(fails), Request(prompt="p"))
-    with pytest.raises(Declined, match="returned int: expected a text"):
+    with pytest.raises(RequestRejected, match="returned int: expected a text"):
         replies(open_model(len), Request(prompt="p"))
 
 
 def test_a_function_that_says_again_or_stop_is_believed():
     def again(prompt):
-        raise Again("busy", after=2.0)
+        raise RetryableError("busy", after=2.0)
 
     def wrong(prompt):
         raise InputError("no key")
 
-    for function, kind in ((again, Again), (wrong, InputError)):
+    for function, kind in ((again, RetryableError), (wrong, InputError)):
         with pytest.raises(kind):
             replies(open_model(function), Request(prompt="p"))
 
 
 def test_a_slow_function_does_not_stop_the_event_loop():
-    async def watched():
-        model = open_model(lambda prompt: time.sleep(0.2) or prompt)
-        call = asyncio.ensure_future(anext(model.generate([Request(prompt="p")])))
-        ticks = 0
-        while not call.done():
-            await asyncio.sleep(0.01)
-            ticks += 1
-        return ticks, call.result().text
+    ticked = threading.Event()
 
-    ticks, text = asyncio.run(watched())
-    assert ticks > 3
-    assert text == "p"
+    async def watched():
+        model = open_model(lambda prompt: ticked.wait(LONGEST) and prompt)
+        call = asyncio.ensure_future(anext(model.generate([Request(prompt="p")])))
+        for _ in range(4):
+            await asyncio.sleep(0.01)
+        assert not call.done()
+        ticked.set()  # which nothing would, if the function held the loop
+        return (await call).text
+
+    assert asyncio.run(watched()) == "p"
 
 
 def test_a_function_is_named_by_module(monkeypatch, tmp_path):
@@ -291,9 +292,9 @@ def test_a_program_is_told_seed_repeat_and_case_and_no_shell_sees_its_arguments(
 
 def test_a_program_that_fails_declines_with_the_end_of_what_it_said():
     code = 'import sys; print("x" * 900, "the end", file=sys.stderr); sys.exit(3)'
-    with pytest.raises(Declined, match=r"^exit code 3: \.\.\.x+ the end$") as told:
+    with pytest.raises(RequestRejected, match=r"^exit code 3: \.\.\.x+ the end$") as caught:
         replies(open_model(python(code)), Request(prompt="p" * 100_000))  # which it never reads
-    assert len(str(told.value)) < 400
+    assert len(str(caught.value)) < 400
 
 
 def test_bytes_that_are_no_text_are_replaced():
@@ -311,8 +312,8 @@ def test_a_program_that_is_not_there_is_named():
 def test_a_program_and_what_it_started_end_with_a_call_that_is_cancelled_or_too_late(tmp_path):
     pids = tmp_path / "pids"
     code = (
-        "import os, subprocess, time; child = subprocess.Popen(['sleep', '60']);"
-        f"open('{pids}', 'w').write(f'{{os.getpid()}} {{child.pid}}'); time.sleep(60)"
+        "import os, subprocess, time; child = subprocess.Popen(['sleep', '600']);"
+        f"open('{pids}', 'w').write(f'{{os.getpid()}} {{child.pid}}'); time.sleep(600)"
     )
     spec = f'command:{sys.executable} -c "{code}"'
 
@@ -327,19 +328,14 @@ def test_a_program_and_what_it_started_end_with_a_call_that_is_cancelled_or_too_
     asyncio.run(cancelled())
     assert gone(pids)
     pids.unlink()
-    with pytest.raises(Again, match="no output within 1 s"):
+    with pytest.raises(RetryableError, match="no output within 1 s"):
         replies(open_model(spec, options={"timeout": 1}), Request(prompt="p"))
     assert not pids.exists() or gone(pids)
 
 
 def gone(pids: Path) -> bool:
     """Whether no process of these is left; one that nobody has waited for yet is a zombie, and gone."""
-    deadline = time.perf_counter() + 5
-    while time.perf_counter() < deadline:
-        if not any(map(_alive, pids.read_text().split())):
-            return True
-        time.sleep(0.05)
-    return False
+    return wait_until(lambda: not any(map(_alive, pids.read_text().split())), "processes end")
 
 
 def _alive(pid: str) -> bool:

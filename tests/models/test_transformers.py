@@ -11,9 +11,9 @@ from tests import tiny
 from tests.tiny import CONTEXT, make_model, make_tokenizer, name_base, save_run, torch, with_adapter
 
 from kofn.errors import InputError
-from kofn.models.adapters import PATIENT, find_adapters, find_place, load_base
-from kofn.models.base import Declined, Message, Request, Sampling
-from kofn.models.transformers import Transformers
+from kofn.models.base import Message, Request, RequestRejected, Sampling
+from kofn.models.hugging_face import Transformers
+from kofn.models.local_folders import PATIENT, find_adapters, find_model_folders, load_base
 
 ASK = "Question: What is two plus two? Reasoning:"
 SHORT = "The quick"
@@ -81,8 +81,8 @@ def test_a_sample_depends_on_its_own_seed_and_not_on_its_batch_mates(base):
 def test_a_sample_does_not_depend_on_how_many_are_computed_together(run_folder):
     small = Transformers(f"hf:{run_folder / 'base'}", batch=2)
     large = Transformers(f"hf:{run_folder / 'base'}", batch=16)
-    asked = (request(ASK, n=5), request(SHORT, n=4), request("B", n=2))
-    assert texts(small, *asked) == texts(large, *asked)
+    prompts = (request(ASK, n=5), request(SHORT, n=4), request("B", n=2))
+    assert texts(small, *prompts) == texts(large, *prompts)
 
 
 def test_reproducible_computes_one_row_at_a_time_and_says_so(run_folder):
@@ -110,7 +110,7 @@ def test_draws_follow_the_probabilities_of_the_model(base):
         reply.logprob for reply in replies(model, request("A", n=2000, temperature=1.0, max_tokens=1, logprobs=True))
     ]
     with model._source.using() as inner:
-        ids = torch.tensor([model._words.encode("A")])
+        ids = torch.tensor([model._tokenizer.encode("A")])
         own = inner(input_ids=ids).logits[0, -1].log_softmax(-1)
     entropy = -(own.exp() * own).sum().item()
     spread = ((own.exp() * own**2).sum().item() - entropy**2) ** 0.5
@@ -125,7 +125,7 @@ def test_a_small_nucleus_is_greedy_and_a_whole_one_changes_nothing(base):
 def test_a_nucleus_holds_only_the_likeliest_tokens(base):
     model = Transformers(base.name, batch=64)
     with model._source.using() as inner:
-        chances = inner(input_ids=torch.tensor([model._words.encode("A")])).logits[0, -1].softmax(-1)
+        chances = inner(input_ids=torch.tensor([model._tokenizer.encode("A")])).logits[0, -1].softmax(-1)
     ranked = chances.sort(descending=True).values
     inside = int((ranked.cumsum(-1) - ranked < 0.3).sum())
     drawn = replies(model, request("A", n=200, temperature=1.0, top_p=0.3, max_tokens=1, logprobs=True))
@@ -140,14 +140,14 @@ def test_a_low_temperature_writes_likelier_texts(base):
 def test_the_log_probability_is_that_of_the_text_written(base):
     (reply,) = replies(base, request(temperature=0, logprobs=True))
     with base._source.using() as inner:
-        ids = base._words.encode(ASK)
-        asked = torch.tensor([ids])
+        ids = base._tokenizer.encode(ASK)
+        prompts = torch.tensor([ids])
         out = inner.generate(
-            asked, attention_mask=torch.ones_like(asked), do_sample=False, max_new_tokens=12, pad_token_id=0
+            prompts, attention_mask=torch.ones_like(prompts), do_sample=False, max_new_tokens=12, pad_token_id=0
         )
-        told = inner(input_ids=out).logits[0].log_softmax(-1)
+        logprobs = inner(input_ids=out).logits[0].log_softmax(-1)
     new = out[0, len(ids) :]
-    direct = told[len(ids) - 1 : -1].gather(-1, new[:, None]).sum().item()
+    direct = logprobs[len(ids) - 1 : -1].gather(-1, new[:, None]).sum().item()
     assert reply.logprob == pytest.approx(direct, abs=1e-4)
     assert (reply.tokens_in, reply.tokens_out, reply.finish) == (len(ids), 12, "length")
 
@@ -176,8 +176,8 @@ def test_an_end_token_ends_a_text_and_is_not_in_it(base):
 
 
 def test_rows_of_one_batch_may_ask_for_different_things(base):
-    asked = [request(temperature=0, max_tokens=3), request(max_tokens=9), request(SHORT, top_p=0.5, max_tokens=20)]
-    assert texts(base, *asked) == [texts(base, one)[0] for one in asked]
+    prompts = [request(temperature=0, max_tokens=3), request(max_tokens=9), request(SHORT, top_p=0.5, max_tokens=20)]
+    assert texts(base, *prompts) == [texts(base, one)[0] for one in prompts]
 
 
 def test_a_prompt_too_long_is_declined_after_the_others_have_their_replies(base):
@@ -187,7 +187,7 @@ def test_a_prompt_too_long_is_declined_after_the_others_have_their_replies(base)
         async for reply in base.generate([request("fox " * CONTEXT), request(SHORT)]):
             seen.append(reply.place)  # noqa: PERF401 - what came before the error counts
 
-    with pytest.raises(Declined, match=f"reads {CONTEXT}"):
+    with pytest.raises(RequestRejected, match=f"reads {CONTEXT}"):
         asyncio.run(ask())
     assert seen == [1]
 
@@ -232,7 +232,7 @@ def test_a_row_that_never_fits_is_declined(base):
 
     hook = inner.register_forward_pre_hook(full, with_kwargs=True)
     try:
-        with pytest.raises(Declined, match="does not fit in memory"):
+        with pytest.raises(RequestRejected, match="does not fit in memory"):
             texts(base, request())
     finally:
         hook.remove()
@@ -260,16 +260,16 @@ def test_messages_go_through_the_chat_template(tmp_path):
     model = Transformers(f"hf:{tmp_path / 'base'}")
     assert model.chat is True
     written = "<s><system>be brief\n<user>Name a colour\n<assistant>"
-    asked = (Message("system", "be brief"), Message("user", "Name a colour"))
-    bare = model._words.tokenizer(written, add_special_tokens=False)["input_ids"]
-    assert list(model._words.encode(asked)) == bare
+    prompts = (Message("system", "be brief"), Message("user", "Name a colour"))
+    bare = model._tokenizer.tokenizer(written, add_special_tokens=False)["input_ids"]
+    assert list(model._tokenizer.encode(prompts)) == bare
     assert bare.count(0) == 1  # one <s>, not one of the template and one of the tokenizer
 
 
 def test_messages_without_a_template_are_a_plain_transcript(base):
     assert base.chat is False
-    asked = request((Message("user", "Name a colour"),))
-    assert texts(base, asked) == texts(base, request("User: Name a colour\nAssistant:"))
+    prompts = request((Message("user", "Name a colour"),))
+    assert texts(base, prompts) == texts(base, request("User: Name a colour\nAssistant:"))
 
 
 # --- likelihoods
@@ -286,14 +286,14 @@ PAIRS = [
 
 def direct(model, pair):
     """Whole texts one by one, with nothing padded: what any other way must agree with."""
-    told = model._words.pair(*pair)
+    logprobs = model._tokenizer.pair(*pair)
     with model._source.using() as inner:
-        ids = torch.tensor([told.context + told.continuation])
+        ids = torch.tensor([logprobs.context + logprobs.continuation])
         logits = inner(input_ids=ids).logits[0].log_softmax(-1)
-    at = len(told.context) - 1
-    rows = logits[at : at + len(told.continuation)]
-    wanted = torch.tensor(told.continuation)
-    return rows.gather(-1, wanted[:, None]).sum().item(), bool((rows.argmax(-1) == wanted).all())
+    at = len(logprobs.context) - 1
+    rows = logits[at : at + len(logprobs.continuation)]
+    reference = torch.tensor(logprobs.continuation)
+    return rows.gather(-1, reference[:, None]).sum().item(), bool((rows.argmax(-1) == reference).all())
 
 
 def test_likelihoods_agree_with_a_direct_computation(base, actor):
@@ -315,7 +315,7 @@ def test_what_the_model_would_write_itself_is_greedy(base):
     seen = 0
     for context in ("A", "B", "The", "fox", "Question", "User", "dog", "two plus two"):
         (reply,) = replies(base, request(context, temperature=0, max_tokens=1, logprobs=True))
-        if "\ufffd" not in reply.text and len(base._words.pair(context, reply.text).continuation) == 1:
+        if "\ufffd" not in reply.text and len(base._tokenizer.pair(context, reply.text).continuation) == 1:
             (found,) = weigh(base, (context, reply.text))
             assert found.greedy
             assert found.logprob == pytest.approx(reply.logprob, abs=1e-4)
@@ -337,12 +337,12 @@ def test_an_empty_continuation_is_certain(base):
 
 def test_of_a_context_too_long_the_end_is_read(base):
     (long,) = weigh(base, ("fox " * 400, " dog"))
-    ids = base._words.pair("fox " * 400, " dog")
+    ids = base._tokenizer.pair("fox " * 400, " dog")
     row = (ids.context + ids.continuation)[-(CONTEXT + 1) :]
     with base._source.using() as inner:
-        told = inner(input_ids=torch.tensor([row[:-1]])).logits[0].log_softmax(-1)
-    wanted = torch.tensor(ids.continuation)
-    expected = told[-len(wanted) :].gather(-1, wanted[:, None]).sum().item()
+        logprobs = inner(input_ids=torch.tensor([row[:-1]])).logits[0].log_softmax(-1)
+    reference = torch.tensor(ids.continuation)
+    expected = logprobs[-len(reference) :].gather(-1, reference[:, None]).sum().item()
     assert long.logprob == pytest.approx(expected, abs=1e-4)
 
 
@@ -382,9 +382,9 @@ def test_calls_to_actor_and_critic_at_the_same_time_do_not_mix(base, actor):
 def test_weights_are_in_memory_once(base, actor):
     texts(base, request())
     texts(actor, request())
-    held = {p.data_ptr() for name, p in actor._source._base.model.named_parameters() if "lora" not in name}
+    storage = {p.data_ptr() for name, p in actor._source._base.model.named_parameters() if "lora" not in name}
     with base._source.using() as inner:
-        assert {p.data_ptr() for name, p in inner.named_parameters() if "lora" not in name} == held
+        assert {p.data_ptr() for name, p in inner.named_parameters() if "lora" not in name} == storage
 
 
 def test_a_base_nobody_uses_is_let_go_and_so_is_an_adapter(run_folder):
@@ -412,7 +412,7 @@ def test_an_adapter_names_its_base(run_folder, named, monkeypatch, tmp_path):
     shutil.copytree(run_folder, copy)
     name_base(copy / "adapter_500", copy / "base" if named == "absolute" else named)
     monkeypatch.chdir(tmp_path)
-    assert find_place(f"hf:{copy / 'adapter_500'}").base.resolve() == (copy / "base").resolve()
+    assert find_model_folders(f"hf:{copy / 'adapter_500'}").base.resolve() == (copy / "base").resolve()
 
 
 def test_adapters_are_found_in_the_order_of_their_numbers(run_folder, tmp_path):
@@ -427,8 +427,8 @@ def test_adapters_are_found_in_the_order_of_their_numbers(run_folder, tmp_path):
 def test_a_folder_with_a_plus_in_its_name_is_a_folder(run_folder, tmp_path):
     odd = tmp_path / "a+b"
     shutil.copytree(run_folder / "base", odd)
-    assert find_place(f"hf:{odd}").base == odd
-    assert find_place(f"hf:{odd}+{run_folder / 'adapter_500'}").adapter == run_folder / "adapter_500"
+    assert find_model_folders(f"hf:{odd}").base == odd
+    assert find_model_folders(f"hf:{odd}+{run_folder / 'adapter_500'}").adapter == run_folder / "adapter_500"
 
 
 # --- the user's mistakes
@@ -564,7 +564,7 @@ def test_a_live_model_is_left_as_it_was_found_when_a_call_fails():
     tokenizer = make_tokenizer()
     model = with_adapter(make_model(tokenizer)).train()
     before = state_of(model, tokenizer)
-    with pytest.raises(Declined):
+    with pytest.raises(RequestRejected):
         texts(Transformers.of(model, tokenizer, disable_adapter=True), request("fox " * CONTEXT))
     assert same(before, state_of(model, tokenizer))
 
@@ -572,8 +572,8 @@ def test_a_live_model_is_left_as_it_was_found_when_a_call_fails():
 def test_a_live_model_is_described_without_files_and_refuses_what_it_has_not():
     tokenizer = make_tokenizer()
     model = make_model(tokenizer)
-    told = Transformers.of(model, tokenizer, device="cpu", name="mine").describe()
-    assert (told["name"], told["live"], told["device"]) == ("mine", "LlamaForCausalLM", "cpu")
+    logprobs = Transformers.of(model, tokenizer, device="cpu", name="mine").describe()
+    assert (logprobs["name"], logprobs["live"], logprobs["device"]) == ("mine", "LlamaForCausalLM", "cpu")
     with pytest.raises(InputError, match="not a PeftModel"):
         Transformers.of(model, tokenizer, disable_adapter=True)
     with pytest.raises(InputError, match="no adapter 'x'"):

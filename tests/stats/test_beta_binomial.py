@@ -124,13 +124,13 @@ def test_the_same_seed_gives_the_same_band_and_a_cluster_widens_it():
 
 def coverage(runs):
     rng = np.random.default_rng(11)
-    a, b, held = 0.4, 0.9, 0
+    a, b, covered = 0.4, 0.9, 0
     truth = of(a, b).any_at([32])[0]
     for i in range(runs):
         c = rng.binomial(8, rng.beta(a, b, 150))
         point = extrapolate(c, [8] * 150, [32], seed=i)[1][0]
-        held += point.low <= truth <= point.high
-    return held / runs
+        covered += point.low <= truth <= point.high
+    return covered / runs
 
 
 def test_the_band_holds_the_truth_about_as_often_as_it_says():

@@ -376,15 +376,15 @@ def test_ppi_by_cluster_does_not_believe_copies():
 
 
 def test_ppi_counts_what_labelled_and_unlabelled_candidates_of_a_case_share():
-    held, rng, runs = 0, np.random.default_rng(7), 400
+    covered, rng, runs = 0, np.random.default_rng(7), 400
     for _ in range(runs):
         case = np.repeat(np.arange(60), 4)
         y = 0.9 * rng.normal(size=60)[case] + 0.45 * rng.normal(size=240)
         f = y + 0.3 * rng.normal(size=240)
         one = rng.permuted(np.tile([True, False, False, False], (60, 1)), axis=1).ravel()
         found = ppi_mean(y[one], f[one], f[~one], clusters=case[one], unlabelled_clusters=case[~one])
-        held += found.low <= 0 <= found.high
-    assert 0.915 <= held / runs <= 0.985
+        covered += found.low <= 0 <= found.high
+    assert 0.915 <= covered / runs <= 0.985
 
 
 def test_ppi_weighs_labels_back_that_were_drawn_by_score():
@@ -398,9 +398,9 @@ def test_ppi_weighs_labels_back_that_were_drawn_by_score():
         weights = 1 / chance[drawn]
         at = ppi_mean(y[drawn], f[drawn], f, weights=weights, clusters=rows[drawn], unlabelled_clusters=rows)
         found.append((at.point - y.mean(), at.low <= 3 <= at.high))
-    bias, held = np.mean(found, axis=0)
+    bias, covered = np.mean(found, axis=0)
     assert abs(bias) < 0.02
-    assert 0.91 <= held <= 0.99
+    assert 0.91 <= covered <= 0.99
 
 
 def test_ppi_refuses_what_it_cannot_use():

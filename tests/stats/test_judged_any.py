@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kofn.aggregators.passes import PassAt
 from kofn.errors import InputError
-from kofn.stats.judged_any import corrected_any_at, corrected_curve, rates_of
+from kofn.stats.corrected_curve import corrected_any_at, corrected_curve, rates_of
 
 
 def binomial(n, p):
@@ -73,7 +73,7 @@ def test_where_cases_differ_the_correction_holds_and_the_independent_one_is_far_
 
 
 def coverage(runs):
-    held, truth_at = 0, None
+    covered, truth_at = 0, None
     rng = np.random.default_rng(8)
     truth_at = 1 - np.mean((1 - rng.beta(0.4, 0.6, 400_000)) ** 3)
     for i in range(runs):
@@ -83,8 +83,8 @@ def coverage(runs):
         _, (point,) = corrected_curve(
             said.sum(axis=1), [5] * 300, [3], truth.ravel(), label.ravel(), label_clusters=names, draws=300, seed=i
         )
-        held += point.low <= truth_at <= point.high
-    return held / runs
+        covered += point.low <= truth_at <= point.high
+    return covered / runs
 
 
 def test_the_band_holds_the_truth_about_as_often_as_it_says():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kofn.stats.judge import kinds_of_rows
+from kofn.stats.draws import distinct_rows
 
 RNG = np.random.default_rng(0)
 ROWS = {
@@ -22,7 +22,7 @@ ROWS = {
 
 @pytest.mark.parametrize("name", ROWS)
 def test_kinds_of_rows_are_those_of_a_two_dimensional_unique(name):
-    kinds, counts = kinds_of_rows(ROWS[name])
+    kinds, counts = distinct_rows(ROWS[name])
     expected, expected_counts = np.unique(ROWS[name], axis=0, return_counts=True)
     assert np.array_equal(kinds, expected)
     assert counts.tolist() == expected_counts.tolist()

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from kofn.errors import InputError
 from kofn.stats import tally as tallies
-from kofn.stats.estimate import INTERVALS, estimate
-from kofn.stats.tally import Tally, added, estimate_tally
+from kofn.stats.estimates import INTERVALS, estimate
+from kofn.stats.tally import Tally, estimate_tally, merge_tallies
 
 VALUES = st.lists(st.sampled_from([0.0, 0.25, 1 / 3, 0.5, 1.0, float("nan")]), min_size=1, max_size=60)
 KINDS = {
@@ -28,7 +28,7 @@ KINDS = {
 def test_tallies_of_parts_add_up_to_the_tally_of_the_whole(values, cuts):
     x = np.array(values)
     parts = [Tally.of(part) for part in np.split(x, sorted(min(cut, len(values)) for cut in cuts))]
-    whole, summed = Tally.of(x), added(parts)
+    whole, summed = Tally.of(x), merge_tallies(parts)
     assert summed.values.tolist() == whole.values.tolist()
     assert summed.counts.tolist() == whole.counts.tolist()
     assert summed.n_missing == whole.n_missing

@@ -30,9 +30,9 @@ def test_the_list_of_tasks_says_which_have_their_data_here(tmp_path):
     assert list(rows) == names()
     assert rows["starter"]["items"] >= 60
     assert rows["gsm8k"]["items"] is None
-    shown = kofn("list", "tasks", folder=tmp_path).stdout
-    assert f"({rows['starter']['items']} items)" in shown
-    assert "(its data is not here)" in shown
+    output = kofn("list", "tasks", folder=tmp_path).stdout
+    assert f"({rows['starter']['items']} items)" in output
+    assert "(its data is not here)" in output
 
 
 def test_a_description_shows_data_prompts_grading_and_the_first_item(tmp_path):
@@ -42,9 +42,9 @@ def test_a_description_shows_data_prompts_grading_and_the_first_item(tmp_path):
     for part in ("gsm8k_test.jsonl (1 items)", "temperature 0.7", "| {question}", "extract number, metric numeric",
                  "passes by majority", r"| 1 + \x1b[31m1?", "expected 2"):  # fmt: skip
         assert part in done.stdout
-    told = json.loads(kofn("describe", "gsm8k", "--json", folder=tmp_path, data=tmp_path).stdout)
-    assert (told["items"], told["example"]["id"]) == (1, "gsm8k/0")
-    assert told["example"]["prompt"][0]["role"] == "user"
+    data = json.loads(kofn("describe", "gsm8k", "--json", folder=tmp_path, data=tmp_path).stdout)
+    assert (data["items"], data["example"]["id"]) == (1, "gsm8k/0")
+    assert data["example"]["prompt"][0]["role"] == "user"
 
 
 def test_without_its_data_a_task_is_described_all_the_same(tmp_path):
@@ -59,8 +59,8 @@ def test_scored_options_are_shown(tmp_path):
     task.write_text(
         "name: t\noutput_type: multiple_choice\ndataset:\n  - {question: Q, choices: [red, blue], answer: blue}\n"
     )
-    shown = kofn("describe", "t.yaml", folder=tmp_path).stdout
-    assert "scored B: ' blue'" in shown
+    output = kofn("describe", "t.yaml", folder=tmp_path).stdout
+    assert "scored B: ' blue'" in output
 
 
 @pytest.mark.parametrize(

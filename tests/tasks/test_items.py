@@ -162,14 +162,14 @@ def test_data_is_looked_for_where_one_says_then_in_the_usual_folders(tmp_path, m
     monkeypatch.setenv("KOFN_DATA", str(places[0]))
     for place in reversed(places):
         place.mkdir(parents=True)
-        assert saved(place, "jsonl").samefile(task.located())
+        assert saved(place, "jsonl").samefile(task.locate_data())
     other = tmp_path / "other"
     (other / "mine").mkdir(parents=True)
     own = saved(other / "mine", "jsonl")
-    assert own.samefile(task.located(other))
-    assert own.samefile(task.located(own))
+    assert own.samefile(task.locate_data(other))
+    assert own.samefile(task.locate_data(own))
     with pytest.raises(InputError, match="no such file or folder"):
-        task.located(tmp_path / "nowhere")
+        task.locate_data(tmp_path / "nowhere")
 
 
 def test_data_that_is_not_there_is_one_line_that_says_how_to_get_it(tmp_path, monkeypatch):

@@ -53,22 +53,22 @@ def said(monkeypatch, capsys):
 
 def prompts(path, **more):
     """What is asked of each case."""
-    asked = []
+    sent = []
 
     def model(prompt):
-        asked.append(prompt)
+        sent.append(prompt)
         return "2"
 
     run = kofn.run(path, model=model, **more)
-    return asked, run
+    return sent, run
 
 
 # --- what is asked
 
 
 def test_templates_are_rendered_as_lm_eval_does(written):
-    asked, run = prompts(written(METRICS, 'description: "Add {them}.\\n"'))
-    assert asked == [f"Add {{them}}.\nQ: {i}+1?\nA:" for i in range(4)]
+    sent, run = prompts(written(METRICS, 'description: "Add {them}.\\n"'))
+    assert sent == [f"Add {{them}}.\nQ: {i}+1?\nA:" for i in range(4)]
     assert run.result.get("mean").point == 0.25
     assert [item.case.references for item in load_task(written(METRICS)).items()] == [("1",), ("2",), ("3",), ("4",)]
 
@@ -83,8 +83,8 @@ def test_templates_are_rendered_as_lm_eval_does(written):
 )
 def test_a_template_is_a_field_or_jinja(text, target, prompt, reference, written):
     base = TASK.replace('"Q: {{question}}\\nA:"', text).replace('"{{answer}}"', target)
-    asked, run = prompts(written(METRICS, base=base), limit=1)
-    assert asked == [prompt]
+    sent, run = prompts(written(METRICS, base=base), limit=1)
+    assert sent == [prompt]
     assert run.result.table.cases["reference"][0] == reference
 
 
@@ -98,8 +98,8 @@ def test_targets_of_options_are_places(written):
 
 def test_examples_before_the_question_are_those_of_the_file(written):
     samples = "{sampler: first_n, samples: [{question: 5+5?, answer: 10}, {question: 6+6?, answer: 12}]}"
-    asked, _ = prompts(written(METRICS, "num_fewshot: 2", f"fewshot_config: {samples}"), limit=1)
-    assert asked == ["Q: 5+5?\nA: 10\n\nQ: 6+6?\nA: 12\n\nQ: 0+1?\nA:"]
+    sent, _ = prompts(written(METRICS, "num_fewshot: 2", f"fewshot_config: {samples}"), limit=1)
+    assert sent == ["Q: 5+5?\nA: 10\n\nQ: 6+6?\nA: 12\n\nQ: 0+1?\nA:"]
 
 
 def test_settings_of_generation_are_taken_over(written):
@@ -115,8 +115,8 @@ def test_a_file_takes_over_what_it_includes_and_may_say_otherwise(written):
     path = written("include: base.yaml", "task: other", "repeats: 3", base="")
     spec = load_task(path).spec
     assert (spec.name, spec.repeats) == ("other", 3)
-    asked, _ = prompts(path)
-    assert len(asked) == 12
+    sent, _ = prompts(path)
+    assert len(sent) == 12
 
 
 def test_names_that_runs_cannot_have_are_written_otherwise(written):
@@ -204,10 +204,10 @@ def test_a_mistake_in_the_metrics_is_one_line(way, metrics, what, written, said,
     if way == "python":
         with pytest.raises(InputError) as problem:
             task_config(path)
-        told = str(problem.value)
+        message = str(problem.value)
     else:
-        told = said("run", path) if way == "run" else said("score", tmp_path / "data.jsonl", "--task", path)
-    assert told.removeprefix("kofn: ").startswith(f"{path}: {what}")
+        message = said("run", path) if way == "run" else said("score", tmp_path / "data.jsonl", "--task", path)
+    assert message.removeprefix("kofn: ").startswith(f"{path}: {what}")
 
 
 # --- what cannot be asked
@@ -246,8 +246,8 @@ def test_what_cannot_be_asked_is_one_line_that_names_the_key(lines, what, writte
     base = "".join(f"{line}\n" for line in TASK.splitlines() if not line.startswith(f"{key}:"))
     path = written(lines, *([] if key == "metric_list" else [METRICS]), base=base)
     assert said("run", path, "--dry-run") == said("run", path)
-    told = said("run", path)
-    assert told.startswith(f"kofn: {path}: {what.format(folder=tmp_path)}"), told
+    message = said("run", path)
+    assert message.startswith(f"kofn: {path}: {what.format(folder=tmp_path)}"), message
 
 
 def test_what_only_matters_for_asking_does_not_keep_from_scoring(written, tmp_path):
@@ -314,14 +314,14 @@ def test_files_that_are_no_single_task_say_so(text, what, written, said):
 def test_a_record_that_a_template_does_not_fit_is_named(lines, what, written, said):
     key = lines.partition(":")[0]
     base = "".join(f"{line}\n" for line in TASK.splitlines() if not line.startswith(f"{key}:"))
-    told = said("run", written(lines, base=base), "--dry-run")
-    assert what in told
+    message = said("run", written(lines, base=base), "--dry-run")
+    assert what in message
 
 
 def test_a_template_cannot_reach_outside(written, said):
     base = TASK.replace("{{question}}", "{{ ''.__class__.__mro__ }}")
-    told = said("run", written(METRICS, base=base), "--dry-run")
-    assert "doc_to_text: access to attribute '__class__' of 'str' object is unsafe" in told
+    message = said("run", written(METRICS, base=base), "--dry-run")
+    assert "doc_to_text: access to attribute '__class__' of 'str' object is unsafe" in message
 
 
 # --- functions beside a file
@@ -350,9 +350,9 @@ def test_a_function_that_cannot_be_had_is_one_line(code, what, written, tmp_path
         (tmp_path / "utils.py").write_text(code)
     with pytest.raises(InputError) as problem:
         task_config(written(METRICS, "process_docs: !function utils.text"))
-    told = str(problem.value)
-    assert told.startswith(f"!function utils.text: {tmp_path / 'utils.py'}: {what}")
-    assert "\n" not in told
+    message = str(problem.value)
+    assert message.startswith(f"!function utils.text: {tmp_path / 'utils.py'}: {what}")
+    assert "\n" not in message
 
 
 # --- results that do not fit

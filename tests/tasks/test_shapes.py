@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
+from tests.shared import DATA, shared_path
 
+from kofn.core.numbers import canonical_number
 from kofn.errors import InputError
 from kofn.extract import letter
 from kofn.tasks import load_task
 from kofn.tasks.shapes import SHAPES
-from kofn.values import canonical_number
 
-DATA = Path(__file__).parents[3] / "shared" / "data" / "tasks"
+TASKS = DATA / "tasks"
 
 COUNTS = {
     "gsm8k": 1319,
@@ -29,9 +29,7 @@ COUNTS = {
 
 
 def real(name, **how):
-    if not DATA.is_dir():
-        pytest.skip(f"real data is not at {DATA}")
-    return load_task(name).items(DATA, **how)
+    return load_task(name).items(shared_path(TASKS), **how)
 
 
 def shaped(name, *records, **more):
@@ -118,11 +116,11 @@ def test_mmlu_subjects_are_groups_with_examples_of_their_own():
         "abstract_algebra", "college_biology", "high_school_geography", "us_foreign_policy",
     ]  # fmt: skip
     assert items[0].case.id == "abstract_algebra/0"
-    recipe = task.recipe(DATA)
+    recipe = task.recipe(TASKS)
     dev = {e.fields["question"]: e.fields["subject"] for e in recipe.shots.pool}
     for item in (items[0], items[-1]):
-        shown = recipe.shots.of(item, 0)
-        assert [dev[e.fields["question"]] for e in shown] == [item.fields["subject"]] * 5
+        examples = recipe.shots.of(item, 0)
+        assert [dev[e.fields["question"]] for e in examples] == [item.fields["subject"]] * 5
 
 
 @pytest.mark.parametrize("header", ["question,choice0,choice1,choice2,choice3,answer\n", ""])

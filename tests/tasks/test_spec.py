@@ -91,9 +91,9 @@ def test_an_unknown_name_offers_the_nearest():
 
 @pytest.mark.parametrize("name", names())
 def test_every_built_in_task_names_only_what_exists(name):
-    from kofn.tasks.load import checked
+    from kofn.tasks.task import check_names
 
-    task = checked(load_task(name))
+    task = check_names(load_task(name))
     assert isinstance(task, Task)
     assert task.spec.description
     assert task.evaluate_options().extract == task.spec.extract
@@ -149,7 +149,7 @@ def test_grading_reaches_the_evaluation_and_the_report():
 
 
 def test_the_repeats_of_one_case_are_combined_by_the_same_names():
-    from kofn.metrics.config import process_metrics
+    from kofn.metrics.metric_config import process_metrics
 
     named = [{"metric": "numeric", "repeat_aggregation": n} for n in ("majority", "any", "pass@2", "mean")]
     answers = ["2", "3", "2", "5"]

@@ -8,10 +8,10 @@ from collections import Counter
 
 import pytest
 
-from kofn.evaluate import evaluate
 from kofn.importers import read
-from kofn.importers.rows import ReadOptions
-from kofn.report import report_of
+from kofn.importers.reader_options import ReadOptions
+from kofn.runs import report_of
+from kofn.scoring.evaluate import evaluate
 from kofn.tasks import load_task
 from kofn.tasks.starter import answer
 

@@ -1,7 +1,7 @@
-"""What every aggregator is: a value that maps candidate sets to one number a set.
+"""The `Aggregator` interface: a frozen dataclass that maps candidate sets to one number per set.
 
-An aggregator is a frozen dataclass: its fields are its parameters, so repr, equality and the stored name
-come free. `needs` says which columns it reads; `ordered` whether the order of the candidates matters.
+Its fields are its parameters, so repr, equality and the stored name follow from them. `needs` lists the columns it
+reads; `ordered` says whether the order of the candidates matters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kofn.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kofn.sets import CandidateSet, CandidateSets, Floats
+    from kofn.core.candidate_sets import CandidateSet, CandidateSets, Floats
 
 _HINTS = {
     "answers": "answers to vote on: give an extractor or an answer field",
@@ -29,13 +29,13 @@ _HINTS = {
 
 
 class Aggregator(ABC):
-    """Candidate sets -> one number a set, NaN where undefined; an empty set is always undefined."""
+    """Candidate sets -> one number per set, NaN where undefined; an empty set is always undefined."""
 
     label: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()
     ordered: ClassVar[bool] = False
     of_values: ClassVar[bool] = False  # whether its values are on the scale of the metric's
-    neutral: ClassVar[bool] = False  # whether more of it is neither better nor worse, or nobody can know
+    neutral: ClassVar[bool] = False  # whether a larger value is neither better nor worse, or it cannot be known
     bounded: ClassVar[bool] = True  # whether its values are shares, from 0 to 1, when the metric's are
 
     def __call__(self, sets: CandidateSets) -> Floats:
@@ -51,7 +51,7 @@ class Aggregator(ABC):
 
     @abstractmethod
     def compute(self, sets: CandidateSets) -> Floats:
-        """The values; the columns named in `needs` are there."""
+        """The values; the columns named in `needs` exist."""
 
     @property
     def name(self) -> str:
@@ -77,9 +77,9 @@ class Aggregator(ABC):
 
 @dataclass(frozen=True, slots=True)
 class PerSet(Aggregator):
-    """A user's function of one set, `(CandidateSet) -> float | None`, called once a set.
+    """A user's function of one set, `(CandidateSet) -> float | None`, called once per set.
 
-    >>> from kofn.sets import CandidateSets
+    >>> from kofn.core.candidate_sets import CandidateSets
     >>> longest = PerSet(lambda s: len(s), "size")
     >>> longest(CandidateSets.from_lists([[1, 0], []])).tolist()
     [2.0, nan]

@@ -1,4 +1,4 @@
-"""What the set as a whole covers: required ids or facets found by any of its candidates."""
+"""Aggregators of coverage: the share of required ids or facets that the candidates of a set cover together."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kofn.aggregators.base import Aggregator, positive
 if TYPE_CHECKING:
     import polars as pl
 
-    from kofn.sets import CandidateSets, Floats
+    from kofn.core.candidate_sets import CandidateSets, Floats
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage(Aggregator):
     """Share of the required ids that the candidates' answers hold; a case that requires nothing is undefined.
 
-    >>> from kofn.sets import CandidateSets
+    >>> from kofn.core.candidate_sets import CandidateSets
     >>> sets = CandidateSets.from_lists([[0, 0, 0]], answers=[["d1", "d7", "d1"]], required=[["d1", "d2"]])
     >>> Coverage()(sets).tolist()
     [0.5]

@@ -1,7 +1,7 @@
-"""How different the candidates of a set are from each other. Diagnostic: why any_pass is low, not whether.
+"""Aggregators of diversity: how different the texts of a set are from each other.
 
-Words are separated by white space. A set that says nothing about diversity (no n-grams, one candidate) is
-undefined, not 0.
+They are diagnostics: why any_pass is low, not whether. Words are separated by white space. A set without evidence of
+diversity (no n-grams, one candidate) is undefined, not 0.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -21,11 +23,11 @@ from kofn.errors import InputError, MissingExtra
 if TYPE_CHECKING:
     import polars as pl
 
-    from kofn.sets import Array, CandidateSets, Floats
+    from kofn.core.candidate_sets import Array, CandidateSets, Floats
 
 Embedder = Callable[[Sequence[str]], Any]
 
-_SLICE_ROWS = 1 << 16
+_SLICE_ROWS = 1 << 16  # candidates whose n-grams are hashed and sorted together, which bounds the memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Distinct(Aggregator):
 
     It falls as a set or its texts grow: compare only sets of equal size and length.
 
-    >>> from kofn.sets import CandidateSets
+    >>> from kofn.core.candidate_sets import CandidateSets
     >>> Distinct(1)(CandidateSets.from_lists([[0, 0], [0]], texts=[["a b c", "a b d"], [""]])).round(3).tolist()
     [0.667, nan]
     """
@@ -87,10 +89,10 @@ class UniqueTexts(Aggregator):
     def compute(self, sets: CandidateSets) -> Floats:
         assert sets.texts is not None
 
-        def kernel(hashes: Array, there: Array) -> Floats:
-            ordered = np.sort(np.where(there, hashes, np.uint64(0)), axis=0)
+        def kernel(hashes: Array, present: Array) -> Floats:
+            ordered = np.sort(np.where(present, hashes, np.uint64(0)), axis=0)
             different = ((ordered[1:] != ordered[:-1]) & (ordered[:-1] > 0)).sum(axis=0) + (ordered[-1] > 0)
-            n = there.sum(axis=0)
+            n = present.sum(axis=0)
             return np.where(n > 0, different / np.maximum(n, 1), np.nan)
 
         # no hash is 0: it marks a text that is not there
@@ -172,7 +174,7 @@ class SemanticDiversity(Aggregator):
 
 
 def ngram_hashes(texts: pl.Series, owner: Array, n: int) -> tuple[Array, Array]:
-    """(owner, 64-bit hash) of every n-gram of the texts. Hashes stand for the words: equality is all that is used."""
+    """(owner, 64-bit hash) of every n-gram of the texts. Only equality is used, so hashes stand for the words."""
     words = texts.fill_null("").str.extract_all(r"\S+")
     counts = words.list.len().to_numpy().astype(np.int64)
     hashes = words.list.explode(empty_as_null=False).hash().to_numpy()
@@ -182,6 +184,7 @@ def ngram_hashes(texts: pl.Series, owner: Array, n: int) -> tuple[Array, Array]:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
     grams = hashes[:last].copy()
     for i in range(1, n):
+        # 2**64 / golden ratio, an odd constant that spreads all bits (Knuth, multiplicative hashing)
         grams = grams * np.uint64(0x9E3779B97F4A7C15) + hashes[i : last + i]
     inside = text[:last] == text[n - 1 :]
     return owner[text[:last][inside]], grams[inside]
@@ -203,13 +206,16 @@ def self_bleu(texts: list[str], n: int = 4) -> float:
 
 
 def _two_highest(counters: list[Counter[tuple[str, ...]]]) -> dict[tuple[str, ...], tuple[int, int]]:
-    """For every n-gram its highest and second highest count in one text: what the others have at most, whoever asks."""
-    found: dict[tuple[str, ...], tuple[int, int]] = {}
+    """For every n-gram its highest and second highest count in one text.
+
+    They give the highest count among the other texts for each text in turn, in linear time.
+    """
+    highest: dict[tuple[str, ...], tuple[int, int]] = {}
     for counter in counters:
         for gram, count in counter.items():
-            high, second = found.get(gram, (0, 0))
-            found[gram] = (count, high) if count > high else (high, max(second, count))
-    return found
+            high, second = highest.get(gram, (0, 0))
+            highest[gram] = (count, high) if count > high else (high, max(second, count))
+    return highest
 
 
 def _ngrams(words: list[str], n: int) -> list[tuple[str, ...]]:
@@ -278,10 +284,9 @@ def _load_embedder(name: str) -> Embedder:
     module, _, attribute = name.partition(":")
     if not attribute:
         raise InputError(f"embedder takes words, wordllama or module:function, not {name!r}")
-    from importlib import import_module
 
-    found: Embedder = getattr(import_module(module), attribute)
-    return found
+    embedder: Embedder = getattr(import_module(module), attribute)
+    return embedder
 
 
 def _wordllama() -> Embedder:
@@ -289,15 +294,13 @@ def _wordllama() -> Embedder:
         import wordllama
     except ImportError:
         raise MissingExtra("wordllama", "embed", "semantic_diversity with embedder wordllama") from None
-    from pathlib import Path
-
     model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
     embed: Embedder = model.embed
     return embed
 
 
 def _each(sets: CandidateSets, function: Callable[[list[str]], float]) -> Floats:
-    """One Python call a set, over the texts that are there."""
+    """One Python call per set, over the texts that are not missing."""
     assert sets.texts is not None
     texts = sets.texts.to_list()
     bounds = zip(sets.offsets[:-1].tolist(), sets.offsets[1:].tolist(), strict=True)

@@ -20,7 +20,7 @@ from kofn.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kofn.sets import CandidateSets, Floats, Ints
+    from kofn.core.candidate_sets import CandidateSets, Floats, Ints
 
 _EXACT_N = 16384  # above it a binomial coefficient takes a millisecond: sum logarithms instead
 
@@ -206,21 +206,21 @@ def _log_comb(n: int, k: int) -> float:
 
 
 def _lookup(n: Ints, c: Ints, function: Callable[[int, int], float]) -> Floats:
-    """function(n, c) for every set, called once a distinct pair."""
+    """function(n, c) for every set, called once per distinct pair."""
     if not len(n):
         return np.empty(0)
     width = int(c.max()) + 1
     key = n * width + c
-    if (int(n.max()) + 1) * width <= 1 << 22:
-        seen = np.flatnonzero(np.bincount(key, minlength=1))
-        table = np.full(int(seen[-1]) + 1, np.nan)
-        table[seen] = _values(seen, width, function)
-        looked_up: Floats = table[key]
-        return looked_up
-    seen, inverse = np.unique(key, return_inverse=True)
-    values = _values(seen, width, function)
-    found: Floats = values[inverse]
-    return found
+    if (int(n.max()) + 1) * width <= 1 << 22:  # a table of all pairs, 32 MB at most, saves sorting the keys
+        distinct = np.flatnonzero(np.bincount(key, minlength=1))
+        table = np.full(int(distinct[-1]) + 1, np.nan)
+        table[distinct] = _values(distinct, width, function)
+        by_table: Floats = table[key]
+        return by_table
+    distinct, inverse = np.unique(key, return_inverse=True)
+    values = _values(distinct, width, function)
+    by_rank: Floats = values[inverse]
+    return by_rank
 
 
 def _values(keys: Ints, width: int, function: Callable[[int, int], float]) -> Floats:

@@ -1,4 +1,4 @@
-"""Aggregators of ranked lists: candidate 1 is shown first.
+"""Aggregators of ranked lists (DCG, nDCG, MRR, precision, recall): the first candidate has rank 1.
 
 A place whose candidate was not graded makes the set undefined: leaving it out would move the others up.
 """
@@ -14,7 +14,7 @@ from kofn.aggregators.base import Aggregator, one_of, positive
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
-    from kofn.sets import CandidateSets, Floats
+    from kofn.core.candidate_sets import CandidateSets, Floats
 
 GAINS = ("linear", "exp2")
 
@@ -25,7 +25,7 @@ class Dcg(Aggregator):
 
     gain "linear" is the value itself (trec_eval), "exp2" is 2^value - 1 (Burges).
 
-    >>> from kofn.sets import CandidateSets
+    >>> from kofn.core.candidate_sets import CandidateSets
     >>> round(float(Dcg(k=6)(CandidateSets.from_lists([[3, 2, 3, 0, 1, 2]]))[0]), 6)
     6.861127
     """
@@ -51,7 +51,7 @@ class Ndcg(Aggregator):
     The ideal is the case's `ideal` list of values where it is given (all judged items), else the best order of
     the same set, which cannot see relevant items that were never returned. ideal="set" or "given" insists.
 
-    >>> from kofn.sets import CandidateSets
+    >>> from kofn.core.candidate_sets import CandidateSets
     >>> sets = CandidateSets.from_lists([[3, 2, 3, 0, 1, 2]], ideal=[[3, 3, 3, 2, 2, 2, 1, 0]])
     >>> [round(float(Ndcg(k=6, ideal=i)(sets)[0]), 6) for i in ("set", "given")]
     [0.960808, 0.785002]

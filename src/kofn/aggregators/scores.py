@@ -1,7 +1,7 @@
 """Aggregators of values: first, mean, median, max, min, std, best_score, weighted_mean.
 
-Candidates that were not graded are left out. `first` is about one given candidate: when that one is not
-graded the result is undefined, for taking the second would answer another question.
+Candidates that were not graded are left out. `first` is about one particular candidate: when that one is not
+graded the result is undefined, since taking the second would answer another question.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kofn.aggregators.base import Aggregator
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
-    from kofn.sets import CandidateSets, Floats
+    from kofn.core.candidate_sets import CandidateSets, Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class First(Aggregator):
 class Mean(Aggregator):
     """Mean of the values.
 
-    >>> from kofn.sets import CandidateSets
+    >>> from kofn.core.candidate_sets import CandidateSets
     >>> Mean()(CandidateSets.from_lists([[0.5, 0.8, 0.3, 0.9, 0.6], [1.0, None]])).round(2).tolist()
     [0.62, 1.0]
     """
@@ -48,7 +48,7 @@ class Mean(Aggregator):
     of_values: ClassVar[bool] = True
 
     def compute(self, sets: CandidateSets) -> Floats:
-        if sets.binary:
+        if sets.binary:  # its counts are computed once for all aggregators
             n, c = sets.counts
             share: Floats = np.divide(c, n, out=np.full(len(sets), np.nan), where=n > 0)
             return share
@@ -119,7 +119,7 @@ class Std(Aggregator):
 class WeightedMean(Aggregator):
     """Mean by given weights: `weights` by position, else a weight a candidate; weights of ungraded ones drop out.
 
-    >>> from kofn.sets import CandidateSets
+    >>> from kofn.core.candidate_sets import CandidateSets
     >>> WeightedMean(weights=(3, 1))(CandidateSets.from_lists([[1, 0], [1]])).tolist()
     [0.75, 1.0]
     """

@@ -1,4 +1,4 @@
-"""The candidate a selector picks: what the product ships when it shows one of n."""
+"""Aggregators of selection: the value of the candidate that a selector ranks first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kofn.aggregators.base import Aggregator, positive
 from kofn.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
-    from kofn.sets import CandidateSets, Floats
+    from kofn.core.candidate_sets import CandidateSets, Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Selected(Aggregator):
     `by` names the selector when there are several. Candidates without a selector score cannot be picked; a
     pick that was not graded makes the set undefined. any_pass minus selected is the headroom of the selector.
 
-    >>> from kofn.sets import CandidateSets
+    >>> from kofn.core.candidate_sets import CandidateSets
     >>> sets = CandidateSets.from_lists([[0, 1, 1], [1, 0, 0]], selectors={"judge": [[.2, .9, .1], [.5, .5, .1]]})
     >>> Selected()(sets).tolist()
     [1.0, 0.5]
@@ -54,7 +54,7 @@ class SelectedAt(Aggregator):
     selector score cannot be picked: a draw of nothing but those is left out of the expectation. A candidate that may be
     picked but was not graded makes the set undefined.
 
-    >>> from kofn.sets import CandidateSets
+    >>> from kofn.core.candidate_sets import CandidateSets
     >>> sets = CandidateSets.from_lists([[0, 1, 1], [1, 0, 0]], selectors={"judge": [[.9, .5, .1], [.5, .5, .1]]})
     >>> [SelectedAt(k)(sets).round(3).tolist() for k in (1, 2, 3, 4)]
     [[0.667, 0.333], [0.333, 0.5], [0.0, 0.5], [nan, nan]]
@@ -111,7 +111,7 @@ def unseen_top(n: int, k: int) -> Floats:
 
 
 def _shared_chances(scores: Floats, unseen: Floats) -> Floats:
-    """Of scores sorted from the best: the chance of each to be the pick, the same within a block of equal ones."""
+    """For scores sorted from the best: the chance of each to be the pick, shared within a block of equal ones."""
     n, places = len(scores), np.arange(len(scores))[:, None]
     new = np.ones(scores.shape, dtype=bool)
     new[1:] = scores[1:] != scores[:-1]

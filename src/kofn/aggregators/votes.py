@@ -1,8 +1,8 @@
-"""Aggregators that vote on answers, after extraction.
+"""Aggregators of votes on extracted answers: majority with its tie rules, maj@k, weighted votes, agreement.
 
-No answer never votes; a candidate that was not graded is left out. The value of an answer is the mean value
-of the candidates that gave it (they agree unless labels are noisy). Nobody votes: no consensus, which scores
-0 (for a lower-is-better metric the worst value of the set).
+A candidate without an answer does not vote; one that was not graded is left out. The value of an answer is the mean
+value of the candidates that gave it (they agree unless labels are noisy). Without votes there is no consensus, which
+scores 0 (for a lower-is-better metric the worst value of the set).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -18,11 +19,11 @@ from kofn.aggregators.base import Aggregator, one_of, positive
 from kofn.aggregators.selection import selector_scores
 
 if TYPE_CHECKING:
-    from kofn.sets import Array, CandidateSets, Floats, Ints
+    from kofn.core.candidate_sets import Array, CandidateSets, Floats, Ints
 
-_PAIRWISE = 24  # up to here comparing all pairs beats sorting
-_EXACT_SET = 256  # maj@k of larger sets is drawn
-_EXACT_WORK = 1 << 20  # and of sets where n k^2 is larger
+_PAIRWISE = 24  # up to this set size comparing all pairs beats sorting
+_EXACT_SET = 256  # maj@k of larger sets is estimated from random draws
+_EXACT_WORK = 1 << 20  # and of sets with a larger n k^2, to which the time of the exact computation is proportional
 TIES = ("first", "score", "shared")
 
 
@@ -40,7 +41,7 @@ class Majority(Aggregator):
     ties: "first" (default) the answer seen first, "score" the answer of better mean value (then first),
     "shared" the average over the tied answers.
 
-    >>> from kofn.sets import CandidateSets
+    >>> from kofn.core.candidate_sets import CandidateSets
     >>> sets = CandidateSets.from_lists([[1, 0, 1, 1, 0]], answers=[["42", "43", "42", "42", "41"]])
     >>> Majority()(sets).tolist()
     [1.0]
@@ -57,17 +58,17 @@ class Majority(Aggregator):
 
     def compute(self, sets: CandidateSets) -> Floats:
         assert sets.answers is not None
-        everybody = self.ties == "first" and sets.complete and not sets.answers.null_count()
+        all_vote = self.ties == "first" and sets.complete and not sets.answers.null_count()
 
         def kernel(codes: Ints, values: Array) -> Floats:
-            if everybody and len(codes) <= _PAIRWISE:
+            if all_vote and len(codes) <= _PAIRWISE:
                 return _first_plurality(codes, values)
             values, voting = values.astype(np.float64), codes >= 0
             ballot = count_votes(codes, voting.astype(np.float64), values)
             return decide(ballot, voting, values, self.ties, sets.higher_is_better)
 
         # 0/1 values are read as bytes: an eighth of the memory to walk
-        return sets.map_blocks(kernel, voters(sets), sets.passes if sets.binary else sets.values)
+        return sets.map_blocks(kernel, voter_codes(sets), sets.passes if sets.binary else sets.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class WeightedVote(Aggregator):
             ballot = count_votes(np.where(voting, codes, -1), np.where(voting, scores, 0.0), values)
             return decide(ballot, voting, values, "first", sets.higher_is_better)
 
-        return sets.map_blocks(kernel, voters(sets), sets.values, selector_scores(sets, self.by))
+        return sets.map_blocks(kernel, voter_codes(sets), sets.values, selector_scores(sets, self.by))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class Agreement(Aggregator):
     needs: ClassVar[tuple[str, ...]] = ("answers",)
 
     def compute(self, sets: CandidateSets) -> Floats:
-        return tally(sets).first / outputs(sets)
+        return tally_votes(sets).first / output_counts(sets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +121,8 @@ class VoteMargin(Aggregator):
     needs: ClassVar[tuple[str, ...]] = ("answers",)
 
     def compute(self, sets: CandidateSets) -> Floats:
-        votes = tally(sets)
-        return (votes.first - votes.second) / outputs(sets)
+        votes = tally_votes(sets)
+        return (votes.first - votes.second) / output_counts(sets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class Answered(Aggregator):
     needs: ClassVar[tuple[str, ...]] = ("answers",)
 
     def compute(self, sets: CandidateSets) -> Floats:
-        return sets.map_blocks(lambda codes: (codes >= 0).sum(axis=0), sets.codes) / outputs(sets)
+        return sets.map_blocks(lambda codes: (codes >= 0).sum(axis=0), sets.codes) / output_counts(sets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,18 +146,18 @@ class UniqueAnswers(Aggregator):
     needs: ClassVar[tuple[str, ...]] = ("answers",)
 
     def compute(self, sets: CandidateSets) -> Floats:
-        return tally(sets).different + 0 * outputs(sets)
+        return tally_votes(sets).different + 0 * output_counts(sets)  # NaN where there is no output
 
 
 @dataclass(frozen=True, slots=True)
 class MajAt(Aggregator):
     """Expected value of the majority of k candidates drawn without replacement; undefined for k > n.
 
-    ties="shared" (default) averages over tied answers, which is also what "first" gives in random order; it is
-    exact, by dynamic programming over answers. ties="first" keeps the given order and enumerates the subsets.
+    ties="shared" (default) averages over tied answers, which equals "first" in random order; it is exact, by dynamic
+    programming over answers. ties="first" keeps the order of the candidates and enumerates the subsets.
     Where that is too much work, `draws` seeded random subsets are used; `error` gives their standard error.
 
-    >>> from kofn.sets import CandidateSets
+    >>> from kofn.core.candidate_sets import CandidateSets
     >>> sets = CandidateSets.from_lists([[1, 0, 1, 1, 0]], answers=[["42", "43", "42", "42", "41"]])
     >>> [round(float(MajAt(k)(sets)[0]), 3) for k in (1, 2, 3, 4, 5)]
     [0.6, 0.6, 0.8, 1.0, 1.0]
@@ -204,12 +205,12 @@ class MajAt(Aggregator):
 
     def _one(self, codes: tuple[int, ...], values: tuple[float, ...], higher: bool) -> tuple[float, float]:
         if self.ties == "shared" and len(codes) <= _EXACT_SET and len(codes) * self.k**2 <= _EXACT_WORK:
-            nobody = 0.0 if higher else max(values)
-            return _shared_majority(*_signature(codes, values), self.k, nobody), 0.0
+            no_vote = 0.0 if higher else max(values)
+            return _shared_majority(*_signature(codes, values), self.k, no_vote), 0.0
         return _sampled_majority(codes, values, self.k, self.ties, self.draws, self.seed, higher)
 
 
-def voters(sets: CandidateSets) -> Ints:
+def voter_codes(sets: CandidateSets) -> Ints:
     """Answer codes with the ungraded candidates taken out."""
     return sets.codes if sets.complete else np.where(sets.graded, sets.codes, -1)
 
@@ -222,7 +223,7 @@ def count_votes(codes: Ints, weights: Floats, values: Floats) -> Ballot:
 
 
 def _first_plurality(codes: Ints, values: Array) -> Floats:
-    """`majority` where everybody votes: the usual case, several times faster than the general one."""
+    """`majority` where all candidates vote: the usual case, several times faster than the general one."""
     if values.dtype == np.int8:
         return _first_plurality_of_passes(codes, values.view(np.uint8))
     counts = _support(codes)
@@ -283,42 +284,43 @@ def _count_runs(codes: Ints, weights: Floats, values: Floats) -> Ballot:
 
 
 def decide(ballot: Ballot, voting: Array, values: Floats, ties: str, higher_is_better: bool) -> Floats:
-    """Value of the winning answer a set, by the tie rule."""
+    """Value of the winning answer of each set, by the tie rule."""
     at = np.arange(values.shape[1])
     support = np.where(voting, ballot.support, -np.inf)
     top = support.max(axis=0)
     leads = voting & (support >= top - 1e-9 * np.abs(np.where(np.isfinite(top), top, 0)))  # sums may differ by rounding
     if ties == "shared":
-        chosen = np.where(leads, ballot.value, 0.0).sum(axis=0) / np.maximum(leads.sum(axis=0), 1)
+        winners = np.where(leads, ballot.value, 0.0).sum(axis=0) / np.maximum(leads.sum(axis=0), 1)
     elif ties == "score":
         sign = 1.0 if higher_is_better else -1.0
-        chosen = ballot.value[np.where(leads, sign * ballot.value, -np.inf).argmax(axis=0), at]
+        winners = ballot.value[np.where(leads, sign * ballot.value, -np.inf).argmax(axis=0), at]
     else:
-        chosen = ballot.value[leads.argmax(axis=0), at]
-    return _no_consensus(chosen, voting, values, higher_is_better)
+        winners = ballot.value[leads.argmax(axis=0), at]
+    return _score_no_consensus(winners, voting, values, higher_is_better)
 
 
-def _no_consensus(chosen: Floats, voting: Array, values: Floats, higher_is_better: bool) -> Floats:
+def _score_no_consensus(winners: Floats, voting: Array, values: Floats, higher_is_better: bool) -> Floats:
+    """The values of the winning answers, with the value of "no consensus" for sets without a vote."""
     silent = ~voting.any(axis=0)
     if silent.any():
         graded = ~np.isnan(values[:, silent])
         worst = np.zeros(int(silent.sum())) if higher_is_better else np.fmax.reduce(values[:, silent], axis=0)
-        chosen[silent] = np.where(graded.any(axis=0), worst, np.nan)
-    return chosen
+        winners[silent] = np.where(graded.any(axis=0), worst, np.nan)
+    return winners
 
 
-def outputs(sets: CandidateSets) -> Floats:
-    """Candidates a set that there is an output of (a failed call has none); NaN where there is not one."""
+def output_counts(sets: CandidateSets) -> Floats:
+    """Number of candidates with an output in each set (a failed call has none); NaN where there is none."""
     if sets.texts is None or not sets.texts.null_count():
         counts = sets.sizes.astype(np.float64)
     else:
-        there = sets.texts.is_not_null().to_numpy()
-        counts = sets.map_blocks(lambda flags: flags.sum(axis=0), there, empty=0)
+        has_output = sets.texts.is_not_null().to_numpy()
+        counts = sets.map_blocks(lambda flags: flags.sum(axis=0), has_output, empty=0)
     return np.where(counts > 0, counts, np.nan)
 
 
-class Tally(NamedTuple):
-    """Votes a set: of the leading answer, of the next (0 when there is none), and how many answers there are."""
+class VoteTally(NamedTuple):
+    """Votes of each set: for the leading answer, for the next (0 when there is none), and the number of answers."""
 
     first: Floats
     second: Floats
@@ -332,7 +334,7 @@ class Tally(NamedTuple):
 
 
 def graded_votes(sets: CandidateSets) -> CandidateSets:
-    """The sets as a graded vote sees them: without a grade no vote; where nothing is graded, all vote."""
+    """The sets without the votes of ungraded candidates; where nothing is graded, all vote."""
     if sets.answers is None or sets.complete or not sets.graded.any():
         return sets
     import polars as pl
@@ -340,16 +342,16 @@ def graded_votes(sets: CandidateSets) -> CandidateSets:
     return replace(sets, answers=sets.answers.set(pl.Series(~sets.graded), None))
 
 
-def nobody_votes(sets: CandidateSets) -> CandidateSets:
+def without_votes(sets: CandidateSets) -> CandidateSets:
     """The sets as if no candidate had given an answer."""
     import polars as pl
 
     return replace(sets, answers=pl.Series("answer", [None], dtype=pl.String).new_from_index(0, len(sets.values)))
 
 
-def tally(sets: CandidateSets) -> Tally:
+def tally_votes(sets: CandidateSets) -> VoteTally:
     """Count the votes of every set, graded or not: agreement needs no labels."""
-    out = Tally(*(np.zeros(len(sets)) for _ in Tally._fields))
+    out = VoteTally(*(np.zeros(len(sets)) for _ in VoteTally._fields))
     for at, (codes,) in sets.blocks(sets.codes):
         voting = codes >= 0
         support = np.where(voting, _support(codes), 0)
@@ -390,15 +392,15 @@ def _signature(codes: tuple[int, ...], values: tuple[float, ...]) -> tuple[tuple
 
 
 @lru_cache(maxsize=65536)
-def _shared_majority(answers: tuple[tuple[int, float], ...], silent: int, k: int, nobody: float) -> float:
+def _shared_majority(answers: tuple[tuple[int, float], ...], silent: int, k: int, no_vote: float) -> float:
     """Sum over top counts t: over all draws of k whose leading answers have t votes each, their mean value.
 
     `ways[e, used]` counts draws so far with e answers at exactly t and none above; `worth[e, used]` adds up the
-    values of those e answers. Tied answers share, so a finished draw is worth worth / e. A draw in which nobody votes
-    is worth `nobody`.
+    values of those e answers. Tied answers share, so a finished draw is worth worth / e. A draw without a vote is worth
+    `no_vote`.
     """
     total = sum(count for count, _ in answers) + silent
-    result = nobody * math.comb(silent, k)
+    result = no_vote * math.comb(silent, k)
     for top in range(1, min(k, max((count for count, _ in answers), default=0)) + 1):
         ways = np.zeros((k // top + 1, k + 1))
         ways[0, 0] = 1.0
@@ -438,8 +440,6 @@ def _sampled_majority(
     """Mean over all k-subsets when there are at most `draws` x 10, else over `draws` random ones, with its error."""
     n, exact = len(codes), math.comb(len(codes), k) <= 10 * draws
     if exact:
-        from itertools import combinations
-
         picks = np.array(list(combinations(range(n), k)), dtype=np.int64)
     else:
         rng = np.random.default_rng([seed, n, k])

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from kofn.core.escape import escape_controls
 from kofn.errors import KofnError, UnknownName
 
 VERBS = {
@@ -115,7 +116,5 @@ def main() -> None:
 
 
 def _stop(message: str, code: int) -> None:
-    from kofn.present import safe
-
-    click.echo(f"kofn: {safe(message)}", err=True)
+    click.echo(f"kofn: {escape_controls(message)}", err=True)
     sys.exit(code)

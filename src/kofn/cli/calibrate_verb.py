@@ -1,4 +1,4 @@
-"""`kofn calibrate LABELS`"""
+"""`kofn calibrate LABELS`: measures a judge against human labels, and corrects rates for its errors."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from kofn import judge, stats
+from kofn.cli.colors import style
+from kofn.core.escape import escape_controls
+from kofn.errors import UnknownName
+
 if TYPE_CHECKING:
-    from kofn.calibration.judged import Judged
-    from kofn.calibration.labels import Rows
+    from kofn.judge.labels import LabelRows
+    from kofn.judge.verdict_source import VerdictRows
 
 _PATH = click.Path(path_type=Path)
 _FOR_SHEETS = {"output": "-o", "candidates": "--candidates"}
@@ -79,16 +84,12 @@ def _refuse(given: set[str], names: dict[str, str], why: str) -> None:
 
 
 def _sample(source: Path, n: int, options: dict[str, Any]) -> None:
-    from kofn.calibration.judged import open_judged
-    from kofn.calibration.sheet import drawn_sheet, write_sheet
-    from kofn.present import safe
-
     if options["by_selector"] and not options["selected"]:
         raise click.UsageError("--by-selector says whose picks --selected draws: give --selected too")
-    judged = open_judged(
+    judged = judge.open_verdicts(
         source, metric=options["metric"], aggregate=options["aggregate"], threshold=options["threshold"]
     )
-    sheet = drawn_sheet(
+    sheet = judge.draw_label_sheet(
         judged,
         n,
         candidates=options["candidates"],
@@ -96,19 +97,15 @@ def _sample(source: Path, n: int, options: dict[str, Any]) -> None:
         selector=options["by_selector"],
         seed=options["seed"],
     )
-    write_sheet(sheet, options["output"], judged.name)
+    judge.write_sheet(sheet, options["output"], judged.name)
     click.echo(f"the question: {sheet.question}", err=True)
     click.echo(
-        f"{len(sheet.rows)} {sheet.of}s to label in {safe(str(options['output']))}: "
+        f"{len(sheet.rows)} {sheet.of}s to label in {escape_controls(str(options['output']))}: "
         f"{sheet.n_passing} the judge passes, {sheet.n_failing} it fails; {sheet.n_left:,} left"
     )
 
 
 def _calibrate(labels: Path | None, options: dict[str, Any]) -> None:
-    from kofn.calibration.calibrate import Settings, calibrate
-    from kofn.calibration.judged import on_scale
-    from kofn.calibration.labels import read_labels
-
     known = _known(options["known_rates"])
     if known is not None and options["apply"] is None:
         raise click.UsageError("--known-rates correct a judged rate: give --apply RUN too")
@@ -116,31 +113,32 @@ def _calibrate(labels: Path | None, options: dict[str, Any]) -> None:
         raise click.UsageError("give LABELS (or --known-rates S,T with --apply RUN)")
     if options["apply"] is None and (options["metric"] or options["aggregate"]):
         raise click.UsageError("--metric and --aggregate are about a run: give --apply RUN too")
-    settings = Settings(
+    settings = judge.calibration.CalibrationSettings(
         method=options["method"], level=options["level"], seed=options["seed"], known=known, by=options["by"]
     )
     _check(settings.method, settings.level)
-    rows = None if labels is None else read_labels(labels, options["threshold"])
+    rows = None if labels is None else judge.read_labels(labels, options["threshold"])
     _check_picks(rows, options)
     judged = _judged(options, scores=rows is not None and rows.scores)
-    found = calibrate(None if rows is None else on_scale(rows, judged), judged, settings)
+    found = judge.calibrate(None if rows is None else judge.labels_on_run_scale(rows, judged), judged, settings)
     if options["save"]:
         _save(found, judged, labels, options)
     _tell(found, judged, as_json=options["as_json"])
 
 
-def _save(found: Any, judged: Judged | None, labels: Path | None, options: dict[str, Any]) -> None:
+def _save(found: Any, judged: VerdictRows | None, labels: Path | None, options: dict[str, Any]) -> None:
     """Keep the calibration before it is shown, so that what is wrong with that is said first."""
-    from kofn.calibration.save import save
-    from kofn.present import safe
-
     if judged is None:
         raise click.UsageError("--save keeps what --apply RUN corrects: give --apply too")
-    save(options["apply"], found, judged, labels)
-    click.echo(f"kept in {safe(str(options['apply']))}; open {safe(str(options['apply'] / 'report.html'))}", err=True)
+    judge.calibration_record.save_calibration(options["apply"], found, judged, labels)
+    directory = escape_controls(str(options["apply"]))
+    click.echo(
+        f"kept in {directory}; open {escape_controls(str(options['apply'] / 'report.html'))}",
+        err=True,
+    )
 
 
-def _check_picks(rows: Rows | None, options: dict[str, Any]) -> None:
+def _check_picks(rows: LabelRows | None, options: dict[str, Any]) -> None:
     """Labels of what a selector picked say nothing of other candidates."""
     if options["by_selector"] and not options["selected"]:
         raise click.UsageError("--by-selector says whose picks are meant: give --selected too")
@@ -151,13 +149,9 @@ def _check_picks(rows: Rows | None, options: dict[str, Any]) -> None:
 
 
 def _check(method: str, level: float) -> None:
-    from kofn.errors import UnknownName
-    from kofn.stats.corrected import METHODS
-    from kofn.stats.intervals import check_level
-
-    check_level(level)
-    if method not in METHODS:
-        raise UnknownName("method of correction", method, list(METHODS))
+    stats.check_level(level)
+    if method not in stats.corrected_rates.METHODS:
+        raise UnknownName("method of correction", method, list(stats.corrected_rates.METHODS))
 
 
 def _known(text: str | None) -> tuple[float, float] | None:
@@ -172,12 +166,10 @@ def _known(text: str | None) -> tuple[float, float] | None:
     return s, t
 
 
-def _judged(options: dict[str, Any], *, scores: bool) -> Judged | None:
-    from kofn.calibration.judged import open_judged
-
+def _judged(options: dict[str, Any], *, scores: bool) -> VerdictRows | None:
     if options["apply"] is None:
         return None
-    return open_judged(
+    return judge.open_verdicts(
         options["apply"],
         metric=options["metric"],
         aggregate=options["aggregate"],
@@ -188,17 +180,14 @@ def _judged(options: dict[str, Any], *, scores: bool) -> Judged | None:
     )
 
 
-def _tell(found: Any, judged: Judged | None, *, as_json: bool) -> None:
-    from kofn.calibration.told import as_text, to_dict
-
+def _tell(found: Any, judged: VerdictRows | None, *, as_json: bool) -> None:
     if as_json:
         import orjson
 
-        click.echo(orjson.dumps(to_dict(found), option=orjson.OPT_INDENT_2).decode())
+        click.echo(orjson.dumps(judge.calibration_text.to_dict(found), option=orjson.OPT_INDENT_2).decode())
         return
-    from kofn.cli.looks import style
 
     about = None if judged is None else {"name": judged.name, "metric": judged.metric}
     if judged is not None and about is not None and found.of == "set" and judged.aggregate is not None:
         about["metric"] = f"{judged.aggregate} by {judged.metric}"
-    click.echo(as_text(found, style, judged=about))
+    click.echo(judge.calibration_text.as_text(found, style, source=about))

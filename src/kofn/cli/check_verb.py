@@ -1,4 +1,4 @@
-"""`kofn check RUN`"""
+"""`kofn check RUN`: requirements on a run, with an exit code for CI, JUnit XML and a step summary."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from kofn import analysis, render, runs, scoring
+from kofn.cli.colors import style
+from kofn.core.escape import escape_controls
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kofn.checks import Check, Subject
-    from kofn.report.run import Run
+    from kofn.analysis.checks import Check
+    from kofn.runs.record import Run
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -56,74 +60,59 @@ def command(
 
     RUN is a directory of `kofn score --out` or of an evaluation of programs.
     """
-    from kofn.checks import Demands, Passes, checks_of
-    from kofn.policy import PassPolicy, Requirement
-    from kofn.report.run import load_run
-
     if each and not requirements:
         raise click.UsageError("--each says where --require must hold: give --require too")
-    demands = Demands(
-        policy=None if policy is None else PassPolicy(policy),
-        requirements=tuple(Requirement.parse(text) for text in requirements),
+    demands = analysis.CheckOptions(
+        policy=None if policy is None else scoring.PassPolicy(policy),
+        requirements=tuple(scoring.Requirement.parse(text) for text in requirements),
         each=each,
         alpha=alpha,
         max_cost=max_cost,
-        passes=None if min_passes is None else Passes.parse(min_passes),
+        passes=None if min_passes is None else analysis.MinPasses.parse(min_passes),
         allow_missing=allow_missing,
         strict=strict,
     )
     if baseline is None and click.get_current_context().get_parameter_source("alpha") is ParameterSource.COMMANDLINE:
         raise click.UsageError("--alpha says when a drop against --baseline is significant: give --baseline too")
-    checked = load_run(run)
-    against = None if baseline is None else subject_of(load_run(baseline))
-    checks = checks_of(subject_of(checked), demands, against)
+    checked = runs.load_run(run)
+    against = None if baseline is None else subject_of(runs.load_run(baseline))
+    checks = analysis.run_checks(subject_of(checked), demands, against)
     _write(checked, checks, junit, summary)
     passed = all(check.passed for check in checks)
     _echo(_json(checked, checks, passed) if as_json else _lines(checks))
     sys.exit(0 if passed else 1)  # click would return the code to `main` instead, which is about errors
 
 
-def subject_of(run: Run) -> Subject:
+def subject_of(run: Run) -> analysis.CheckSubject:
     """What of a run can be checked."""
-    from kofn.checks import Subject
-    from kofn.report.frames import case_scores
-    from kofn.report.generation import generation_of
-
     evaluation = run.evaluation
-    return Subject(
+    return analysis.CheckSubject(
         name=run.name,
         task=run.task,
-        cases=case_scores(run.reports),
+        cases=runs.case_scores(run.reports),
         group_weights={name: group.weight for name, group in evaluation.group_outcomes.items()},
         decide=evaluation.decide,
         options=run.options,
         verdict=evaluation.verdict,
         result=run.result,
         failure=evaluation.infrastructure_failure,
-        stopped=made.stopped if (made := generation_of(run.manifest)) is not None else None,
+        stopped=made.stopped if (made := runs.generation_of(run.manifest)) is not None else None,
     )
 
 
 def _write(run: Run, checks: Sequence[Check], junit: Path | None, summary: Path | None) -> None:
     if junit is not None:
-        from kofn.report.junit import write_junit
-
-        write_junit(junit, run, checks)
+        render.write_junit(junit, run, checks)
     if summary is not None:
-        from kofn.report.summary import append_summary
-
-        append_summary(summary, run, checks)
+        render.append_summary(summary, run, checks)
 
 
 def _lines(checks: Sequence[Check]) -> str:
     """A line a requirement, and how many hold."""
-    from kofn.cli.looks import style
-    from kofn.present import safe
-
     marks = {True: style("✓", "good"), False: style("✗", "bad")}
     failed = sum(not check.passed for check in checks)
     last = f"failed: {failed} of {len(checks)}" if failed else f"passed: {len(checks)} of {len(checks)}"
-    return "\n".join([*(f"{marks[c.passed]} {safe(str(c))}" for c in checks), style(last, "strong")])
+    return "\n".join([*(f"{marks[c.passed]} {escape_controls(str(c))}" for c in checks), style(last, "strong")])
 
 
 def _json(run: Run, checks: Sequence[Check], passed: bool) -> str:

@@ -1,4 +1,4 @@
-"""`kofn compare A B...`, `kofn compare FILE --extractors E...`, `kofn compare RUN --selectors S...`"""
+"""`kofn compare A B`: runs, files, extractors, metrics or selectors compared, paired by case."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kofn import render, runs
+from kofn.cli.colors import style
+from kofn.cli.compare_inputs import found_of
+from kofn.cli.page_output import write_page
+from kofn.cli.strict_option import leave_if_dipping
+from kofn.errors import InputError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kofn.differences import Compared
+    from kofn.analysis.compare.differences import ComparisonReport
 
 _WIDEST, _NARROWEST = 120, 60
 _SEVERAL = ("--extractors", "--metrics", "--selectors")
@@ -95,9 +102,6 @@ def command(
     --metrics the outputs of one file are graded in several ways, with --selectors candidates of one are picked in
     several ways. Names that follow these three options go on to the next option, so give the file first.
     """
-    from kofn.cli.compared import found_of
-    from kofn.cli.strict import leave_if_dipping
-
     if sum((as_json, as_markdown, as_latex)) > 1:
         raise click.UsageError("--json, --markdown and --latex are three forms of one output: give one")
     if html is not None:
@@ -105,35 +109,23 @@ def command(
     found = found_of(paths, **asked)
     _show(found, changed, as_json=as_json, as_markdown=as_markdown, as_latex=as_latex)
     if html is not None:
-        from kofn.cli.pages import write_page
-        from kofn.report.comparison_page import page
-
-        write_page(page(found), html)
+        write_page(render.comparison_page(found), html)
     leave_if_dipping(found, strict)
 
 
-def _show(found: Compared, changed: int, *, as_json: bool, as_markdown: bool, as_latex: bool) -> None:
+def _show(found: ComparisonReport, changed: int, *, as_json: bool, as_markdown: bool, as_latex: bool) -> None:
     if as_json:
-        from kofn.report.files import to_json
-
-        click.echo(to_json(found.to_dict()))
+        click.echo(runs.to_json(found.to_dict()))
         return
     if as_markdown or as_latex:
-        from kofn.report.comparison_table import latex, markdown
-
-        click.echo(latex(found) if as_latex else markdown(found))
+        click.echo(render.comparison_latex(found) if as_latex else render.comparison_markdown(found))
         return
     import shutil
 
-    from kofn.cli.looks import style
-    from kofn.report.comparison_text import as_text
-
     wide = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
-    click.echo(as_text(found, style, width=max(_NARROWEST, min(_WIDEST, wide)), changed=changed))
+    click.echo(render.format_comparison(found, style, width=max(_NARROWEST, min(_WIDEST, wide)), changed=changed))
 
 
 def _check_place(path: Path) -> None:
-    from kofn.errors import InputError
-
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no directory {path.parent}: give the name of a file to write")

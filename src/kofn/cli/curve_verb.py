@@ -1,4 +1,4 @@
-"""`kofn curve RUN|FILE`"""
+"""`kofn curve RUN|FILE`: best of n, the cost of each further candidate, and the n to choose."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kofn import analysis, render, runs, scoring, stats
+from kofn.cli.colors import style
+from kofn.cli.label_options import labels_of
+from kofn.cli.page_output import write_page
+from kofn.errors import InputError
+
 if TYPE_CHECKING:
-    from kofn.best_of import Asked
-    from kofn.evaluate import Options
-    from kofn.opened import Opened
-    from kofn.report.curve import Found
-    from kofn.scoring import Scored
-    from kofn.selectors import Selector
+    from kofn.analysis.best_of.report import BestOfReport
+    from kofn.analysis.selectors import Selector
+    from kofn.runs.load import GradedCandidates
+    from kofn.scoring.grade import ScoredSets
 
 _WIDEST, _NARROWEST = 120, 60
 
@@ -77,21 +81,17 @@ def command(
     """
     from dataclasses import replace
 
-    from kofn.checklist import check_use
-    from kofn.choices import Wanted
-    from kofn.errors import InputError
-    from kofn.opened import opened
-    from kofn.report.curve import found_of
-
     if sequential and latency is None:
         raise click.UsageError("--sequential says how --max-latency is counted: give --max-latency too")
     if html is not None and not html.parent.is_dir():
         raise InputError(f"{html}: there is no directory {html.parent}: give the name of a file to write")
-    wanted = Wanted(gain=gain, latency=latency, budget=budget, sequential=sequential)
-    where = opened(source, replace(_options(by, split_text, interval, level, seed), use=check_use(use)))
+    wanted = analysis.SpendingBounds(gain=gain, latency=latency, budget=budget, sequential=sequential)
+    where = runs.load_graded(
+        source, replace(_options(by, split_text, interval, level, seed), use=scoring.check_use(use))
+    )
     scored = _passing_from(where.metric(metric), threshold)
-    asked = _asked(where, scored, selector_text, measure, extend, cost, labels)
-    found = found_of(
+    asked = _best_of_options(where, scored, selector_text, measure, extend, cost, labels)
+    found = analysis.best_of_report(
         where.name,
         scored,
         where.table,
@@ -102,57 +102,44 @@ def command(
         units=where.units(),
     )
     carried = [w for w in where.result.warnings if "--threshold" in w and threshold is None]
-    found = replace(found, warnings=(*found.warnings, *carried)).checked(where.result.checklist)
+    found = replace(found, warnings=(*found.warnings, *carried)).with_checklist(where.result.checklist)
     _show(found, as_json)
     if html is not None:
-        from kofn.cli.pages import write_page
-        from kofn.report.curve_page import page
-
-        write_page(page(found), html)
+        write_page(render.curve_page(found), html)
     if strict and found.double_dipping:
         sys.exit(1)  # click would return the code to `main` instead, which is about errors
 
 
-def _options(by: tuple[str, ...], split_text: str | None, interval: str, level: float, seed: int) -> Options:
-    from kofn.evaluate import Options
-    from kofn.splits import Split
-    from kofn.stats.estimate import check_interval
-    from kofn.stats.intervals import check_level
-
-    check_level(level)
-    check_interval(interval)
-    split = None if split_text is None else Split.parse(split_text)
-    return Options(by=by, split=split, interval=interval, level=level, seed=seed)
+def _options(by: tuple[str, ...], split_text: str | None, interval: str, level: float, seed: int) -> scoring.Options:
+    stats.check_level(level)
+    stats.check_interval(interval)
+    split = None if split_text is None else scoring.Split.parse(split_text)
+    return scoring.Options(by=by, split=split, interval=interval, level=level, seed=seed)
 
 
-def _passing_from(scored: Scored, threshold: float | None) -> Scored:
+def _passing_from(scored: ScoredSets, threshold: float | None) -> ScoredSets:
     """The same grades with another threshold, where one is given."""
     from dataclasses import replace
 
     return scored if threshold is None else replace(scored, sets=scored.sets.passing_from(threshold))
 
 
-def _asked(
-    where: Opened,
-    scored: Scored,
+def _best_of_options(
+    where: GradedCandidates,
+    scored: ScoredSets,
     selector_text: str | None,
     measure: str | None,
     extend: int | None,
     cost: float | None,
     labels: Path | None,
-) -> Asked:
-    from kofn.best_of import Asked
-    from kofn.cli.labelled import labels_of
-    from kofn.errors import InputError
-    from kofn.report.curve import default_measure
-
+) -> analysis.BestOfOptions:
     if cost is not None and not cost > 0:
         raise InputError(f"--cost-per-candidate {cost:g}: expected a number above 0")
     selector = _selector(scored, selector_text)
-    wanted = measure or default_measure(where.options)
+    wanted = measure or analysis.default_measure(where.options)
     if measure is None and wanted == "selected" and selector is None:
         wanted = "any"
-    return Asked(
+    return analysis.BestOfOptions(
         measure=wanted,
         selector=selector,
         extend=extend,
@@ -161,23 +148,15 @@ def _asked(
     )
 
 
-def _selector(scored: Scored, text: str | None) -> Selector | None:
-    from kofn.report.curve import only_selector
-    from kofn.selectorfile import selector_of
-
-    return only_selector(scored) if text is None else selector_of(text)
+def _selector(scored: ScoredSets, text: str | None) -> Selector | None:
+    return analysis.only_selector(scored) if text is None else analysis.load_selector(text)
 
 
-def _show(found: Found, as_json: bool) -> None:
+def _show(found: BestOfReport, as_json: bool) -> None:
     if as_json:
-        from kofn.report.files import to_json
-
-        click.echo(to_json(found.to_dict()))
+        click.echo(runs.to_json(found.to_dict()))
         return
     import shutil
 
-    from kofn.cli.looks import style
-    from kofn.report.curve_text import as_text
-
     wide = shutil.get_terminal_size((_WIDEST, 24)).columns if sys.stdout.isatty() else _WIDEST
-    click.echo(as_text(found, style, width=max(_NARROWEST, min(_WIDEST, wide))))
+    click.echo(render.format_curve(found, style, width=max(_NARROWEST, min(_WIDEST, wide))))

@@ -1,4 +1,4 @@
-"""`kofn describe TASK`"""
+"""`kofn describe TASK`: the data, prompts and grading of a task."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from kofn import tasks
+from kofn.cli.colors import style
+from kofn.core.escape import escape_controls
+from kofn.errors import InputError
 
 if TYPE_CHECKING:
     from kofn.models.base import Prompt
@@ -21,23 +26,19 @@ def command(task: str, data: Path | None, as_json: bool) -> None:
 
     TASK is a name of `kofn list tasks`, or a YAML file.
     """
-    from kofn.tasks import load_task
-
-    told = described(load_task(task), data)
+    description = task_description(tasks.load_task(task), data)
     if as_json:
         import orjson
 
-        click.echo(orjson.dumps(told, option=orjson.OPT_INDENT_2))
+        click.echo(orjson.dumps(description, option=orjson.OPT_INDENT_2))
         return
-    click.echo("\n".join(_lines(told)))
+    click.echo("\n".join(_lines(description)))
 
 
-def described(task: Task, data: Path | None = None) -> dict[str, Any]:
+def task_description(task: Task, data: Path | None = None) -> dict[str, Any]:
     """Everything there is to say of a task, as plain values; `example` and `items` only where the data is here."""
-    from kofn.tasks.grading import verdict_of
-
     spec = task.spec
-    told: dict[str, Any] = {
+    description: dict[str, Any] = {
         "name": spec.name,
         "version": spec.version,
         "description": spec.description,
@@ -50,21 +51,19 @@ def described(task: Task, data: Path | None = None) -> dict[str, Any]:
             "extract": spec.extract,
             "metrics": [m.model_dump() for m in spec.metrics],
             "aggregate": list(spec.aggregate),
-            "verdict": verdict_of(spec),
+            "verdict": tasks.verdict_of(spec),
             "policy": spec.policy,
         },
         "segments": list(spec.segments),
         "use": spec.use,
     }
-    return told | _data(task, data)
+    return description | _data(task, data)
 
 
 def _data(task: Task, data: Path | None) -> dict[str, Any]:
     """Where the data is, how much of it, its groups, and the first item; or why there is none."""
-    from kofn.errors import InputError
-
     try:
-        place = task.located(data)
+        place = task.locate_data(data)
     except InputError as problem:
         if data is not None:
             raise
@@ -93,23 +92,24 @@ def _plain(prompt: Prompt) -> str | list[dict[str, str]]:
     return prompt if isinstance(prompt, str) else [{"role": m.role, "content": m.content} for m in prompt]
 
 
-def _lines(told: dict[str, Any]) -> list[str]:
-    from kofn.cli.looks import style
-    from kofn.present import safe
-
-    lines = [f"{style(told['name'], 'strong')}  version {told['version']}  {told['fingerprint']}"]
-    lines += [safe(told["description"])] if told["description"] else []
-    found = f"{told['data']} ({told['items']:,} items)" if told["missing"] is None else told["missing"]
-    lines += ["", style("data", "strong"), f"  {safe(found)}"]
-    for group in told["groups"]:
-        lines.append(f"  group {safe(group['name'])}: {group['items']:,} items, {group['type']}")
-    lines += ["", style(f"asked {told['repeats']} times ({told['output_type']})", "strong")]
-    for stage in told["stages"]:
+def _lines(description: dict[str, Any]) -> list[str]:
+    lines = [f"{style(description['name'], 'strong')}  version {description['version']}  {description['fingerprint']}"]
+    lines += [escape_controls(description["description"])] if description["description"] else []
+    found = (
+        f"{description['data']} ({description['items']:,} items)"
+        if description["missing"] is None
+        else description["missing"]
+    )
+    lines += ["", style("data", "strong"), f"  {escape_controls(found)}"]
+    for group in description["groups"]:
+        lines.append(f"  group {escape_controls(group['name'])}: {group['items']:,} items, {group['type']}")
+    lines += ["", style(f"asked {description['repeats']} times ({description['output_type']})", "strong")]
+    for stage in description["stages"]:
         lines += _stage(stage)
-    if few := told["fewshot"]:
+    if few := description["fewshot"]:
         lines.append(f"  {few['count']} examples before it, from {_source(few['source'])}")
-    lines += ["", style("graded", "strong"), *_grading(told["grading"], told["segments"])]
-    return lines + (_example(told["example"]) if told["example"] else [])
+    lines += ["", style("graded", "strong"), *_grading(description["grading"], description["segments"])]
+    return lines + (_example(description["example"]) if description["example"] else [])
 
 
 def _stage(stage: dict[str, Any]) -> list[str]:
@@ -132,20 +132,15 @@ def _grading(grading: dict[str, Any], segments: list[str]) -> list[str]:
 
 
 def _example(example: dict[str, Any]) -> list[str]:
-    from kofn.cli.looks import style
-    from kofn.present import safe
-
-    lines = ["", style(f"the first item, {safe(example['id'])}", "strong")]
+    lines = ["", style(f"the first item, {escape_controls(example['id'])}", "strong")]
     prompt = example["prompt"]
     turns = [{"role": "text", "content": prompt}] if isinstance(prompt, str) else prompt
     for turn in turns:
         lines += [f"  {turn['role']}", *_indented(turn["content"])]
-    lines += [f"  scored {label}: {safe(text)!r}" for label, text in example["options"]]
-    told = ", ".join(example["references"])
-    return [*lines, f"  expected {safe(told)}"] if told else lines
+    lines += [f"  scored {label}: {escape_controls(text)!r}" for label, text in example["options"]]
+    expected = ", ".join(example["references"])
+    return [*lines, f"  expected {escape_controls(expected)}"] if expected else lines
 
 
 def _indented(text: str) -> list[str]:
-    from kofn.present import safe
-
-    return [f"    | {safe(line)}" for line in text.split("\n")]
+    return [f"    | {escape_controls(line)}" for line in text.split("\n")]

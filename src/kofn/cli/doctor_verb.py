@@ -1,4 +1,4 @@
-"""`kofn doctor`"""
+"""`kofn doctor`: prints what this machine can run."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kofn.cli.looks import style
+from kofn.cli.colors import style
+from kofn.cli.doctor import examine
+from kofn.core.escape import escape_controls
 
 if TYPE_CHECKING:
-    from kofn.doctor import Row
+    from kofn.cli.doctor import Row
 
 MARKS = {True: ("✓", "good"), False: ("✗", "bad"), None: ("·", "dim")}
 
@@ -22,8 +24,6 @@ def command(as_json: bool) -> None:
 
     The exit code is 0 whatever is missing: nothing of it is needed by everybody.
     """
-    from kofn.doctor import examine
-
     rows = examine()
     if as_json:
         import orjson
@@ -38,8 +38,6 @@ def command(as_json: bool) -> None:
 
 
 def _line(row: Row, width: int) -> str:
-    from kofn.present import safe
-
     mark, role = MARKS[row.ready]
     install = f"  {style('→ ' + row.install, 'dim')}" if row.install else ""
-    return f"  {style(mark, role)} {row.name.ljust(width)}  {safe(row.found)}{install}"
+    return f"  {style(mark, role)} {row.name.ljust(width)}  {escape_controls(row.found)}{install}"

@@ -1,4 +1,4 @@
-"""`kofn export RUN|FILE... --to PATH`"""
+"""`kofn export RUN|FILE... --to PATH`: candidates and grades as files for other tools."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kofn import exporters, registry, runs, scoring
+from kofn.cli.colors import style
+from kofn.cli.read_options import reading_of, where_of
+from kofn.core.escape import escape_controls
+from kofn.errors import InputError, UnknownName, WorldError
+
 if TYPE_CHECKING:
     from kofn.exporters.base import Exporter
-    from kofn.opened import Opened
+    from kofn.runs.load import GradedCandidates
 
 
 @click.command("export")
@@ -39,41 +45,32 @@ def command(
 
     Whatever kofn reads can be written in each form; what a form has no place for is said.
     """
-    from kofn.cli.reading import reading_of, where_of
-    from kofn.errors import InputError, WorldError
-    from kofn.evaluate import Options
-    from kofn.exporters.base import check_place
-    from kofn.opened import opened_all
-    from kofn.present import safe
-
     exporter = _exporter(path, form)
-    check_place(path)
+    exporters.check_place(path)
     if path.exists() and not force:
         raise InputError(f"{path}: already there: give another name, or --force to write over it")
-    found: Opened = opened_all(
+    found: GradedCandidates = runs.load_graded_files(
         files,
-        Options(extract=extract, metrics=metrics),
+        scoring.Options(extract=extract, metrics=metrics),
         reading=reading_of(field_options, format_name, where_of(where), everything=True),
         as_repeats=as_repeats,
     )
     try:
-        told = exporter.write(found, path)
+        notes = exporter.write(found, path)
     except OSError as problem:
         raise WorldError(f"{path}: cannot be written: {problem.strerror}") from None
     n, cases = found.table.n_candidates, found.table.n_cases
-    click.echo(f"{n:,} candidates of {cases:,} cases written to {safe(str(path))} ({exporter.name})", err=True)
-    from kofn.cli.looks import style
+    click.echo(
+        f"{n:,} candidates of {cases:,} cases written to {escape_controls(str(path))} ({exporter.name})", err=True
+    )
 
-    for line in (*found.table.told, *told):
-        click.echo(f"{style('!', 'warn')} {safe(line)}", err=True)
+    for line in (*found.table.notes, *notes):
+        click.echo(f"{style('!', 'warn')} {escape_controls(line)}", err=True)
 
 
 def _exporter(path: Path, form: str | None) -> Exporter:
     """The exporter asked for, or the one whose files end like this."""
-    from kofn.errors import InputError, UnknownName
-    from kofn.registry import exporters
-
-    known: dict[str, Exporter] = exporters()
+    known: dict[str, Exporter] = registry.exporters()
     if form is not None:
         if form not in known:
             raise UnknownName("form", form, list(known), hint="`kofn list exporters` shows them all")

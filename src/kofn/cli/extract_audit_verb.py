@@ -1,4 +1,4 @@
-"""`kofn extract-audit FILE|RUN...`"""
+"""`kofn extract-audit FILE|RUN...`: several extractors on the same outputs, and the score each would give."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kofn.cli.asking import LIMITS, asking_options
+from kofn import analysis, generate, importers, render, runs, scoring
+from kofn.cli.colors import style
+from kofn.cli.model_options import LIMITS, asking_options
+from kofn.cli.page_output import write_page
+from kofn.core.fields import parse_field_options
 
 if TYPE_CHECKING:
-    from kofn.auditing import ExtractionAudit
-    from kofn.table import Table
+    from kofn.analysis.extraction_audit import ExtractionAudit
+    from kofn.core.table import Table
 
 
 @click.command("extract-audit")
@@ -50,32 +54,21 @@ def command(
     Errors of extraction are often larger than the difference between two models. With --model a language model reads
     every output as well, and calls go through the limits and the store of every other call.
     """
-    from kofn.auditing import audited, extractors_for
-    from kofn.evaluate import Options
-    from kofn.splits import sampled
-
     table = _table(files, format_name, field_options)
-    names = extractors or extractors_for(table)
+    names = extractors or analysis.extractors_for(table)
     if limit is not None and limit < table.n_cases:
-        table = sampled(table, limit, seed)
-    read, told = _read_by_model(table, names[0], model, asking)
-    options = Options(metrics=() if metric is None else (metric,), seed=seed)
-    audit = audited(table, names, options, read=read, told=told)
+        table = scoring.draw_cases(table, limit, seed)
+    read, notes = _read_by_model(table, names[0], model, asking)
+    options = scoring.Options(metrics=() if metric is None else (metric,), seed=seed)
+    audit = analysis.audit_extractors(table, names, options, read=read, notes=notes)
     _show(audit, show, as_json)
     if html is not None:
-        from kofn.cli.pages import write_page
-        from kofn.report.audit_page import page
-
-        write_page(page(audit), html)
+        write_page(render.audit_page(audit), html)
 
 
 def _table(files: tuple[str, ...], format_name: str | None, field_options: tuple[str, ...]) -> Table:
-    from kofn.api import load
-    from kofn.fields import parse_field_options
-    from kofn.importers.rows import ReadOptions
-
     fields = parse_field_options(field_options)
-    return load(list(files), ReadOptions(fields=fields, everything=True, format=format_name))
+    return runs.load_table(list(files), importers.ReadOptions(fields=fields, everything=True, format=format_name))
 
 
 def _read_by_model(
@@ -84,14 +77,12 @@ def _read_by_model(
     """The model's answers by its name, and what there is to say of the calls."""
     if model is None:
         return {}, ()
-    from kofn.generate.limits import Limits
-    from kofn.running.audit import answers_by_model
 
-    found = answers_by_model(
+    found = generate.extract_table_with_llm(
         table,
         extractor,
         model,
-        limits=Limits(**{name: asking[name] for name in LIMITS}),
+        limits=generate.Limits(**{name: asking[name] for name in LIMITS}),
         prices=asking["prices"],
         store=asking["store"],
         cache=asking["cache"],
@@ -101,11 +92,7 @@ def _read_by_model(
 
 def _show(audit: ExtractionAudit, show: int, as_json: bool) -> None:
     if as_json:
-        from kofn.report.files import to_json
-
-        click.echo(to_json(audit.to_dict()))
+        click.echo(runs.to_json(audit.to_dict()))
         return
-    from kofn.cli.looks import style
-    from kofn.report.audit_text import as_text
 
-    click.echo(as_text(audit, style, most=show))
+    click.echo(render.format_audit(audit, style, most=show))

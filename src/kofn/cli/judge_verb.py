@@ -1,4 +1,4 @@
-"""`kofn judge RUN|FILE`"""
+"""`kofn judge RUN|FILE`: lets a model grade outputs, as a new metric or selector."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kofn.cli.asking import LIMITS, asking_options
+from kofn import generate, judge, render, runs, scoring
+from kofn.cli.colors import style
+from kofn.cli.model_options import LIMITS, asking_options
+from kofn.cli.strict_option import leave_if_dipping
+from kofn.core.escape import escape_controls
+from kofn.core.fields import parse_field_options
+from kofn.errors import WorldError
 
 if TYPE_CHECKING:
-    from kofn.evaluate import Options
-    from kofn.judge import JudgeSettings
-    from kofn.judge.pairs import Preference
-    from kofn.report.run import Run
+    from kofn.judge.pairwise import Preference
+    from kofn.runs.record import Run
+    from kofn.scoring.options import Options
 
 _PATH = click.Path(path_type=Path)
 _COUNT = click.IntRange(min=1)
@@ -65,33 +70,25 @@ def command(
     not graded after one repair, never 0. The same command again asks only for what is new. With --against two systems
     are compared pair by pair, in both orders.
     """
-    from kofn.fields import parse_field_options
-    from kofn.judge import judge, prefer
-
     settings, options, fields = _settings(given), _options(given), parse_field_options(field_options)
     if dry_run:
         _show_prompts(source, rubric, options, fields)
         return
     if against is not None:
-        found = prefer(source, against, rubric, settings, out=out, options=options, fields=fields)
+        found = judge.prefer(source, against, rubric, settings, out=out, options=options, fields=fields)
         _show_preference(found, as_json)
         _check_any(found.judge, f"{source} against {against}")
         return
-    run = judge(source, rubric, settings, out=out, options=options, fields=fields)
+    run = judge.judge(source, rubric, settings, out=out, options=options, fields=fields)
     _show(run, settings.name or _name(rubric), as_json)
     _leave(run, settings.name or _name(rubric), strict)
 
 
 def _name(rubric: str) -> str:
-    from kofn.judge import load_rubric
-
-    return load_rubric(rubric).name
+    return judge.load_rubric(rubric).name
 
 
-def _settings(given: dict[str, Any]) -> JudgeSettings:
-    from kofn.generate.limits import Limits
-    from kofn.judge import JudgeSettings
-
+def _settings(given: dict[str, Any]) -> judge.JudgeSettings:
     own = (
         "models",
         "repeats",
@@ -106,41 +103,31 @@ def _settings(given: dict[str, Any]) -> JudgeSettings:
         "cache",
         "retry_errors",
     )
-    return JudgeSettings(
+    return judge.JudgeSettings(
         **{name: given[name] for name in own},
-        limits=Limits(**{name: given[name] for name in LIMITS}),
+        limits=generate.Limits(**{name: given[name] for name in LIMITS}),
         progress=True,
     )
 
 
-def _options(given: dict[str, Any]) -> Options:
-    from kofn.checklist import check_use
-    from kofn.evaluate import Options
-    from kofn.splits import Split
-
-    return Options(
+def _options(given: dict[str, Any]) -> scoring.Options:
+    return scoring.Options(
         aggregate=given["aggregate"],
         by=given["by"],
         top_k=given["top_k"],
-        use=check_use(given["use"]),
-        split=None if given["split"] is None else Split.parse(given["split"]),
+        use=scoring.check_use(given["use"]),
+        split=None if given["split"] is None else scoring.Split.parse(given["split"]),
         seed=given["seed"],
     )
 
 
 def _show_prompts(source: Path, rubric: str, options: Options, fields: dict[str, str]) -> None:
     """What a judge would be sent for the first candidates."""
-    from kofn.judge.asking import judge_prompt
-    from kofn.judge.pairs import first_questions
-    from kofn.judge.rubric import load_rubric
-    from kofn.opened import opened
-    from kofn.present import safe
-
-    wanted = load_rubric(rubric)
-    for question in first_questions(opened(source, options, fields=fields), wanted)[:2]:
-        click.echo(click.style(safe(f"--- case {question.case_id}"), bold=True))
-        for message in judge_prompt(question, wanted):
-            click.echo("\n".join(safe(line) for line in f"[{message.role}]\n{message.content}".split("\n")))
+    wanted = judge.load_rubric(rubric)
+    for question in judge.first_questions(runs.load_graded(source, options, fields=fields), wanted)[:2]:
+        click.echo(click.style(escape_controls(f"--- case {question.case_id}"), bold=True))
+        for message in judge.judge_prompt(question, wanted):
+            click.echo("\n".join(escape_controls(line) for line in f"[{message.role}]\n{message.content}".split("\n")))
 
 
 def _show(run: Run, name: str, as_json: bool) -> None:
@@ -151,43 +138,36 @@ def _show(run: Run, name: str, as_json: bool) -> None:
 
         click.echo(orjson.dumps({**result.to_dict(), "judge": result.judges[name]}, option=orjson.OPT_INDENT_2))
         return
-    from kofn.cli.looks import style
-    from kofn.judge.told import judge_facts
-    from kofn.present import as_text, safe
 
-    click.echo(as_text(result, style))
+    click.echo(render.format_result(result, style))
     click.echo()
-    facts = judge_facts(name, result.judges)
+    facts = judge.judge_facts(name, result.judges)
     width = max(len(label) for label, _ in facts)
     for label, value in facts:
-        lines = wrap(safe(value), 108 - width, break_long_words=False) or [""]
-        click.echo(f"{safe(label).ljust(width)}  " + f"\n{' ' * (width + 2)}".join(lines))
+        lines = wrap(escape_controls(value), 108 - width, break_long_words=False) or [""]
+        click.echo(f"{escape_controls(label).ljust(width)}  " + f"\n{' ' * (width + 2)}".join(lines))
 
 
 def _leave(run: Run, name: str, strict: bool) -> None:
     """Say where it is, and end as the outcome asks for."""
-    from kofn.cli.strict import leave_if_dipping
-    from kofn.errors import WorldError
-    from kofn.present import safe
-
     result = run.result
     assert result is not None
     where = run.path or Path(run.name)
-    click.echo(f"run written to {safe(str(where))}; open {safe(str(where / 'report.html'))}", err=True)
-    told = result.judges[name]
-    if told["stopped"]:
-        raise WorldError(f"{where}: stopped: {told['stopped']}; run the same command again to go on")
-    _check_any(told, str(where))
+    click.echo(
+        f"run written to {escape_controls(str(where))}; open {escape_controls(str(where / 'report.html'))}", err=True
+    )
+    judge = result.judges[name]
+    if judge["stopped"]:
+        raise WorldError(f"{where}: stopped: {judge['stopped']}; run the same command again to go on")
+    _check_any(judge, str(where))
     leave_if_dipping(result, strict)
 
 
-def _check_any(told: Any, where: str) -> None:
+def _check_any(judge: Any, where: str) -> None:
     """A judge that gave no verdict at all is a failure of the world."""
-    from kofn.errors import WorldError
-
-    if told["n_verdicts"] and told["n_failed"] == told["n_verdicts"]:
-        raise WorldError(f"{where}: every call to the judge failed: {told['error']}; --retry-errors asks again")
-    if told["n_verdicts"] and told["n_unread"] + told["n_failed"] == told["n_verdicts"]:
+    if judge["n_verdicts"] and judge["n_failed"] == judge["n_verdicts"]:
+        raise WorldError(f"{where}: every call to the judge failed: {judge['error']}; --retry-errors asks again")
+    if judge["n_verdicts"] and judge["n_unread"] + judge["n_failed"] == judge["n_verdicts"]:
         raise WorldError(
             f"{where}: no reply of the judge holds a verdict: look at one in verdicts.parquet; --choose needs no reply"
         )
@@ -199,7 +179,5 @@ def _show_preference(found: Preference, as_json: bool) -> None:
 
         click.echo(orjson.dumps(found.to_dict(), option=orjson.OPT_INDENT_2))
         return
-    from kofn.cli.looks import style
-    from kofn.judge.told import preference_lines
 
-    click.echo("\n".join(preference_lines(found, style)))
+    click.echo("\n".join(judge.preference_lines(found, style)))

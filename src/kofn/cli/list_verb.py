@@ -1,10 +1,14 @@
-"""`kofn list [KIND]`"""
+"""`kofn list [KIND]`: tasks, models, aggregators, extractors, metrics, importers and exporters."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import click
+
+from kofn import analysis, importers, judge, registry, tasks
+from kofn.errors import KofnError
+from kofn.registry import TABLES, entries, known
 
 KINDS = ("tasks", "models", "aggregators", "extractors", "metrics", "rubrics", "selectors", "importers", "exporters")
 
@@ -33,24 +37,18 @@ def _rows(kind: str) -> list[dict[str, Any]]:
     if kind == "rubrics":
         return _rubrics()
     if kind == "selectors":
-        from kofn.selectors import OWN
-
-        return [{"name": name, "summary": summary, "origin": ""} for name, summary in OWN.items()]
+        return [{"name": name, "summary": summary, "origin": ""} for name, summary in analysis.BUILT_IN.items()]
     if kind in ("importers", "exporters"):
         return _files(kind)
-    from kofn.registry import entries
 
     return [entry._asdict() for entry in entries(kind.removesuffix("s"))]
 
 
 def _files(kind: str) -> list[dict[str, Any]]:
     """What is read and written: kofn's own forms and those of other tools."""
-    from kofn.importers import PLAIN
-    from kofn.registry import TABLES, exporters, importers, known
-
     word = kind.removesuffix("s")
-    plain = PLAIN if kind == "importers" else {}
-    found = importers() if kind == "importers" else exporters()
+    plain = importers.PLAIN if kind == "importers" else {}
+    found = registry.importers() if kind == "importers" else registry.exporters()
     return [{"name": name, "summary": what, "origin": ""} for name, what in plain.items()] + [
         {"name": n, "summary": one.what, "origin": "" if n in TABLES[word] else known(word)[n].partition(":")[0]}
         for n, one in found.items()
@@ -58,9 +56,7 @@ def _files(kind: str) -> list[dict[str, Any]]:
 
 
 def _rubrics() -> list[dict[str, Any]]:
-    from kofn.judge.rubric import load_rubric, names
-
-    found = [load_rubric(name) for name in names()]
+    found = [judge.load_rubric(name) for name in judge.names()]
     return [
         {"name": r.name, "summary": f"{r.description.rstrip('.')} ({r.kind}, version {r.version})", "origin": ""}
         for r in found
@@ -68,19 +64,14 @@ def _rubrics() -> list[dict[str, Any]]:
 
 
 def _names() -> list[str]:
-    from kofn.tasks import names
-
-    return names()
+    return tasks.names()
 
 
 def _task(name: str) -> dict[str, Any]:
     """A task, and how many items it has where its data is here."""
-    from kofn.errors import KofnError
-    from kofn.tasks import load_task
-
-    task = load_task(name)
+    task = tasks.load_task(name)
     try:
-        here = len(task.items()) if task.located() is not None else None
+        here = len(task.items()) if task.locate_data() is not None else None
     except KofnError:
         here = None
     return {"name": name, "summary": task.spec.description.partition(". ")[0].rstrip("."), "items": here}

@@ -1,4 +1,4 @@
-"""`kofn new problem NAME`"""
+"""`kofn new problem NAME`: creates a small problem that passes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import shlex
 from pathlib import Path
 
 import click
+
+from kofn import problems
 
 
 @click.group("new", no_args_is_help=True)
@@ -27,9 +29,7 @@ def problem(name: Path, adapter: str) -> None:
 
     The files say in comments what they are; change them into a problem of your own. A folder that is there is refused.
     """
-    from kofn.checkpoint.scaffold import new_problem
-
-    made = new_problem(name, adapter=adapter)
+    made = problems.new_problem(name, adapter=adapter)
     for path in made:
         click.echo(str(path))
     folder, example = shlex.quote(str(name)), shlex.quote(str(name / "submissions" / "example"))

@@ -1,4 +1,4 @@
-"""`kofn plan [RUN|FILE]`"""
+"""`kofn plan [RUN|FILE]`: how many cases, repeats and labels a question needs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kofn import analysis, runs, stats
+from kofn.cli.colors import style
+from kofn.cli.label_options import labels_of
+from kofn.core.document import grid_lines
+from kofn.core.escape import escape_controls
+from kofn.errors import InputError
+
 if TYPE_CHECKING:
-    from kofn.planning import Plan, Prices, Question, Variances
-    from kofn.scoring import Scored
+    from kofn.analysis.plan import Plan, PlanQuestion, UnitPrices
+    from kofn.scoring.grade import ScoredSets
 
 _WIDTH = 100
 
@@ -62,18 +69,18 @@ def command(
     The question is an interval's width or a difference between two systems. More repeats only shrink what varies within
     a case; the table shows the mixes of cases and repeats that answer it, and the cheapest.
     """
-    from kofn.planning import Prices, Question, plan
-
-    question = Question(width=width, difference=difference, power=power, level=level)
+    question = analysis.PlanQuestion(width=width, difference=difference, power=power, level=level)
     _check_given(source, share, between, within, against, labels, difference, correlation)
     pilot, beware = (None, ()) if source is None else _pilot(source, metric)
     variances = _variances(pilot, against, metric, share, between, within, question, correlation)
-    prices = Prices(case=case, candidate=_price(pilot, candidate), label=label)
+    prices = analysis.UnitPrices(case=case, candidate=_price(pilot, candidate), label=label)
     if labels is not None:
         assert pilot is not None
         found = _with_labels(pilot, labels, question, prices)
     else:
-        found = plan(question, variances, prices, systems=1 if difference is None else 2, most_cases=max_cases)
+        found = analysis.make_plan(
+            question, variances, prices, systems=1 if difference is None else 2, most_cases=max_cases
+        )
     _show(replace(found, notes=(*found.notes, *beware)), as_json)
 
 
@@ -102,11 +109,9 @@ def _check_given(
         raise click.UsageError("--correlation goes with --difference and a single pilot or --p")
 
 
-def _pilot(path: Path, metric: str | None) -> tuple[Scored, tuple[str, ...]]:
+def _pilot(path: Path, metric: str | None) -> tuple[ScoredSets, tuple[str, ...]]:
     """The pilot's graded candidates, and what of it a plan does not use."""
-    from kofn.opened import opened
-
-    where = opened(path)
+    where = runs.load_graded(path)
     units = where.units()
     beware = []
     if units["clusters"] is not None:
@@ -119,68 +124,60 @@ def _pilot(path: Path, metric: str | None) -> tuple[Scored, tuple[str, ...]]:
 
 
 def _variances(
-    pilot: Scored | None,
+    pilot: ScoredSets | None,
     against: Path | None,
     metric: str | None,
     share: float | None,
     between: float | None,
     within: float | None,
-    question: Question,
+    question: PlanQuestion,
     correlation: float,
-) -> Variances:
-    from kofn.errors import InputError
-    from kofn.planning import Variances, of_pilot, of_share, of_two, of_two_alike
-
+) -> analysis.Variances:
     paired = question.difference is not None
     if between is not None:
         if min(between, within or 0.0) < 0:
             raise InputError("--between and --within are variances: expected 0 or more")
         both = None if within is None else within * (2 if paired else 1)
-        return Variances(between=between, within=both)
+        return analysis.Variances(between=between, within=both)
     if pilot is not None and against is not None:
-        return of_two(pilot.sets, _pilot(against, metric or pilot.metric)[0].sets)
-    one = of_share(share) if share is not None else None if pilot is None else of_pilot(pilot.sets)
+        return analysis.paired_variances(pilot.sets, _pilot(against, metric or pilot.metric)[0].sets)
+    one = (
+        analysis.share_variances(share)
+        if share is not None
+        else None
+        if pilot is None
+        else analysis.pilot_variances(pilot.sets)
+    )
     assert one is not None
-    return of_two_alike(one, correlation) if paired else one
+    return analysis.alike_variances(one, correlation) if paired else one
 
 
-def _price(pilot: Scored | None, given: float | None) -> float | None:
-    from kofn.planning import candidate_cost
-
-    return given if given is not None or pilot is None else candidate_cost(pilot.sets)
+def _price(pilot: ScoredSets | None, given: float | None) -> float | None:
+    return given if given is not None or pilot is None else analysis.candidate_cost(pilot.sets)
 
 
-def _with_labels(pilot: Scored, path: Path, question: Question, prices: Prices) -> Plan:
+def _with_labels(pilot: ScoredSets, path: Path, question: PlanQuestion, prices: UnitPrices) -> Plan:
     """The pilot's values are a judge's verdicts; the labels say how often it is right."""
     import numpy as np
 
-    from kofn.cli.labelled import labels_of
-    from kofn.planning import of_pilot, plan_with_labels
-    from kofn.selectors import with_values
-    from kofn.sets import NOT_GRADED
-    from kofn.stats.judged_any import rates_of
+    from kofn.core.candidate_sets import NOT_GRADED
 
     labels = labels_of(path, pilot, candidates=False)
     passes = np.where(pilot.sets.passes == NOT_GRADED, np.nan, pilot.sets.passes).astype(np.float64)
-    verdicts = of_pilot(with_values(pilot.sets, passes))
+    verdicts = analysis.pilot_variances(analysis.with_values(pilot.sets, passes))
     human = np.asarray(labels.human, dtype=float)
-    rates = rates_of(human, labels.judge, labels.weights)
-    found = plan_with_labels(question, verdicts, rates, len(human), prices)
+    rates = stats.corrected_curve.rates_of(human, labels.judge, labels.weights)
+    found = analysis.plan_with_labels(question, verdicts, rates, len(human), prices)
     return replace(found, notes=(*found.notes, *labels.notes))
 
 
 def _show(found: Plan, as_json: bool) -> None:
     if as_json:
-        from kofn.report.files import to_json
-
-        click.echo(to_json(found.to_dict()))
+        click.echo(runs.to_json(found.to_dict()))
         return
-    from kofn.cli.looks import style
-    from kofn.planning import grid_of, known_words, sentence
-    from kofn.present import grid_lines, safe
 
-    lines = [*known_words(found)]
-    lines += ["", *grid_lines(grid_of(found), style), ""] if found.mixes else [""]
-    lines += [style(line, "strong") for line in wrap(sentence(found) + ".", _WIDTH)]
-    lines += [f"{style('note', 'dim')}  " + "\n      ".join(wrap(safe(n), _WIDTH - 6)) for n in found.notes]
+    lines = [*analysis.plan_assumptions(found)]
+    lines += ["", *grid_lines(analysis.plan_grid(found), style), ""] if found.mixes else [""]
+    lines += [style(line, "strong") for line in wrap(analysis.plan_sentence(found) + ".", _WIDTH)]
+    lines += [f"{style('note', 'dim')}  " + "\n      ".join(wrap(escape_controls(n), _WIDTH - 6)) for n in found.notes]
     click.echo("\n".join(lines))

@@ -1,4 +1,4 @@
-"""`kofn report RUN`"""
+"""`kofn report RUN`: shows a stored run again, or writes it as HTML, CSV, JSON or Markdown."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kofn.cli.sinks import opened, send_to, sink_option
+from kofn import render, runs, scoring
+from kofn.cli.colors import style
+from kofn.cli.sink_options import parse_sinks, send_to, sink_option
+from kofn.cli.strict_option import leave_if_dipping
+from kofn.core.escape import escape_controls
+from kofn.errors import InputError, WorldError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kofn.report.run import Run
+    from kofn.runs.record import Run
 
 _FORMS = ("html", "csv", "json", "markdown")
 _WIDEST, _NARROWEST = 100, 80
@@ -49,10 +54,9 @@ def command(
     """
     forms = [form for form in _FORMS if flags[form]]
     _check(forms, output, limit, detailed=detailed)
-    targets = opened(sinks)
-    from kofn.report.run import load_run
+    targets = parse_sinks(sinks)
 
-    loaded = load_run(run)
+    loaded = runs.load_run(run)
     if not forms:
         _show(loaded, detailed=detailed, limit=limit)
     for form in forms:
@@ -60,8 +64,6 @@ def command(
         _deliver(data, loaded, output if output is not None else run / _page() if form == "html" else None)
     send_to(targets, run)
     if strict:
-        from kofn.cli.strict import leave_if_dipping
-
         leave_if_dipping(loaded.result, strict)
 
 
@@ -81,47 +83,38 @@ def _check(forms: Sequence[str], output: Path | None, limit: int | None, *, deta
 def _show(run: Run, *, detailed: bool, limit: int | None) -> None:
     import shutil
 
-    from kofn.cli.looks import style
-    from kofn.report.findings import LIMIT
-    from kofn.report.terminal import as_text
-
     wide = shutil.get_terminal_size((_WIDEST, 24)).columns if sys.stdout.isatty() else _WIDEST
     width = max(_NARROWEST, min(_WIDEST, wide))
-    click.echo(as_text(run, style, detailed=detailed, limit=LIMIT if limit is None else limit, width=width))
+    click.echo(
+        render.format_run(
+            run, style, detailed=detailed, limit=render.run_summary.LIMIT if limit is None else limit, width=width
+        )
+    )
 
 
 def _made(run: Run, form: str, *, detailed: bool, limit: int | None) -> bytes:
     """The run in one form."""
     if form == "html":
-        from kofn.report.html import page
-
-        return page(run).encode()
+        return render.report_page(run).encode()
     if form == "csv":
-        from kofn.report.frames import flat_frame
-
-        return flat_frame(run.reports).write_csv().encode()
+        return runs.flat_frame(run.reports).write_csv().encode()
     if form == "markdown":
-        from kofn.report.markdown import LIMIT, as_markdown
+        return render.run_markdown.run_markdown(
+            run, detailed=detailed, limit=render.run_markdown.LIMIT if limit is None else limit
+        ).encode()
 
-        return as_markdown(run, detailed=detailed, limit=LIMIT if limit is None else limit).encode()
-    from kofn.report.files import to_json
-
-    return to_json(json_body(run, detailed=detailed)) + b"\n"
+    return runs.to_json(json_body(run, detailed=detailed)) + b"\n"
 
 
 def json_body(run: Run, *, detailed: bool = False) -> dict[str, Any]:
     """evaluation.json's fields, then the status, the estimates, what explains them, and with `detailed` every case."""
-    from kofn.evaluate import estimate_dict
-    from kofn.report.evaluation import body_of
-    from kofn.report.findings import status_of
-
-    status, result = status_of(run), run.result
+    status, result = render.status_of(run), run.result
     return {
-        **body_of(run.evaluation),
+        **runs.evaluation_body(run.evaluation),
         "status": status.word.lower(),
         "reason": status.reason,
         "incomplete": list(status.gaps),
-        "estimates": [] if result is None else [estimate_dict(e) for e in result.estimates],
+        "estimates": [] if result is None else [scoring.estimate_dict(e) for e in result.estimates],
         "extraction": {} if result is None else dict(result.extraction),
         "diagnostics": {} if result is None else dict(result.diagnostics),
         "warnings": [] if result is None else list(result.warnings),
@@ -133,9 +126,7 @@ def json_body(run: Run, *, detailed: bool = False) -> dict[str, Any]:
 
 def _case_bodies(run: Run) -> list[dict[str, Any]]:
     """The case reports with the score and verdict of each."""
-    from kofn.report.frames import case_scores
-
-    scores = case_scores(run.reports).select("score", "passed").iter_rows()
+    scores = runs.case_scores(run.reports).select("score", "passed").iter_rows()
     pairs = zip(run.reports.iter_rows(named=True), scores, strict=True)
     stored = _stored()
     return [
@@ -164,19 +155,15 @@ def _stored() -> Callable[[str | None], Any]:
     """What passes a stored JSON text on as it is, so that an integer of a hundred digits stays one."""
     from orjson import Fragment
 
-    from kofn.report.findings import decoded
-
     def passed_on(text: str | None) -> Any:
-        decoded(text)
+        render.decode_stored(text)
         return None if text is None else Fragment(text)
 
     return passed_on
 
 
 def _page() -> str:
-    from kofn.report.files import PAGE
-
-    return PAGE
+    return runs.files.PAGE
 
 
 def _deliver(data: bytes, run: Run, output: Path | None) -> None:
@@ -184,18 +171,15 @@ def _deliver(data: bytes, run: Run, output: Path | None) -> None:
     if output is None or str(output) == "-":
         click.echo(_for_terminal(data) if sys.stdout.isatty() else data, nl=False)
         return
-    from kofn.errors import InputError, WorldError
-    from kofn.report.files import PAGE, atomic
-    from kofn.report.findings import files_of
 
     if output.is_dir() or not output.parent.is_dir():
         what = "is a directory" if output.is_dir() else f"there is no directory {output.parent}"
         raise InputError(f"{output}: {what}: give the name of a file to write")
-    own = run.path is not None and output.parent.samefile(run.path) and output.name in files_of(run)
-    if own and output.name != PAGE:
+    own = run.path is not None and output.parent.samefile(run.path) and output.name in render.files_of(run)
+    if own and output.name != runs.files.PAGE:
         raise InputError(f"{output}: holds the run itself: give another name")
     try:
-        atomic(output, lambda path: path.write_bytes(data))
+        runs.write_atomically(output, lambda path: path.write_bytes(data))
     except OSError as problem:
         raise WorldError(f"{output}: cannot be written: {problem.strerror}") from None
     click.echo(f"report written to {output}", err=True)
@@ -203,6 +187,4 @@ def _deliver(data: bytes, run: Run, output: Path | None) -> None:
 
 def _for_terminal(data: bytes) -> str:
     """What a file would hold, without the characters that move a cursor."""
-    from kofn.present import safe
-
-    return "\n".join(safe(line) for line in data.decode().split("\n"))
+    return "\n".join(escape_controls(line) for line in data.decode().split("\n"))

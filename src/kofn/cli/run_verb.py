@@ -1,4 +1,4 @@
-"""`kofn run TASK`"""
+"""`kofn run TASK`: samples outputs from a model, scores them, and reports."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kofn.cli.asking import asking_options
-from kofn.cli.sinks import opened, send_to, sink_option
-from kofn.cli.tags import tag_option
+from kofn import generate, models, render, runs
+from kofn.cli.colors import style
+from kofn.cli.model_options import asking_options
+from kofn.cli.sink_options import parse_sinks, send_to, sink_option
+from kofn.cli.tag_options import tag_option
+from kofn.core.escape import escape_controls
+from kofn.errors import WorldError
 
 if TYPE_CHECKING:
+    from kofn.generate import PreparedRun, Settings
     from kofn.models.base import Prompt
-    from kofn.report.run import Run
-    from kofn.running import Prepared, Settings
+    from kofn.runs.record import Run
 
 _PATH = click.Path(path_type=Path)
 _COUNT = click.IntRange(min=1)
@@ -87,33 +91,27 @@ def command(
     TASK is a name (`kofn list tasks`) or a YAML file. The same command again takes a run up where it was; with more
     --repeats or a higher --limit only what is new is asked.
     """
-    from kofn.running import prepare
-
-    targets = opened(sinks)
+    targets = parse_sinks(sinks)
     model_path = options.pop("model_path")
     chosen = _settings(options, model_path)
     if dry_run:
         _show_prompts(task, chosen)
         return
     for settings in _each(chosen, model_path) if all_adapters else [chosen]:
-        prepared = prepare(task, settings)
+        prepared = generate.prepare(task, settings)
         _tell(prepared)
         if not estimate or _agreed(prepared, yes=yes):
             send_to(targets, _run(prepared, as_json=as_json))
 
 
-def _tell(prepared: Prepared) -> None:
+def _tell(prepared: PreparedRun) -> None:
     """What was left out of the task's file."""
-    from kofn.present import safe
-
     for line in prepared.task.notes:
-        click.echo(safe(f"{prepared.task.source}: {line}"), err=True)
+        click.echo(escape_controls(f"{prepared.task.source}: {line}"), err=True)
 
 
-def _settings(options: dict[str, Any], model_path: str | None) -> Settings:
+def _settings(options: dict[str, Any], model_path: str | None) -> generate.Settings:
     """Options as the run takes them; what was not given is left to the task."""
-    from kofn.running import Settings
-
     extract = options.pop("extract")
     read_by = _reader(extract)
     samples = options.pop("samples")
@@ -122,7 +120,7 @@ def _settings(options: dict[str, Any], model_path: str | None) -> Settings:
         if model is not None:
             raise click.UsageError("--model and --model-path both name the model: give one")
         model = f"hf:{model_path}"
-    return Settings(
+    return generate.Settings(
         **{"model": model} if model else {},
         **options | {"stop": options["stop"] or None},
         extract=None if read_by is not None else extract,
@@ -134,10 +132,8 @@ def _settings(options: dict[str, Any], model_path: str | None) -> Settings:
 
 def _reader(extract: str | None) -> str | None:
     """The model of `--extract llm:MODEL`; `llm` alone is the default one."""
-    from kofn.running import DEFAULT_READER
-
     if extract == "llm":
-        return DEFAULT_READER
+        return generate.DEFAULT_READER
     return extract.removeprefix("llm:") if extract is not None and extract.startswith("llm:") else None
 
 
@@ -145,42 +141,39 @@ def _each(chosen: Settings, model_path: str | None) -> list[Settings]:
     """The same run of every adapter in a folder, each in a directory of its own."""
     from dataclasses import replace
 
-    from kofn.models.adapters import find_adapters
-
     if model_path is None:
         raise click.UsageError("--all-adapters needs --model-path: the folder that holds the adapters")
-    found = find_adapters(Path(model_path))
+    found = models.find_adapters(Path(model_path))
     out = chosen.out
     return [
         replace(chosen, model=f"hf:{adapter}", out=None if out is None else out / adapter.name) for adapter in found
     ]
 
 
-def _agreed(prepared: Prepared, *, yes: bool) -> bool:
+def _agreed(prepared: PreparedRun, *, yes: bool) -> bool:
     """Say what a run will cost and take; ask only where somebody is there to answer."""
-    from kofn.running import forecast
-
-    click.echo(str(forecast(prepared)), err=True)
+    click.echo(str(generate.forecast(prepared)), err=True)
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
     return click.confirm("go on?", default=False, err=True)
 
 
-def _run(prepared: Prepared, *, as_json: bool) -> Path:
+def _run(prepared: PreparedRun, *, as_json: bool) -> Path:
     """Run, show, say where it is; a run that is not whole is a failure, and is not sent anywhere."""
-    from kofn.errors import WorldError
-    from kofn.present import safe
-    from kofn.running import directory_of, run_in
-
-    directory = directory_of(prepared)
+    directory = generate.directory_of(prepared)
     try:
-        done = run_in(prepared, directory)
+        done = generate.run_in(prepared, directory)
     except KeyboardInterrupt:
-        click.echo(f"what was answered is kept in {safe(str(directory))}: the same command goes on", err=True)
+        click.echo(
+            f"what was answered is kept in {escape_controls(str(directory))}: the same command goes on", err=True
+        )
         raise
     assert done.result is not None
     _show(done, as_json)
-    click.echo(f"run written to {safe(str(directory))}; open {safe(str(directory / 'report.html'))}", err=True)
+    click.echo(
+        f"run written to {escape_controls(str(directory))}; open {escape_controls(str(directory / 'report.html'))}",
+        err=True,
+    )
     if stopped := done.manifest["generation"]["stopped"]:
         raise WorldError(f"{directory}: stopped: {stopped}; run the same command again to go on")
     if done.manifest["generation"]["errors"] == done.result.n_candidates:
@@ -194,33 +187,25 @@ def _show(done: Run, as_json: bool) -> None:
     if as_json:
         import orjson
 
-        told = {**result.to_dict(), "generation": done.manifest["generation"]}
-        click.echo(orjson.dumps(told, option=orjson.OPT_INDENT_2))
+        printed = {**result.to_dict(), "generation": done.manifest["generation"]}
+        click.echo(orjson.dumps(printed, option=orjson.OPT_INDENT_2))
         return
-    from kofn.cli.looks import style
-    from kofn.present import as_text, safe
-    from kofn.report.generation import generation_facts
 
-    click.echo(as_text(result, style))
-    facts = generation_facts(done)
+    click.echo(render.format_result(result, style))
+    facts = runs.generation_facts(done.manifest)
     width = max(len(name) for name, _, _ in facts)
     click.echo()
     for name, value, note in facts:
-        click.echo(safe(f"{name.ljust(width)}  {value}" + (f" ({note})" if note else "")))
+        click.echo(escape_controls(f"{name.ljust(width)}  {value}" + (f" ({note})" if note else "")))
 
 
 def _show_prompts(task: str, settings: Settings) -> None:
     """What would be sent for the first cases, and to whom."""
-    from kofn.present import safe
-    from kofn.running import first_prompts, prepare
-
-    for case, stage, model, prompt in first_prompts(prepare(task, settings)):
-        click.echo(click.style(safe(f"--- case {case}, stage {stage}, to {model}"), bold=True))
-        click.echo(_shown(prompt))
+    for case, stage, model, prompt in generate.first_prompts(generate.prepare(task, settings)):
+        click.echo(click.style(escape_controls(f"--- case {case}, stage {stage}, to {model}"), bold=True))
+        click.echo(_prompt_text(prompt))
 
 
-def _shown(prompt: Prompt) -> str:
-    from kofn.present import safe
-
+def _prompt_text(prompt: Prompt) -> str:
     text = prompt if isinstance(prompt, str) else "\n".join(f"[{m.role}]\n{m.content}" for m in prompt)
-    return "\n".join(safe(line) for line in text.split("\n"))
+    return "\n".join(escape_controls(line) for line in text.split("\n"))

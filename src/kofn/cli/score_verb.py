@@ -1,4 +1,4 @@
-"""`kofn score FILE...`"""
+"""`kofn score FILE...`: scores outputs that exist already."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from kofn.cli.sinks import opened, send_to, sink_option
-from kofn.cli.tags import tag_option
+from kofn import analysis, importers, render, runs, scoring, tasks
+from kofn.cli.colors import style
+from kofn.cli.count_progress import Counting
+from kofn.cli.read_options import where_of
+from kofn.cli.sink_options import parse_sinks, send_to, sink_option
+from kofn.cli.strict_option import leave_if_dipping
+from kofn.cli.tag_options import tag_option
+from kofn.core.escape import escape_controls
+from kofn.core.fields import parse_field_options
 
 if TYPE_CHECKING:
-    from kofn.evaluate import Result
-    from kofn.report.convert import Plan
-    from kofn.rescoring import Rescored
+    from kofn.analysis.rescore import RescoredRun
+    from kofn.scoring.result import Result
 
 
 @click.command("score")
@@ -112,11 +118,8 @@ def command(
     Large Parquet files, and folders of them, are read in parts and never held in memory whole; with --engine ray each
     part is read and scored by a node of the cluster.
     """
-    from kofn.importers.sources import expand
-    from kofn.rescoring import is_run
-
-    targets = opened(sinks)
-    places = expand(files)
+    targets = parse_sinks(sinks)
+    places = importers.expand(files)
     if task is not None and task.endswith((".yaml", ".yml")):
         of_task = _of_task(task)
         task, verdict = of_task.name, verdict or of_task.verdict
@@ -136,7 +139,7 @@ def command(
     again = None
     with _engine(workers, engine_name, ray_address) as engine:
         graded = {"metric": metrics, "aggregate": aggregate, "engine": engine, **options}
-        if len(places) == 1 and is_run(places[0]):
+        if len(places) == 1 and analysis.is_run(places[0]):
             _check_reading(field_options, format_name, where, as_repeats, part_size)
             again = _again(Path(places[0]), **graded)
             result = again.result
@@ -144,9 +147,7 @@ def command(
             parts = _part_size(part_size, out, as_repeats)
             result = _score(places, out, field_options, format_name, where, as_repeats, part_size=parts, **graded)
     if out is not None:
-        from kofn.report.files import write_run
-
-        run = write_run(
+        run = render.write_run(
             result,
             out,
             sources=places,
@@ -161,24 +162,19 @@ def command(
         result = run.result or result
     _show(result, as_json, again)
     if out is not None:
-        from kofn.present import safe
-
-        click.echo(f"run written to {safe(str(out))}; open {safe(str(out / 'report.html'))}", err=True)
+        click.echo(
+            f"run written to {escape_controls(str(out))}; open {escape_controls(str(out / 'report.html'))}", err=True
+        )
         send_to(targets, out)
     if strict:
-        from kofn.cli.strict import leave_if_dipping
-
         leave_if_dipping(result, strict)
 
 
 def _hold(out: Path) -> None:
     """Keep a new directory to this command until it ends."""
-    from kofn.generate.store import held
-    from kofn.report.files import check_new
-
-    check_new(out)
-    click.get_current_context().with_resource(held(out))
-    check_new(out)  # another one may have been quicker
+    runs.check_new(out)
+    click.get_current_context().with_resource(runs.lock_directory(out))
+    runs.check_new(out)  # another one may have been quicker
 
 
 class _OfTask(NamedTuple):
@@ -192,16 +188,12 @@ class _OfTask(NamedTuple):
 
 
 def _of_task(path: str) -> _OfTask:
-    from kofn.present import safe
-    from kofn.tasks import load_task
-    from kofn.tasks.grading import repeat_aggregators, verdict_of
-
-    task = load_task(path)
+    task = tasks.load_task(path)
     for line in task.notes:
-        click.echo(safe(f"{path}: {line}"), err=True)
+        click.echo(escape_controls(f"{path}: {line}"), err=True)
     spec = task.spec
-    aggregate = tuple(dict.fromkeys((*spec.aggregate, *repeat_aggregators(spec))))
-    return _OfTask(spec.name, spec.extract, tuple(m.metric for m in spec.metrics), aggregate, verdict_of(spec))
+    aggregate = tuple(dict.fromkeys((*spec.aggregate, *tasks.repeat_aggregators(spec))))
+    return _OfTask(spec.name, spec.extract, tuple(m.metric for m in spec.metrics), aggregate, tasks.verdict_of(spec))
 
 
 def _score(
@@ -214,9 +206,6 @@ def _score(
     **options: Any,
 ) -> Result:
     from kofn.api import score
-    from kofn.cli.counting import Counting
-    from kofn.cli.reading import where_of
-    from kofn.fields import parse_field_options
 
     with Counting("candidates") as counting:
         return score(
@@ -257,25 +246,20 @@ def _check_reading(
         raise click.UsageError(f"{wrong} says how to read files, and a run is read as it is")
 
 
-def _again(path: Path, **given: Any) -> Rescored:
+def _again(path: Path, **given: Any) -> RescoredRun:
     """A stored run graded again."""
-    from kofn.checklist import check_use
-    from kofn.evaluate import Options
-    from kofn.rescoring import rescored
-    from kofn.splits import Split
-
     split, use = given.pop("split"), given.pop("use")
     names = {"metric": "metrics"}
-    options = Options(
+    options = scoring.Options(
         **{names.get(name, name): value for name, value in given.items()},
-        use=check_use(use),
-        split=None if split is None else Split.parse(split),
+        use=scoring.check_use(use),
+        split=None if split is None else scoring.Split.parse(split),
     )
-    return rescored(path, options)
+    return analysis.rescore.rescore(path, options)
 
 
 def _stored(
-    again: Rescored | None,
+    again: RescoredRun | None,
     metrics: tuple[str, ...],
     aggregate: tuple[str, ...],
     field_options: tuple[str, ...],
@@ -293,7 +277,7 @@ def _engine(workers: int | None, name: str | None, ray_address: str | None) -> A
     """The engine that was asked for, if any."""
     if workers is None and name is None and ray_address is None:
         return nullcontext(None)
-    from kofn.engine import engine
+    from kofn.parallel import engine
 
     return engine(name or ("ray" if ray_address else "local"), workers=workers, ray_address=ray_address)
 
@@ -329,33 +313,26 @@ def _plan(
     metric_weights: tuple[str, ...],
     policy: str,
     threshold: float | None,
-) -> Plan:
-    from kofn.policy import GroupType, PassPolicy
-    from kofn.report.convert import Plan
-
-    return Plan(
+) -> runs.ReportPlan:
+    return runs.ReportPlan(
         task=task or _task_of(places[0]),
         name=out.resolve().name,
         verdict=verdict,
         group=group,
-        types={name: GroupType(kind) for name, kind in _pairs("--group-type", group_types)},
+        types={name: scoring.GroupType(kind) for name, kind in _pairs("--group-type", group_types)},
         weights={name: _weight("--group-weight", name, w) for name, w in _pairs("--group-weight", group_weights)},
         metric_weights={
             name: _weight("--metric-weight", name, w) for name, w in _pairs("--metric-weight", metric_weights)
         },
-        policy=PassPolicy(policy),
+        policy=scoring.PassPolicy(policy),
         threshold=threshold,
     )
 
 
 def _task_of(place: str) -> str:
     """What is evaluated, where nobody says: the task of a run, else what the file is called."""
-    from kofn.rescoring import is_run
-
-    if is_run(place):
-        from kofn.report.run import load_run
-
-        return load_run(place).task
+    if analysis.is_run(place):
+        return runs.load_run(place).task
     return "stdin" if place == "-" else place.rstrip("/").rpartition("/")[2].partition(".")[0]
 
 
@@ -374,18 +351,15 @@ def _weight(option: str, name: str, text: str) -> float:
         raise click.UsageError(f"{option} {name}={text}: expected a number above 0") from None
 
 
-def _show(result: Result, as_json: bool, again: Rescored | None) -> None:
-    told = None if again is None else again.manifest()["parent"]
+def _show(result: Result, as_json: bool, again: RescoredRun | None) -> None:
+    parent_entry = None if again is None else again.manifest()["parent"]
     if as_json:
         import orjson
 
-        parent = {} if told is None else {"parent": told}
+        parent = {} if parent_entry is None else {"parent": parent_entry}
         click.echo(orjson.dumps({**result.to_dict(), **parent}, option=orjson.OPT_INDENT_2))
         return
-    from kofn.cli.looks import style
-    from kofn.present import as_text
-    from kofn.report.parent import parent_lines
 
-    click.echo(as_text(result, style))
+    click.echo(render.format_result(result, style))
     if again is not None and again.changes:
-        click.echo("\n" + "\n".join(parent_lines(told, style)))
+        click.echo("\n" + "\n".join(render.parent_lines(parent_entry, style)))

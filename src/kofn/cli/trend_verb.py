@@ -1,4 +1,4 @@
-"""`kofn trend DIR...`"""
+"""`kofn trend DIR...`: the runs of a task over time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kofn import analysis, render, runs
+from kofn.cli.colors import style
+from kofn.core.escape import escape_controls
+from kofn.errors import InputError, WorldError
+
 if TYPE_CHECKING:
-    from kofn.report.trend import Trend
+    from kofn.analysis.trend.trend import Trend
 
 _WIDEST, _NARROWEST = 130, 60
 _NAMED = 20  # runs left out that are named; the others are counted
@@ -41,16 +46,12 @@ def command(
     DIR is a run directory or a directory that holds some, at any depth. Every run is compared, case by case, with the
     one before it: ▲ and ▼ mark changes that are real, · those that chance alone would do.
     """
-    from kofn.report.trend import trend
-
     if not 0 < alpha < 1:
         raise click.UsageError(f"--alpha {alpha:g}: expected a number between 0 and 1")
-    found = trend(directories, task=task, aggregate=aggregate, metric=metric, alpha=alpha, last=last)
+    found = analysis.load_trend(directories, task=task, aggregate=aggregate, metric=metric, alpha=alpha, last=last)
     _name_left_out(found)
     if as_json:
-        from kofn.report.files import to_json
-
-        click.echo(to_json(found.to_dict()))
+        click.echo(runs.to_json(found.to_dict()))
     else:
         _show(found)
     if html is not None:
@@ -58,10 +59,8 @@ def command(
 
 
 def _name_left_out(found: Trend) -> None:
-    from kofn.present import safe
-
     for one in found.left_out[:_NAMED]:
-        click.echo(f"kofn: left out: {safe(one.reason)}", err=True)
+        click.echo(f"kofn: left out: {escape_controls(one.reason)}", err=True)
     if (n := len(found.left_out)) > 1:
         more = f", {n - _NAMED:,} of them not named" if n > _NAMED else ""
         click.echo(f"kofn: {n:,} runs left out{more}", err=True)
@@ -70,24 +69,17 @@ def _name_left_out(found: Trend) -> None:
 def _show(found: Trend) -> None:
     import shutil
 
-    from kofn.cli.looks import style
-    from kofn.report.trend_text import as_text
-
     wide = shutil.get_terminal_size((_WIDEST, 24)).columns if sys.stdout.isatty() else _WIDEST
-    click.echo(as_text(found, style, width=max(_NARROWEST, min(_WIDEST, wide))))
+    click.echo(render.format_trend(found, style, width=max(_NARROWEST, min(_WIDEST, wide))))
 
 
 def _write(found: Trend, path: Path) -> None:
     """The page, whole or not at all."""
-    from kofn.errors import InputError, WorldError
-    from kofn.report.files import atomic
-    from kofn.report.trend_page import page
-
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no directory {path.parent}: give the name of a file to write")
-    data = page(found).encode()
+    data = render.trend_page(found).encode()
     try:
-        atomic(path, lambda partial: partial.write_bytes(data))
+        runs.write_atomically(path, lambda partial: partial.write_bytes(data))
     except OSError as problem:
         raise WorldError(f"{path}: cannot be written: {problem.strerror}") from None
     click.echo(f"page written to {path}", err=True)

@@ -1,4 +1,4 @@
-"""`kofn verify PROBLEM SUBMISSION...`"""
+"""`kofn verify PROBLEM SUBMISSION...`: runs programs against weighted test cases."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kofn.cli.tags import tag_option
+from kofn import problems
+from kofn.cli.colors import style
+from kofn.cli.tag_options import tag_option
+from kofn.cli.verify_functions import verify_samples
+from kofn.cli.verify_options import open_engine, open_sandbox
+from kofn.errors import InputError, WorldError
 
 if TYPE_CHECKING:
-    from kofn.checkpoint.run import Verification
-    from kofn.checkpoint.sandbox import Sandbox
-    from kofn.engine.base import Engine
-    from kofn.evaluate import Result
+    from kofn.problems.verification import Verification
+    from kofn.scoring.result import Result
 
 _PATH = click.Path(path_type=Path)
 _COUNT = click.IntRange(min=1)
@@ -63,8 +66,6 @@ def command(problem: Path, submissions: tuple[Path, ...], lint: bool, as_json: b
         what = "samples (JSON lines with task_id and completion)" if data_set else "a submission, a folder or a file"
         raise click.UsageError(f"nothing to verify: give {what}")
     if data_set:
-        from kofn.cli.functional import verify_samples
-
         verify_samples(problem, submissions, as_json=as_json, **options)
         return
     if options.pop("timeout") is not None:
@@ -72,48 +73,17 @@ def command(problem: Path, submissions: tuple[Path, ...], lint: bool, as_json: b
     _verify(problem, submissions, as_json, options)
 
 
-def sandbox_of(options: dict[str, Any]) -> Sandbox:
-    """The sandbox that the options ask for."""
-    from kofn.checkpoint.sandbox import find
-
-    if options["unsafe"]:
-        click.echo(
-            click.style("! --unsafe: programs run as you, and see your files and network", fg="yellow"), err=True
-        )
-    return find(unsafe=options["unsafe"], python=options["python"], shown=options["shown"])
-
-
-def engine_of(options: dict[str, Any]) -> Engine:
-    """The engine that the options ask for."""
-    from kofn.engine import engine
-
-    if options["engine_name"] != "ray" and (options["ray_address"] or options["shared"]):
-        raise click.UsageError("--ray-address and --shared are for --engine ray")
-    return engine(
-        options["engine_name"],
-        workers=options["workers"],
-        ray_address=options["ray_address"],
-        shared_path=options["shared"],
-    )
-
-
 def _verify(path: Path, submissions: tuple[Path, ...], as_json: bool, options: dict[str, Any]) -> None:
-    from kofn.checkpoint import load_problem
-    from kofn.checkpoint.progress import Progress
-    from kofn.checkpoint.run import verify
-    from kofn.checkpoint.write import check_aggregators, write
-    from kofn.errors import InputError, WorldError
-
-    problem = load_problem(path)
-    chosen = problem.chosen(options["checkpoint"])
+    problem = problems.load_problem(path)
+    chosen = problem.select_checkpoints(options["checkpoint"])
     if options["aggregate"] and len(submissions) == 1:
         raise InputError("--aggregate is over a set of submissions: give several")
-    check_aggregators(len(submissions), options["aggregate"])
-    sandbox = sandbox_of(options)
+    problems.check_aggregators(len(submissions), options["aggregate"])
+    sandbox = open_sandbox(options)
     out = options["out"] or Path("runs") / f"verify-{problem.name}"
     try:
-        with engine_of(options) as engine, Progress() as progress:
-            found = verify(
+        with open_engine(options) as engine, problems.VerifyProgress() as progress:
+            found = problems.verification.verify(
                 problem,
                 submissions,
                 chosen,
@@ -131,40 +101,32 @@ def _verify(path: Path, submissions: tuple[Path, ...], as_json: bool, options: d
         click.echo(f"what is finished is kept in {out}: the same command goes on", err=True)
         raise
     kept = {name: options[name] for name in ("checkpoint", "policy", "groups", "cases", "repeat", "aggregate")}
-    result = write(found, out, {**kept, "engine": options["engine_name"]}, tags=options["tags"])
+    result = problems.write_runs(found, out, {**kept, "engine": options["engine_name"]}, tags=options["tags"])
     _show(found, result, out, as_json)
-    if broken := [one.results.infrastructure_failure for one in found.verified if one.results.infrastructure_failure]:
+    if broken := [
+        one.results.infrastructure_failure for one in found.submission_results if one.results.infrastructure_failure
+    ]:
         raise WorldError(f"the harness failed: {broken[0]}; the same command runs those cases again")
 
 
 def _show(found: Verification, result: Result | None, out: Path, as_json: bool) -> None:
-    from kofn.checkpoint.text import as_dict, as_text
-
     if as_json:
         import orjson
 
-        click.echo(orjson.dumps(as_dict(found, result), option=orjson.OPT_INDENT_2))
+        click.echo(orjson.dumps(problems.verification_text.as_dict(found, result), option=orjson.OPT_INDENT_2))
         return
-    from kofn.cli.looks import style
 
-    click.echo(as_text(found, result, out, style))
+    click.echo(problems.verification_text.as_text(found, result, out, style))
 
 
 def _lint(path: Path) -> None:
-    from kofn.checkpoint import load_problem
-    from kofn.checkpoint.author import check_alone
-    from kofn.checkpoint.lint import lint
-    from kofn.checkpoint.text import problem_text
-
     if path.is_file() and path.name != "config.yaml":
-        from kofn.checkpoint.functional import read_tasks
-
-        click.echo(f"{path}: {len(read_tasks(path)):,} tasks, nothing to complain of")
+        click.echo(f"{path}: {len(problems.read_tasks(path)):,} tasks, nothing to complain of")
         return
-    problem = load_problem(path)
-    check_alone(problem)
-    click.echo(problem_text(problem))
-    findings = lint(problem)
+    problem = problems.load_problem(path)
+    problems.check_problem_code(problem)
+    click.echo(problems.problem_text(problem))
+    findings = problems.lint.lint(problem)
     for finding in findings:
         click.echo(f"{click.style('!', fg='yellow', bold=True)} {finding}")
     click.echo("nothing to complain of" if not findings else f"{len(findings)} to look at")

@@ -1,10 +1,12 @@
-"""`kofn view`: runs in a browser."""
+"""`kofn view`: browses runs in a browser."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import click
+
+from kofn.core.escape import escape_controls
 
 
 @click.command("view")
@@ -21,19 +23,18 @@ def command(directory: Path, port: int | None, host: str, token: str | None, bro
     Pages are made from the run directories as they are; nothing is changed but labels that somebody gives. The server
     listens on this machine only, and makes no request to any other.
     """
-    from kofn.present import safe
-    from kofn.web.serve import serve
+    from kofn.viewer.server import serve
 
     if token == "new":  # noqa: S105 - the word that asks for one
         import secrets
 
         token = secrets.token_urlsafe(24)
 
-    def told(address: str) -> None:
-        click.echo(f"{safe(str(directory))} at {address} (Ctrl-C ends it)", err=True)
+    def announce(address: str) -> None:
+        click.echo(f"{escape_controls(str(directory))} at {address} (Ctrl-C ends it)", err=True)
         if browse:
             import webbrowser
 
             webbrowser.open(address)
 
-    serve(directory, host=host, port=port, token=token, told=told)
+    serve(directory, host=host, port=port, token=token, announce=announce)

@@ -1,7 +1,7 @@
-"""A record in the form of Every Eval Ever (schema 0.2.1): one JSON file of results, one JSON lines file of candidates.
+"""Exporter of Every Eval Ever records (schema 0.2.1): a JSON file of results, a JSON lines file of candidates.
 
 Every estimate is an evaluation result with its interval. A candidate is a row of the second file, `repeat` in its
-metadata; that schema has one score a row and no way to say "not graded", so the row's score is that of the first
+metadata; that schema has one score per row and no way to say "not graded", so the row's score is that of the first
 metric, those of others are in the metadata, and candidates without a grade are left out and counted.
 """
 
@@ -14,31 +14,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
+from kofn._version import __version__
 from kofn.errors import InputError
-from kofn.exporters.base import Exporter, candidate_frame, case_frame, options_of
-from kofn.report.files import atomic, digest, to_json
+from kofn.exporters.base import Exporter, candidate_frame, case_frame, origin_of
+from kofn.registry import higher_is_better
+from kofn.runs.files import digest, to_json, write_atomically
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kofn.opened import Opened
-    from kofn.scoring import Scored
-    from kofn.types import Estimate
+    from kofn.core.types import Estimate
+    from kofn.runs.load import GradedCandidates
+    from kofn.scoring.grade import ScoredSets
 
 VERSION = "0.2.1"
 
 
-def write(opened: Opened, path: Path) -> list[str]:
+def write(graded: GradedCandidates, path: Path) -> list[str]:
     """PATH.json and, beside it, PATH_samples.jsonl."""
-    first = opened.result.scored[0]
+    first = graded.result.scored[0]
     if not first.metric:
-        raise InputError(f"{opened.path}: nothing is graded: a record of results needs labels, scores or references")
-    known = options_of(opened)
-    made = str(opened.manifest.get("created") or "")
+        raise InputError(f"{graded.path}: nothing is graded: a record of results needs labels, scores or references")
+    known = origin_of(graded)
+    made = str(graded.manifest.get("created") or "")
     now = str(datetime.now(UTC).timestamp())
     evaluation_id = f"{known['task']}/{known['model']}/{now}"
     samples = path.with_name(f"{path.stem}_samples.jsonl")
-    n_left = _write_samples(opened, samples, evaluation_id, known)
+    n_left = _write_samples(graded, samples, evaluation_id, known)
     record = {
         "schema_version": VERSION,
         "evaluation_id": evaluation_id,
@@ -53,32 +55,31 @@ def write(opened: Opened, path: Path) -> list[str]:
         "eval_library": _library(known),
         "model_info": {"name": known["model"], "id": known["model"]},
         "evaluation_results": [
-            _result(opened, known["task"], e) for e in opened.result.estimates if e.point is not None
+            _result(graded, known["task"], e) for e in graded.result.estimates if e.point is not None
         ],
         "detailed_evaluation_results": {
             "format": "jsonl",
             "file_path": samples.name,
             "hash_algorithm": "sha256",
             "checksum": digest(samples),
-            "total_rows": opened.table.n_candidates - n_left,
+            "total_rows": graded.table.n_candidates - n_left,
         },
     }
-    atomic(path, lambda partial: partial.write_bytes(to_json(record)))
-    told = [f"{n_left:,} candidates were not graded and have no row in {samples.name}"] if n_left else []
-    undefined = sum(e.point is None for e in opened.result.estimates)
-    told += [f"{undefined:,} undefined numbers are left out"] if undefined else []
-    return [*told, "the organization and its relation to the model are not known here: fill in source_metadata"]
+    write_atomically(path, lambda partial: partial.write_bytes(to_json(record)))
+    notes = [f"{n_left:,} candidates were not graded and have no row in {samples.name}"] if n_left else []
+    undefined = sum(e.point is None for e in graded.result.estimates)
+    notes += [f"{undefined:,} undefined numbers are left out"] if undefined else []
+    return [*notes, "the organization and its relation to the model are not known here: fill in source_metadata"]
 
 
 def _library(known: dict[str, Any]) -> dict[str, Any]:
-    from kofn import __version__
 
     tool = " ".join(str(known[key]) for key in ("tool", "version") if known.get(key))
     return {"name": "kofn", "version": __version__, **({"additional_details": {"outputs_from": tool}} if tool else {})}
 
 
-def _result(opened: Opened, task: str, e: Estimate) -> dict[str, Any]:
-    """One estimate; what has a place in that schema has it, the rest is in `details`."""
+def _result(graded: GradedCandidates, task: str, e: Estimate) -> dict[str, Any]:
+    """One estimate; what has no field in that schema is in `details`."""
     name = f"{task} {e.metric} {e.aggregator}" + (f" ({e.segment})" if e.segment else "")
     uncertainty: dict[str, Any] = {"num_samples": e.n}
     if e.low is not None and e.high is not None:
@@ -88,12 +89,12 @@ def _result(opened: Opened, task: str, e: Estimate) -> dict[str, Any]:
             "confidence_level": e.level,
             "method": e.method,
         }
-    scored = next(one for one in opened.result.scored if one.metric == e.metric)
+    scored = next(one for one in graded.result.scored if one.metric == e.metric)
     details = {"metric": e.metric, "aggregator": e.aggregator, "segment": e.segment, "missing_cases": e.n_missing}
     return {
         "evaluation_name": name,
         "source_data": {"dataset_name": task, "source_type": "other"},
-        "metric_config": _metric(opened, scored, e),
+        "metric_config": _metric(graded, scored, e),
         "score_details": {
             "score": e.point,
             "details": {key: str(value) for key, value in details.items() if value is not None},
@@ -102,58 +103,56 @@ def _result(opened: Opened, task: str, e: Estimate) -> dict[str, Any]:
     }
 
 
-def _metric(opened: Opened, scored: Scored, e: Estimate) -> dict[str, Any]:
+def _metric(graded: GradedCandidates, scored: ScoredSets, e: Estimate) -> dict[str, Any]:
     """How to read the number: continuous, within 0 and 1 unless the cases' values go further."""
-    from kofn.registry import higher_is_better
-
-    values = opened.result.case_values.get((e.metric, e.aggregator))
-    known = np.array([]) if values is None else values[~np.isnan(values)]
+    values = graded.result.case_values.get((e.metric, e.aggregator))
+    defined = np.array([]) if values is None else values[~np.isnan(values)]
     better = higher_is_better(e.aggregator, scored.sets.higher_is_better)
     return {
         "evaluation_description": f"{e.aggregator} over the candidates of a case, mean over cases; metric {e.metric}",
         "lower_is_better": better is False,
         "score_type": "continuous",
-        "min_score": float(min(0.0, known.min(initial=0.0))),
-        "max_score": float(max(1.0, known.max(initial=1.0))),
+        "min_score": float(min(0.0, defined.min(initial=0.0))),
+        "max_score": float(max(1.0, defined.max(initial=1.0))),
     }
 
 
-def _write_samples(opened: Opened, path: Path, evaluation_id: str, known: dict[str, Any]) -> int:
-    """A row a graded candidate; how many were not graded."""
-    cases, rows = case_frame(opened).to_dicts(), candidate_frame(opened).to_dicts()
-    first = opened.result.scored[0]
-    owner = np.repeat(np.arange(opened.table.n_cases), np.diff(opened.table.offsets)).tolist()
-    graded: list[bool] = first.sets.graded.tolist()
+def _write_samples(graded: GradedCandidates, path: Path, evaluation_id: str, known: dict[str, Any]) -> int:
+    """One row per graded candidate; returns how many were not graded."""
+    cases, rows = case_frame(graded).to_dicts(), candidate_frame(graded).to_dicts()
+    first = graded.result.scored[0]
+    owner = np.repeat(np.arange(graded.table.n_cases), np.diff(graded.table.offsets)).tolist()
+    is_graded: list[bool] = first.sets.graded.tolist()
     common = {"schema_version": f"instance_level_eval_{VERSION}", "evaluation_id": evaluation_id}
     common |= {"model_id": known["model"], "evaluation_name": known["task"], "interaction_type": "single_turn"}
-    method = str(opened.result.extraction.get("extractor") or "given")
+    method = str(graded.result.extraction.get("extractor") or "given")
 
     def lines(partial: Path) -> None:
         with partial.open("wb") as file:
             for i, row in enumerate(rows):
-                if graded[i]:
+                if is_graded[i]:
                     passed = bool(first.sets.passes[i] == 1)
-                    line = {**common, **_sample(cases[owner[i]], row, float(first.sets.values[i]), passed, method)}
+                    line = {**common, **sample_of(cases[owner[i]], row, float(first.sets.values[i]), passed, method)}
                     file.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
 
-    atomic(path, lines)
-    return graded.count(False)
+    write_atomically(path, lines)
+    return is_graded.count(False)
 
 
-def _sample(case: dict[str, Any], row: dict[str, Any], score: float, passed: bool, method: str) -> dict[str, Any]:
+def sample_of(case: dict[str, Any], row: dict[str, Any], score: float, passed: bool, method: str) -> dict[str, Any]:
     reference = case.get("reference")
     references = [] if reference is None else reference if isinstance(reference, list) else [reference]
-    text, asked = row.get("output") or "", case.get("input") or ""
+    text, prompt = row.get("output") or "", case.get("input") or ""
     answer = row.get("extracted_answer")
     plain = {"id", "input", "reference", "choices", "output", "extracted_answer", "reasoning", "error"}
     more = {**case, **row}
-    told = {k: str(v) for k, v in more.items() if k not in plain and v is not None and not isinstance(v, list)}
-    known = [row.get("tokens_in"), row.get("tokens")]
-    tokens = None if any(n is None for n in known) else [int(n or 0) for n in known]
+    metadata = {k: str(v) for k, v in more.items() if k not in plain and v is not None and not isinstance(v, list)}
+    usage = [row.get("tokens_in"), row.get("tokens")]
+    tokens = None if any(n is None for n in usage) else [int(n or 0) for n in usage]
     return {
         "sample_id": str(case["id"]),
-        "sample_hash": hashlib.sha256((asked + "".join(references)).encode()).hexdigest(),
-        "input": {"raw": asked, "reference": references, "choices": case.get("choices")},
+        "sample_hash": hashlib.sha256((prompt + "".join(references)).encode()).hexdigest(),
+        "input": {"raw": prompt, "reference": references, "choices": case.get("choices")},
         "output": {"raw": [text], "reasoning_trace": None if row.get("reasoning") is None else [row["reasoning"]]},
         "messages": None,
         "answer_attribution": []
@@ -173,7 +172,7 @@ def _sample(case: dict[str, Any], row: dict[str, Any], score: float, passed: boo
         else {"input_tokens": tokens[0], "output_tokens": tokens[1], "total_tokens": sum(tokens)},
         "performance": None if row.get("seconds") is None else {"latency_ms": 1000 * row["seconds"]},
         "error": row.get("error"),
-        "metadata": told,
+        "metadata": metadata,
     }
 
 

@@ -1,4 +1,4 @@
-"""Graded candidates as an Inspect log (`.json`, version 2): a sample a candidate, its repeat as the epoch.
+"""Exporter of Inspect logs (`.json`, version 2): one sample per candidate, its repeat as the epoch.
 
 What Inspect has no place for (selector scores, weights, clusters) goes into each sample's store under `kofn`, where
 kofn's own reader finds it again.
@@ -12,30 +12,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from kofn.exporters.base import Exporter, options_of, unsaid
-from kofn.report.files import atomic
+from kofn._version import __version__
+from kofn.exporters.base import Exporter, omissions, origin_of
+from kofn.runs.files import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from kofn.opened import Opened
-    from kofn.table import Table
+    from kofn.core.table import Table
+    from kofn.runs.load import GradedCandidates
 
 _ROW = ("note", "candidate_weight", "facets")
 _CASE = ("weight", "cluster", "required", "ideal")
-_LESS = "less of "  # is better: this log says it, in the metadata of its header
+_LESS = "less of "  # the note that a metric is better when lower: this log does say it, in its header's metadata
 _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 
 
-def write(opened: Opened, path: Path) -> list[str]:
+def write(graded: GradedCandidates, path: Path) -> list[str]:
     """Write a log that Inspect's `read_eval_log` reads. Every metric is a scorer, every estimate a result.
 
     A candidate that is not graded has no score, a failed one has its error; neither is a 0. The log is written sample
-    by sample.
+    by sample, so that memory does not grow with it.
     """
-    header = _header(opened)
-    samples = _samples(opened, header["eval"]["model"])
+    header = _header(graded)
+    samples = _samples(graded, header["eval"]["model"])
 
     def fill(partial: Path) -> None:
         with partial.open("wb") as file:
@@ -44,31 +45,30 @@ def write(opened: Opened, path: Path) -> list[str]:
                 file.write((b"," if number else b"") + b"\n" + _json(sample))
             file.write(b"\n]}\n")
 
-    atomic(path, fill)
-    return [line for line in unsaid(opened) if not line.startswith(_LESS)]
+    write_atomically(path, fill)
+    return [line for line in omissions(graded) if not line.startswith(_LESS)]
 
 
 def _json(value: Any) -> bytes:
     return orjson.dumps(value, option=_OPTIONS, default=str)
 
 
-def _header(opened: Opened) -> dict[str, Any]:
-    """Everything of a log but its samples."""
-    from kofn import __version__
+def _header(graded: GradedCandidates) -> dict[str, Any]:
+    """A log without its samples."""
 
-    known, created = options_of(opened), _created(opened)
+    known, created = origin_of(graded), _created(graded)
     spec = {
-        "run_id": opened.name,
+        "run_id": graded.name,
         "created": created,
         "task": known["task"],
-        "dataset": _dataset(opened),
+        "dataset": _dataset(graded),
         "model": known["model"],
-        "config": {"epochs": int(np.diff(opened.table.offsets).max(initial=1))},
+        "config": {"epochs": int(np.diff(graded.table.offsets).max(initial=1))},
         "packages": {"kofn": __version__},
-        "scorers": [{"name": one.metric, "metrics": [{"name": "mean"}]} for one in opened.result.scored if one.metric],
+        "scorers": [{"name": one.metric, "metrics": [{"name": "mean"}]} for one in graded.result.scored if one.metric],
         "metadata": {
             "lower_is_better": [
-                one.metric for one in opened.result.scored if one.metric and not one.sets.higher_is_better
+                one.metric for one in graded.result.scored if one.metric and not one.sets.higher_is_better
             ]
         },
     }
@@ -77,31 +77,31 @@ def _header(opened: Opened) -> dict[str, Any]:
         "status": "success",
         "eval": spec,
         "plan": {"name": "plan", "steps": [], "config": {}},
-        "results": _results(opened),
+        "results": _results(graded),
         "stats": {"started_at": created, "completed_at": created, "model_usage": {}},
     }
 
 
-def _created(opened: Opened) -> str:
-    """When the run was made; of a file, when it was last written."""
-    if stored := opened.manifest.get("created"):
+def _created(graded: GradedCandidates) -> str:
+    """When the run was made; for a file, when it was last written."""
+    if stored := graded.manifest.get("created"):
         return str(stored)
     try:
-        written = opened.path.stat().st_mtime
+        written = graded.path.stat().st_mtime
     except OSError:
         written = 0.0
     return datetime.fromtimestamp(written, tz=UTC).isoformat(timespec="seconds")
 
 
-def _dataset(opened: Opened) -> dict[str, Any]:
+def _dataset(graded: GradedCandidates) -> dict[str, Any]:
     """The cases. Their ids say that each has all its epochs, so sets of unequal size go without."""
-    table = opened.table
-    named = {"name": opened.name, "samples": table.n_cases, "shuffled": False}
+    table = graded.table
+    dataset = {"name": graded.name, "samples": table.n_cases, "shuffled": False}
     equal = len(set(np.diff(table.offsets).tolist())) == 1
-    return {**named, "sample_ids": table.cases["case_id"].to_list()} if equal else named
+    return {**dataset, "sample_ids": table.cases["case_id"].to_list()} if equal else dataset
 
 
-def _results(opened: Opened) -> dict[str, Any]:
+def _results(graded: GradedCandidates) -> dict[str, Any]:
     """The estimates over all cases: an aggregator is what Inspect calls a reducer, and the mean is over samples."""
     scores = [
         {
@@ -114,11 +114,11 @@ def _results(opened: Opened) -> dict[str, Any]:
             "metrics": {"mean": {"name": "mean", "value": estimate.point, "params": {}}},
             "metadata": {"low": estimate.low, "high": estimate.high, "level": estimate.level, "by": estimate.method},
         }
-        for estimate in opened.result.estimates
+        for estimate in graded.result.estimates
         if estimate.segment is None and estimate.point is not None and estimate.metric
     ]
-    scores.sort(key=lambda score: score["reducer"] != "mean")  # the first is what Inspect shows as the result
-    n, failed = opened.table.n_candidates, _failed(opened.table)
+    scores.sort(key=lambda score: score["reducer"] != "mean")  # Inspect displays the first as the result
+    n, failed = graded.table.n_candidates, _failed(graded.table)
     return {"total_samples": n, "completed_samples": n - failed, "scores": scores}
 
 
@@ -127,8 +127,8 @@ def _failed(table: Table) -> int:
     return rows.height - rows["error"].null_count() if "error" in rows.columns else 0
 
 
-def _samples(opened: Opened, model: str) -> Iterator[dict[str, Any]]:
-    table, scored = opened.table, [one for one in opened.result.scored if one.metric]
+def _samples(graded: GradedCandidates, model: str) -> Iterator[dict[str, Any]]:
+    table, scored = graded.table, [one for one in graded.result.scored if one.metric]
     values = {one.metric: one.sets.values for one in scored}
     answers = scored[0].sets.answers if scored else None
     for at, (case, tags) in enumerate(zip(table.cases.iter_rows(named=True), _rows(table), strict=True)):
@@ -136,16 +136,17 @@ def _samples(opened: Opened, model: str) -> Iterator[dict[str, Any]]:
         for epoch, row in enumerate(table.candidates[start:end].iter_rows(named=True), 1):
             place = start + epoch - 1
             answer = None if answers is None else answers[place]
-            graded = {name: float(column[place]) for name, column in values.items() if column[place] == column[place]}
-            scores = {name: {"value": value, "answer": answer} for name, value in graded.items()}
-            yield _sample(case, tags, row, scores, epoch, model)
+            # NaN, which is not equal to itself, is a candidate that was not graded
+            grades = {name: float(column[place]) for name, column in values.items() if column[place] == column[place]}
+            scores = {name: {"value": value, "answer": answer} for name, value in grades.items()}
+            yield sample_of(case, tags, row, scores, epoch, model)
 
 
 def _rows(table: Table) -> Iterator[dict[str, Any]]:
     yield from table.tags.iter_rows(named=True) if table.tags.width else ({} for _ in range(table.n_cases))
 
 
-def _sample(
+def sample_of(
     case: Mapping[str, Any],
     tags: Mapping[str, Any],
     row: Mapping[str, Any],
@@ -157,7 +158,7 @@ def _sample(
     reference = case.get("reference")
     own = {name: row[name] for name in row if name in _ROW or name.startswith("selector.")}
     own |= {name: case.get(name) for name in _CASE}
-    if "score" not in scores:  # a score that grades nothing may still pick
+    if "score" not in scores:  # a score that is not a grade may still be a selector
         own["selector.score"] = row.get("score")
     kept = {name: value for name, value in own.items() if value is not None}
     return {
@@ -192,12 +193,12 @@ def _output(row: Mapping[str, Any], model: str, usage: Mapping[str, Any]) -> dic
 
 
 def _usage(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Tokens and cost, those that are known; Inspect counts tokens in whole numbers."""
+    """Tokens and cost as far as they are known; Inspect counts tokens in whole numbers."""
     tokens = {"output_tokens": row.get("tokens"), "input_tokens": row.get("tokens_in")}
-    known = {name: round(value) for name, value in tokens.items() if value is not None}
-    if known:
-        known["total_tokens"] = sum(known.values())
-    return {**known, **({} if row.get("cost") is None else {"total_cost": row["cost"]})}
+    usage = {name: round(value) for name, value in tokens.items() if value is not None}
+    if usage:
+        usage["total_tokens"] = sum(usage.values())
+    return {**usage, **({} if row.get("cost") is None else {"total_cost": row["cost"]})}
 
 
 EXPORTER = Exporter(

@@ -1,4 +1,4 @@
-"""Extraction rules that much code uses, with their documented results, and the same rules as extractors.
+"""Extraction rules of other evaluation code, kept with their documented results.
 
 The functions named `extract_*` keep their documented markers for "no answer" ("X" and "[invalid]"); the
 extractors `letter_word_boundary`, `letter_first`, `number_anchor` and `number_simple` say None instead. They
@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
-from kofn.extract.letter import DEFAULT_LABELS, options_of
-from kofn.values import normalize_numeric
+from kofn.core.numbers import normalize_numeric
+from kofn.extract.letter_answer import DEFAULT_LABELS, parse_choices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ NO_LETTER = "X"
 INVALID: Literal["[invalid]"] = "[invalid]"
 
 _INTEGER = re.compile(r"-?\d+")
-_MAX_DIGITS = 4000
+_MAX_DIGITS = 4000  # below the limit of `int(text)` in CPython, 4,300 digits
 
 
 def extract_letter_word_boundary(text: str) -> str:
@@ -132,7 +132,7 @@ def number_simple(text: str | None, choices: Sequence[str] | None = None) -> str
 
 
 def _labels(choices: Sequence[str] | None) -> str:
-    return "".join(DEFAULT_LABELS if choices is None else options_of(choices).labels)
+    return "".join(DEFAULT_LABELS if choices is None else parse_choices(choices).labels)
 
 
 def _first(pattern: str, text: str) -> str | None:

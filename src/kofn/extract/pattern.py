@@ -1,4 +1,4 @@
-"""Extractors that the user points: a regular expression, a JSON field, the last line, the whole text."""
+"""Extractors with a place named by the user: a regular expression, a JSON field, the last line, the whole text."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from kofn.core.numbers import canonical_number
 from kofn.errors import InputError
 from kofn.extract.reasoning import outside_reasoning
-from kofn.values import canonical_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,8 +38,8 @@ class Pattern:
             compiled = re.compile(self.regex)
         except re.error as error:
             raise InputError(f"pattern {self.regex!r} is no regular expression: {error}") from None
-        known = self.group in compiled.groupindex if isinstance(self.group, str) else self.group <= compiled.groups
-        if not known or (isinstance(self.group, int) and self.group < 0):
+        exists = self.group in compiled.groupindex if isinstance(self.group, str) else self.group <= compiled.groups
+        if not exists or (isinstance(self.group, int) and self.group < 0):
             raise InputError(f"pattern {self.regex!r} has no group {self.group!r}: add one, or use group=0")
         if self.take not in ("first", "last"):
             raise InputError(f"pattern takes 'first' or 'last', not {self.take!r}")

@@ -1,4 +1,4 @@
-"""Reasoning blocks: what a model thinks before it answers is not its answer."""
+"""Reasoning blocks (`<think>...</think>` and the like), and the text outside them, where the answer is."""
 
 from __future__ import annotations
 

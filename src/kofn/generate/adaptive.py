@@ -19,16 +19,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kofn.aggregators.votes import Majority
+from kofn.core.candidate_sets import CandidateSets, offsets_of
 from kofn.errors import InputError
+from kofn.registry import extractor, parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kofn.generate.stages import Item
-    from kofn.sets import CandidateSets, Ints
+    from kofn.core.candidate_sets import Ints
+    from kofn.tasks.stages import Item
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=65536)  # a run asks for the same few pairs of votes again and again
 def lead_probability(v1: int, v2: int) -> float:
     """P(p > 1/2) under Beta(v1 + 1, v2 + 1): that more than half of all such votes are for the leader.
 
@@ -72,19 +75,17 @@ class Adaptive:
             raise InputError(f"adaptive repeats: expected most and step of at least 1, not {self.most} and {self.step}")
         if self.first > self.most:
             raise InputError(f"adaptive repeats: first ({self.first}) is more than most ({self.most})")
-        if not self.first:
+        if not self.first:  # frozen, but the default depends on the other fields
             object.__setattr__(self, "first", self._earliest(0, 0, self.most))
 
     def more(self, item: Item, outputs: Sequence[str | None]) -> int:
         """How many more candidates this case gets; an output of None is a call that failed."""
-        from kofn.registry import extractor
-
         find, choices = extractor(self.extract), item.case.choices
         options = (choices,) if choices else ()
         return self.more_after([None if text is None else find(text, *options) for text in outputs])
 
     def drawn(self, item: Item, outputs: Sequence[str | None]) -> int:
-        """How many of these outputs the rule would have asked for, round after round; what is beyond is not its own."""
+        """How many of these outputs the rule would have drawn, round after round; later ones belong to another rule."""
         n = min(self.first, len(outputs))
         while n < len(outputs) and (more := self.more(item, outputs[:n])):
             n = min(n + more, len(outputs))
@@ -144,14 +145,14 @@ class Saving(NamedTuple):
     def __str__(self) -> str:
         if self.mean_samples is None or self.times is None:
             return "adaptive: no cases"
-        told = f"adaptive: {self.mean_samples:.1f} candidates a case instead of {self.fixed} ({self.times:.1f}x fewer)"
+        text = f"adaptive: {self.mean_samples:.1f} candidates a case instead of {self.fixed} ({self.times:.1f}x fewer)"
         if self.cost is None or self.fixed_cost is None:
-            return told
-        return f"{told}, ${self.cost:.4f} instead of about ${self.fixed_cost:.4f}"
+            return text
+        return f"{text}, ${self.cost:.4f} instead of about ${self.fixed_cost:.4f}"
 
 
 def saving(sizes: Sequence[int], fixed: int, costs: Sequence[Sequence[float | None]] | None = None) -> Saving:
-    """What sets of these sizes saved; `costs` are those of the candidates, a list a case.
+    """What sets of these sizes saved; `costs` are those of the candidates, one list per case.
 
     >>> str(saving([4, 4, 10], 10, [[0.01] * 4, [0.02] * 4, [0.01] * 10]))
     'adaptive: 6.0 candidates a case instead of 10 (1.7x fewer), $0.2200 instead of about $0.4000'
@@ -219,9 +220,7 @@ def _winner(answers: list[str | None]) -> str | None:
 
 
 def _cut(sets: CandidateSets, sizes: Ints) -> CandidateSets:
-    """The first candidates of every set, a number a set; what a vote and the bill need."""
-    from kofn.sets import CandidateSets, offsets_of
-
+    """The first `sizes[i]` candidates of set i, with the columns that a vote and the cost need."""
     keep = np.arange(len(sets.values)) - np.repeat(sets.offsets[:-1], sets.sizes) < np.repeat(sizes, sets.sizes)
     assert sets.answers is not None
     return CandidateSets(
@@ -242,16 +241,14 @@ def _costs(sets: CandidateSets) -> list[list[float | None]] | None:
 
 
 def _accuracy(sets: CandidateSets) -> float | None:
-    from kofn.aggregators.votes import Majority
-
     if not sets.graded.any():
         return None
     return float(np.nanmean(Majority()(sets)))
 
 
-AS_IT_RAN = ("majority", "weighted_vote")  # what the adaptive system answers: every candidate it drew took part
+AS_IT_RAN = ("majority", "weighted_vote")  # what the adaptive system answers: every candidate it drew takes part
 NEEDS_K = ("pass_at", "pass_hat", "g_pass_at", "maj_at")  # undefined for a k above the size of the set
-UNTOUCHED = ("first",)  # looks at a candidate that was drawn whatever the others said
+UNTOUCHED = ("first",)  # the first candidate is drawn whatever the others answer
 
 
 def keep(aggregator: str, first: int) -> int | None:
@@ -260,13 +257,11 @@ def keep(aggregator: str, first: int) -> int | None:
     >>> keep("majority", 4), keep("mean", 4), keep("pass@2", 4)
     (None, 4, 4)
     """
-    from kofn.registry import parse_spec
-
     return None if parse_spec("aggregator", aggregator)[0] in AS_IT_RAN + UNTOUCHED else first
 
 
 def honest(aggregator: str, first: int) -> str | None:
-    """What to beware of when an aggregator is taken over adaptively drawn sets; None where it is honest as it is.
+    """The caveat of an aggregator over adaptively drawn sets; None where it has none.
 
     `first` is right always. `majority` and `weighted_vote` say how the adaptive system does, which is what it
     answers. Everything else is an estimate over a set whose size depends on what is in it: easy cases stop after a
@@ -281,8 +276,6 @@ def honest(aggregator: str, first: int) -> str | None:
     >>> honest("pass@8", 4)
     'pass@8: needs 8 candidates of every case and adaptive repeats draw 4: raise the first repeats to 8'
     """
-    from kofn.registry import parse_spec
-
     if keep(aggregator, first) is None:
         return None
     kind, _, parameters = parse_spec("aggregator", aggregator)

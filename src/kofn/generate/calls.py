@@ -1,4 +1,4 @@
-"""The calls to one model: as many at once as it takes, tried again where that can help, stored before they count."""
+"""The queue of calls to one model: concurrency, rate limits, retries; replies are stored before they count."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from dataclasses import dataclass, fields
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.format import one_line
 from kofn.generate.limits import Budget, Pace, backoff
-from kofn.generate.wanted import Odds, Outputs
-from kofn.models.base import Again, Declined
+from kofn.generate.pending import PendingLogLikelihoods, PendingOutputs
+from kofn.models.base import RequestRejected, RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from kofn.generate.limits import Limits
-    from kofn.generate.store import Row, Store
-    from kofn.generate.wanted import Priced, Wanted
+    from kofn.generate.pending import PendingRequest, PriceFunction
+    from kofn.generate.store import ReplyRow, Store
     from kofn.models.base import Model, Reply
 
-SHORT = 0.1  # a server that asks for less is given the usual wait: else all retries are over in a moment
+SHORT = 0.1  # seconds: below that the usual wait is added, or all retries would be over in a moment
 WAITING = 0.005  # seconds between looks at a budget that the calls under way may use up
 LINGER = 0.02  # seconds that a model which takes batches waits for a fuller one
-LONGEST = 300  # characters of an error
 
 
 @dataclass(slots=True)
-class Tally:
+class CallTally:
     """What a run has done so far.
 
     `calls` are those to models, failed ones too; `replies` what they gave and is stored, `errors` the rows without an
     output among them; `reused` came from the store or the cache. Tokens and cost are of `replies`; `unpriced` counts
-    those whose price nobody knows.
+    those whose price is not known.
     """
 
     cases: int = 0
@@ -50,7 +50,7 @@ class Tally:
     in_flight: int = 0
     started: float = 0.0
 
-    def count(self, row: Row) -> None:
+    def count(self, row: ReplyRow) -> None:
         """One more reply is stored."""
         self.replies += 1
         self.tokens_in += row.tokens_in or 0
@@ -63,14 +63,14 @@ class Tally:
             self.cost += row.cost
 
 
-def summed(tallies: Sequence[Tally]) -> Tally:
-    """What several tallies come to, one after the other.
+def sum_tallies(tallies: Sequence[CallTally]) -> CallTally:
+    """The sum of several tallies.
 
-    >>> summed([Tally(cases=2, cost=0.5), Tally(cases=1, cost=0.25)]).cost
+    >>> sum_tallies([CallTally(cases=2, cost=0.5), CallTally(cases=1, cost=0.25)]).cost
     0.75
     """
-    names = [one.name for one in fields(Tally) if one.name != "started"]
-    return Tally(
+    names = [one.name for one in fields(CallTally) if one.name != "started"]
+    return CallTally(
         **{name: sum(getattr(one, name) for one in tallies) for name in names},
         started=min((one.started for one in tallies), default=0.0),
     )
@@ -84,7 +84,7 @@ class Gate:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def try_enter(self) -> bool:
-        """Whether there is room for one that waits for nobody."""
+        """Enter if there is room and nobody waits; whether it did."""
         if self._waiting or self.active >= int(self.allowance.allowed):
             return False
         self.active += 1
@@ -98,7 +98,7 @@ class Gate:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # it was let in and left in the same moment
+            if turn.done() and not turn.cancelled():  # it was let in, and cancelled before it ran
                 self.leave()
             raise
 
@@ -111,11 +111,11 @@ class Gate:
                 turn.set_result(None)
 
 
-class Patience:
-    """Ends what takes longer than so many seconds, with Again: `with patience: await ...`.
+class CallTimeout:
+    """Ends what takes longer than so many seconds with RetryableError: `with timeout: await ...`.
 
-    What asyncio.timeout does, for a tenth of its time: everything here may take equally long, so the first to begin is
-    the first to be late, and one timer does for all.
+    It does what asyncio.timeout does in a tenth of the time: all calls may take equally long, so the first to begin is
+    the first to be late, and one timer serves all.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -137,9 +137,9 @@ class Patience:
         self._since.pop(task, None)
         if task in self._late:
             self._late.remove(task)
-            # somebody else may have cancelled it too: then it ends
+            # The task may have been cancelled from outside as well: then the cancellation must go through.
             if task.uncancel() == 0 and kind is asyncio.CancelledError:
-                raise Again(f"no reply within {self.seconds:g} s") from None
+                raise RetryableError(f"no reply within {self.seconds:g} s") from None
 
     def close(self) -> None:
         if self._timer is not None:
@@ -159,8 +159,8 @@ class Patience:
             task.cancel()
 
 
-class Calls:
-    """The calls to one model.
+class CallQueue:
+    """The queue of calls to one model.
 
     A call that fails keeps its place in the queue while it waits to try again: a server that is down, or asks for
     less, then gets less. `clock` and `sleep` are arguments so that a test need not wait.
@@ -171,49 +171,49 @@ class Calls:
         model: Model,
         store: Store,
         limits: Limits,
-        price: Priced | None = None,
+        price: PriceFunction | None = None,
         *,
-        tally: Tally | None = None,
+        tally: CallTally | None = None,
         budget: Budget | None = None,
         random: Random | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.model, self.store, self.limits, self.price = model, store, limits, price
-        self.tally = tally if tally is not None else Tally()
+        self.tally = tally if tally is not None else CallTally()
         self.budget = budget if budget is not None else Budget(limits, clock())
         self.concurrency = limits.concurrency or model.concurrency
         self.samples = model.samples
         self.pace = Pace(self.concurrency, limits.requests_per_second, limits.tokens_per_minute)
         self.gate = Gate(self.pace)
-        self.patience = Patience(limits.timeout * model.batch)
-        self._length = 0.0  # tokens of an output, on average, of late
+        self.timeout = CallTimeout(limits.timeout * model.batch)
+        self._length = 0.0  # moving average of the tokens of an output
         self._random = random or Random(0)  # noqa: S311 - spreads retries, hides nothing
         self._clock, self._sleep = clock, sleep
-        self._waiting: deque[Wanted] = deque()
+        self._waiting: deque[PendingRequest] = deque()
         self._batches: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def ask(self, wanted: Wanted) -> list[Row]:
-        """The rows of what is wanted, stored and counted; fewer only when a budget is used up."""
+    async def ask(self, pending: PendingRequest) -> list[ReplyRow]:
+        """The rows of a request, stored and counted; fewer only when a budget is used up."""
         if self.model.batch > 1:
-            await self._join(wanted)
+            await self._join(pending)
         else:
             await self.gate.enter()
             try:
-                await self._serve([wanted])
+                await self._serve([pending])
             finally:
                 self.gate.leave()
-        if wanted.stored is not None:
-            await wanted.stored
-        rows = [wanted.rows[index] for index in sorted(wanted.rows)]
+        if pending.stored is not None:
+            await pending.stored
+        rows = [pending.rows[index] for index in sorted(pending.rows)]
         for row in rows:
             self.tally.count(row)
         return rows
 
     async def close(self) -> None:
         """End the batches under way."""
-        self.patience.close()
+        self.timeout.close()
         self._waiting.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -223,24 +223,25 @@ class Calls:
 
     # one call and what follows from it
 
-    async def _serve(self, wanted: list[Wanted]) -> None:
+    async def _serve(self, batch: list[PendingRequest]) -> None:
         """Call until everything is there, or has failed, or a budget is used up."""
-        while wanted:
-            tokens = self._estimate(wanted) if self.pace.counts_tokens else 0.0
+        while batch:
+            tokens = self._estimate(batch) if self.pace.counts_tokens else 0.0
+            # calls under way may spend what is left of the budget: wait for them instead of going over it
             while self.budget.tight and not self._spent():
                 await self._sleep(WAITING)
-            if self._spent() or not (self.pace.free or await self._turn(len(wanted), tokens)):
+            if self._spent() or not (self.pace.free or await self._turn(len(batch), tokens)):
                 return
             started = self._clock()
             try:
-                await self._call(wanted, started, tokens)
-            except Declined as problem:
-                await self._declined(wanted, problem)
-            except (Again, OSError) as problem:
-                await self._failed(wanted, problem, started)
+                await self._call(batch, started, tokens)
+            except RequestRejected as problem:
+                await self._reject(batch, problem)
+            except (RetryableError, OSError) as problem:
+                await self._retry_or_give_up(batch, problem, started)
             else:
                 self.pace.allowance.faster()
-            wanted = [one for one in wanted if one.missing]
+            batch = [one for one in batch if one.missing]
 
     async def _turn(self, calls: int, tokens: float) -> bool:
         """Wait until the next call may be made; False when none may any more."""
@@ -256,87 +257,89 @@ class Calls:
     def _spent(self) -> bool:
         return not self.budget.unlimited and self.budget.reached(self._clock())
 
-    async def _call(self, wanted: list[Wanted], started: float, tokens: float) -> None:
+    async def _call(self, batch: list[PendingRequest], started: float, tokens: float) -> None:
         """One call, and what it gave to the store; also what it gave before it failed."""
-        before = sum([one.tokens for one in wanted]) if tokens else 0
+        before = sum([one.tokens for one in batch]) if tokens else 0
         self.tally.calls += 1
         self.tally.in_flight += 1
-        pending = sum([len(one.keys) - len(one.rows) for one in wanted])
-        self.budget.pending += pending
-        for one in wanted:
+        outputs = sum([len(one.keys) - len(one.rows) for one in batch])
+        self.budget.pending += outputs
+        for one in batch:
             one.calls += 1
         try:
-            with self.patience:
-                await (self._weigh if isinstance(wanted[0], Odds) else self._generate)(wanted, started)
+            with self.timeout:
+                await (self._loglikelihood if isinstance(batch[0], PendingLogLikelihoods) else self._generate)(
+                    batch, started
+                )
         finally:
             self.tally.in_flight -= 1
-            self.budget.pending -= pending
+            self.budget.pending -= outputs
             if tokens:
-                self.pace.used(tokens, sum([one.tokens for one in wanted]) - before)
+                self.pace.used(tokens, sum([one.tokens for one in batch]) - before)
 
-    def _estimate(self, wanted: Sequence[Wanted]) -> float:
+    def _estimate(self, batch: Sequence[PendingRequest]) -> float:
         """Tokens a call will need: those of its prompts, and outputs as long as those before, or as they may be."""
         lengths = [
-            self._length or (one.request.sampling.max_tokens if isinstance(one, Outputs) else 0) for one in wanted
+            self._length or (one.request.sampling.max_tokens if isinstance(one, PendingOutputs) else 0) for one in batch
         ]
-        return sum(one.prompt_tokens + len(one.keys) * n for one, n in zip(wanted, lengths, strict=True))
+        return sum(one.prompt_tokens + len(one.keys) * n for one, n in zip(batch, lengths, strict=True))
 
-    async def _generate(self, wanted: list[Any], started: float) -> None:
-        parts = [one.part() for one in wanted]
-        got: list[dict[int, Reply]] = [{} for _ in wanted]
+    async def _generate(self, batch: list[Any], started: float) -> None:
+        parts = [one.part() for one in batch]
+        got: list[dict[int, Reply]] = [{} for _ in batch]
         try:
             async for reply in self.model.generate([request for _, request in parts]):
                 at = reply.place
                 first, request = parts[at]
-                if 0 <= reply.index < request.n:  # some servers give more than they are asked for
+                if 0 <= reply.index < request.n:  # some servers give more outputs than `n`
                     got[at].setdefault(reply.index, reply)
                     if len(got[at]) == request.n:
-                        self._keep(wanted[at], first, got[at], started)
+                        self._keep_replies(batch[at], first, got[at], started)
         finally:
-            for one, (first, request), replies in zip(wanted, parts, got, strict=True):
+            for one, (first, request), replies in zip(batch, parts, got, strict=True):
                 if 0 < len(replies) < request.n:
-                    self._keep(one, first, replies, started)
+                    self._keep_replies(one, first, replies, started)
         if not any(got):
-            raise Again("the reply held no output")
+            raise RetryableError("the reply held no output")
         for (_, request), replies in zip(parts, got, strict=True):
             if len(replies) == 1 < request.n:
-                self.samples = 1  # a server that gives one output whatever is asked is asked for one from now on
+                self.samples = 1  # some servers ignore `n`: from now on each request is for one output
 
-    def _keep(self, wanted: Outputs, first: int, replies: dict[int, Reply], started: float) -> None:
-        rows = wanted.take(first, replies, self.model.name, self.price, self._clock() - started)
-        self._put(wanted, rows)
+    def _keep_replies(self, pending: PendingOutputs, first: int, replies: dict[int, Reply], started: float) -> None:
+        rows = pending.take(first, replies, self.model.name, self.price, self._clock() - started)
+        self._put(pending, rows)
         if self.pace.counts_tokens:
             for row in rows:
                 self._length += ((row.tokens_out or 0) - self._length) * (0.1 if self._length else 1.0)
 
-    async def _weigh(self, wanted: list[Any], started: float) -> None:
-        likelihoods = await self.model.loglikelihood([pair for one in wanted for pair in one.pairs])
+    async def _loglikelihood(self, batch: list[Any], started: float) -> None:
+        likelihoods = await self.model.loglikelihood([pair for one in batch for pair in one.pairs])
         seconds, at = self._clock() - started, 0
-        for one in wanted:
-            self._put(one, one.weigh(likelihoods[at : at + len(one.options)], seconds))
+        for one in batch:
+            self._put(one, one.take_likelihoods(likelihoods[at : at + len(one.options)], seconds))
             at += len(one.options)
 
-    def _put(self, wanted: Wanted, rows: list[Row]) -> None:
-        """Hand rows to the store. Who asked waits for the commit later: the next call need not."""
-        wanted.stored = asyncio.get_running_loop().create_future()
-        self.store.put(rows, wanted.stored)
+    def _put(self, pending: PendingRequest, rows: list[ReplyRow]) -> None:
+        """Hand rows to the store. The commit is awaited later, in `ask`: the next call need not wait for the disk."""
+        pending.stored = asyncio.get_running_loop().create_future()
+        self.store.put(rows, pending.stored)
         for row in rows:
             if row.error is None:
                 self.budget.spend(row.cost, (row.tokens_in or 0) + (row.tokens_out or 0))
 
     # what went wrong
 
-    async def _failed(self, wanted: list[Wanted], problem: Exception, started: float) -> None:
+    async def _retry_or_give_up(self, batch: list[PendingRequest], problem: Exception, started: float) -> None:
         """Wait, and let go what has failed too often."""
         now = self._clock()
-        after = problem.after if isinstance(problem, Again) else None
-        if after is not None or (isinstance(problem, Again) and problem.busy):
+        after = problem.after if isinstance(problem, RetryableError) else None
+        if after is not None or (isinstance(problem, RetryableError) and problem.busy):
             self.pace.allowance.slower(started, now)
-        for one in wanted:
+        for one in batch:
             one.failures += 1
             if one.failures > self.limits.retries:
                 self._give_up(one, problem)
-        failing = [one.failures for one in wanted if one.missing]
+        failing = [one.failures for one in batch if one.missing]
         if not failing:
             return
         self.tally.retries += 1
@@ -345,51 +348,51 @@ class Calls:
         if after is None or after < SHORT:
             await self._sleep(min(backoff(max(failing), self._random), self.budget.left(now)))
 
-    async def _declined(self, wanted: list[Wanted], problem: Declined) -> None:
-        """A request has no answer. Of several in one call, each is asked alone; so is each output of a request.
+    async def _reject(self, batch: list[PendingRequest], problem: RequestRejected) -> None:
+        """The server rejected a call. Of several requests in a call each is sent alone; so is each output of a request.
 
-        A server may take no more than one output a request, or have refused for one of them. When the first that is
-        asked alone is refused too, so would be the others.
+        A server may take no more than one output per request, or have refused because of one of them. When the first
+        that is sent alone is rejected too, so would be the others.
         """
-        if len(wanted) > 1:
-            for one in wanted:
+        if len(batch) > 1:
+            for one in batch:
                 await self._serve([one] if one.missing else [])
-        elif wanted[0].apart():
-            self._give_up(wanted[0], problem, 1 if wanted[0].rows else None)
+        elif batch[0].ask_singly():
+            self._give_up(batch[0], problem, 1 if batch[0].rows else None)
 
-    def _give_up(self, wanted: Wanted, problem: Exception, most: int | None = None) -> None:
-        rows = wanted.error_rows(one_line(problem))[:most]
-        self._put(wanted, rows)
-        wanted.rows.update((row.repeat - wanted.repeat, row) for row in rows)
+    def _give_up(self, pending: PendingRequest, problem: Exception, most: int | None = None) -> None:
+        rows = pending.error_rows(one_line(str(problem)) or type(problem).__name__)[:most]
+        self._put(pending, rows)
+        pending.rows.update((row.repeat - pending.repeat, row) for row in rows)
 
     # models that take several requests in one call
 
-    async def _join(self, wanted: Wanted) -> None:
+    async def _join(self, pending: PendingRequest) -> None:
         """Wait for others, and be served with them."""
-        wanted.served = asyncio.get_running_loop().create_future()
-        self._waiting.append(wanted)
-        self._plan()
-        await wanted.served
+        pending.served = asyncio.get_running_loop().create_future()
+        self._waiting.append(pending)
+        self._schedule_batch()
+        await pending.served
 
-    def _plan(self) -> None:
+    def _schedule_batch(self) -> None:
         """A full batch goes at once; one that is not waits a moment for more."""
         if len(self._waiting) >= self.model.batch:
-            self._go()
+            self._start_batches()
         elif self._waiting and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(LINGER, self._go)
+            self._timer = asyncio.get_running_loop().call_later(LINGER, self._start_batches)
 
-    def _go(self) -> None:
+    def _start_batches(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         while self._waiting and self.gate.try_enter():
-            task = asyncio.create_task(self._serve_batch(self._take()))
+            task = asyncio.create_task(self._serve_batch(self._next_batch()))
             self._batches.add(task)
             task.add_done_callback(self._batches.discard)
 
-    def _take(self) -> list[Wanted]:
-        """The next batch: of one kind, without those that nobody waits for any more."""
-        batch: list[Wanted] = []
+    def _next_batch(self) -> list[PendingRequest]:
+        """The next batch: of one kind, without requests whose caller was cancelled."""
+        batch: list[PendingRequest] = []
         while self._waiting and len(batch) < self.model.batch:
             if batch and type(self._waiting[0]) is not type(batch[0]):
                 break
@@ -398,7 +401,7 @@ class Calls:
                 batch.append(one)
         return batch
 
-    async def _serve_batch(self, batch: list[Wanted]) -> None:
+    async def _serve_batch(self, batch: list[PendingRequest]) -> None:
         try:
             await self._serve(batch)
         except BaseException as problem:
@@ -411,10 +414,10 @@ class Calls:
                     one.served.set_result(None)
         finally:
             self.gate.leave()
-            self._plan()
+            self._schedule_batch()
 
 
-def _fail(batch: list[Wanted], problem: BaseException) -> None:
+def _fail(batch: list[PendingRequest], problem: BaseException) -> None:
     """Everybody who waits for this batch gets what stopped it."""
     for one in batch:
         if one.served is not None and not one.served.done():
@@ -422,13 +425,3 @@ def _fail(batch: list[Wanted], problem: BaseException) -> None:
                 one.served.set_exception(problem)
             else:
                 one.served.cancel()
-
-
-def one_line(problem: Exception) -> str:
-    """What a problem says, on one line of at most 300 characters.
-
-    >>> one_line(OSError("gone\\naway")), one_line(TimeoutError())
-    ('gone away', 'TimeoutError')
-    """
-    line = " ".join("".join(c if c.isprintable() else " " for c in str(problem)).split()) or type(problem).__name__
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."

@@ -1,6 +1,6 @@
-"""How fast to ask: pure arithmetic. The clock is an argument everywhere; nothing here waits.
+"""Rate limits, concurrency, backoff and budgets of calls: pure arithmetic, with the clock as an argument.
 
-Bucket      so much a second, and only so much at once
+Bucket      so much per second, and only so much at once
 Allowance   calls at the same time: half after the server says slow down, one more after each good round
 Pace        both of one model, and the pause its server asked for
 Budget      what a run may cost
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from random import Random
 
-BASE, CAP = 0.5, 60.0
+BASE, CAP = 0.5, 60.0  # seconds: the longest first wait, and the longest of all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +45,13 @@ def backoff(failures: int, random: Random) -> float:
     >>> [round(backoff(n, Random(n)), 1) for n in (1, 2, 3, 20)]
     [0.1, 1.0, 0.5, 54.3]
     """
+    # 2**10 is beyond the cap already; without a bound the power would overflow after 1,024 failures
     return random.uniform(0.0, min(CAP, BASE * 2.0 ** min(failures - 1, 10)))
 
 
 @dataclass(slots=True)
 class Bucket:
-    """Holds `most`, and `rate` a second flows in. Who takes more than is there waits until it has come.
+    """A token bucket: holds `most`, and `rate` per second flows in. Taking more than is there means waiting.
 
     Something larger than the bucket is let through when the bucket is full, and the others wait for what it owes.
 
@@ -115,7 +116,7 @@ class Allowance:
 
 
 class Pace:
-    """When one model may be asked."""
+    """When the next call to one model may be made."""
 
     def __init__(
         self, concurrency: int, requests_per_second: float | None = None, tokens_per_minute: float | None = None
@@ -144,13 +145,13 @@ class Pace:
             times.append(self._tokens.take(tokens, now))
         return max(times)
 
-    def used(self, said: float, real: float) -> None:
+    def used(self, estimated: float, actual: float) -> None:
         """Replace an estimate of tokens by what they were."""
         if self._tokens:
-            self._tokens.give(said - real)
+            self._tokens.give(estimated - actual)
 
     def pause(self, after: float, now: float) -> None:
-        """The server asked to wait: everybody does. Of two wishes the longer holds."""
+        """Let every call wait, as the server asked. Of two such pauses the longer holds."""
         self.until = max(self.until, now + after)
 
 
@@ -201,8 +202,8 @@ class Budget:
     def tight(self) -> bool:
         """Whether the calls under way may use up what is left: then the next one waits for them.
 
-        Before the first output nobody knows what one takes, so that the first call goes alone. A call under way ends,
-        one way or another, so that nobody waits for ever.
+        Before the first output its cost is unknown, so that the first call goes alone. Every call under way ends at
+        some time, by its timeout at the latest, so that this cannot block for ever.
 
         >>> budget = Budget(Limits(max_cost=10), started=0.0, cost=6.0, outputs=6)
         >>> budget.pending = 2; budget.tight

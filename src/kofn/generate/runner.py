@@ -1,4 +1,4 @@
-"""Every case through its stages, as often as it is repeated: what is stored is not asked again."""
+"""Generates every candidate that the store does not hold: one queue per model, many cases at a time."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kofn.generate.calls import Calls, Tally
-from kofn.generate.limits import Budget, Limits
-from kofn.generate.walk import Fixed, Repeats, Walk, together
+from kofn.generate.calls import CallQueue, CallTally
+from kofn.generate.limits import Budget
+from kofn.generate.scheduler import Scheduler, run_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from kofn.generate.stages import Item, Recipe
-    from kofn.generate.store import Cache, Row, Store
-    from kofn.generate.wanted import Priced
+    from kofn.generate.limits import Limits
+    from kofn.generate.pending import PriceFunction
+    from kofn.generate.scheduler import Repeats
+    from kofn.generate.store import Cache, ReplyRow, Store
     from kofn.models.base import Model
+    from kofn.tasks.stages import Item, Recipe
 
-__all__ = ["Fixed", "Limits", "Outcome", "Repeats", "Tally", "generate"]
-
-YOUNG = 20_000  # objects
+YOUNG = 20_000  # new objects before the garbage collector looks at them, far more than by default
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class GenerationOutcome:
     """What was done, and why it ended before everything was: None when everything is."""
 
-    tally: Tally
+    tally: CallTally
     stopped: str | None
 
 
@@ -42,13 +42,13 @@ async def generate(
     repeats: Repeats,
     run_seed: int | None,
     limits: Limits,
-    price: Priced | None = None,
+    price: PriceFunction | None = None,
     cache: Cache | None = None,
-    on_case: Callable[[Item, list[Row]], None] | None = None,
-    tally: Tally | None = None,
+    on_case: Callable[[Item, list[ReplyRow]], None] | None = None,
+    tally: CallTally | None = None,
     window: int | None = None,
     chat: Mapping[str, bool] | None = None,
-) -> Outcome:
+) -> GenerationOutcome:
     """Ask for every candidate that the store does not hold.
 
     `models` maps what stages name to models; one model under two names has one queue. At most `window` cases are under
@@ -59,11 +59,13 @@ async def generate(
     A budget that is used up ends the run well: calls under way finish. An error or a cancellation ends it at once:
     calls under way are dropped, what they gave is stored, and the error is raised.
     """
-    tally = tally if tally is not None else Tally()
+    tally = tally if tally is not None else CallTally()
     tally.started = tally.started or time.monotonic()
     budget = Budget(limits, time.monotonic())
-    queues = {id(model): Calls(model, store, limits, price, tally=tally, budget=budget) for model in models.values()}
-    walk = Walk(
+    queues = {
+        id(model): CallQueue(model, store, limits, price, tally=tally, budget=budget) for model in models.values()
+    }
+    walk = Scheduler(
         recipe=recipe,
         queues={name: queues[id(model)] for name, model in models.items()},
         store=store,
@@ -79,25 +81,26 @@ async def generate(
     walkers = [walk.cases(source, on_case) for _ in range(window or _window(queues.values()))]
     try:
         with _fewer_collections():
-            await together(walkers)
+            await run_together(walkers)
     finally:
         for queue in queues.values():
             await queue.close()
         for file in (store, cache):
             if file is not None:
                 file.flush()
-    return Outcome(tally, budget.reason)
+    return GenerationOutcome(tally, budget.reason)
 
 
-def _window(queues: Iterable[Calls]) -> int:
+def _window(queues: Iterable[CallQueue]) -> int:
     """Cases under way that keep every model busy while others are being stored; one where calls come one by one."""
     room = [queue.concurrency * queue.model.batch for queue in queues]
+    # a quarter more than fits, so that a case is ready when a call ends
     return 1 if max(room, default=1) == 1 else sum(r + max(2, r // 4) for r in room)
 
 
 @contextmanager
 def _fewer_collections() -> Iterator[None]:
-    """Look for garbage less often: a hundred calls at once are thousands of young objects, and none of them is any.
+    """Collect garbage less often: a hundred calls at once are thousands of young objects, and all of them are alive.
 
     It saves a sixth of the processor time of a request.
     """

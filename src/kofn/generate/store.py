@@ -1,4 +1,4 @@
-"""Where every reply is kept while a run goes: one SQLite file, committed before a reply counts as done.
+"""The store of replies: one SQLite file per run directory, committed before a reply counts as done.
 
 A process that is killed loses what was under way and nothing else; the lock it held is gone with it. SQLite brings the
 file back to the last commit when it is opened again.
@@ -10,25 +10,23 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from zlib import crc32
 
 from kofn.errors import InputError, WorldError
-from kofn.generate.writer import Writer
+from kofn.generate.store_writer import StoreWriter
+from kofn.runs.lock import STORE, acquire_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 VERSION = 2  # 1 had no seals: its files are given the column, and rows without a seal are taken as they are
-CHUNK = 500  # keys of one lookup
-WAIT = 30.0  # seconds for another process that writes: a cache is shared, and somebody may look into a store
-NAME = "store.sqlite"
-LOCK = "store.lock"
+CHUNK = 500  # keys of one lookup: SQLite before 3.32 takes at most 999 variables per statement
+WAIT = 30.0  # seconds to wait for another process: a cache is shared, and a store may be open in another program
 
 
-class Row(NamedTuple):
+class ReplyRow(NamedTuple):
     """One reply, as it is kept. `error` is set when there is no output; `detail` is JSON.
 
     `attempts` counts the calls that were made for it, 0 for a copy from the cache; `seconds` are those of the last.
@@ -62,14 +60,14 @@ TYPES = {
     **dict.fromkeys(("logprob", "cost", "seconds"), "REAL"),
     "created": "REAL NOT NULL",
 }
-SEAL = "seal"  # a column more: what `seal` says of the row
-STORED = (*Row._fields, SEAL)
-ERROR = 1 + Row._fields.index("error")  # behind the row id
+SEAL = "seal"  # the checksum of the row, in a column of its own
+STORED = (*ReplyRow._fields, SEAL)
+ERROR = 1 + ReplyRow._fields.index("error")  # behind the row id
 COLUMNS = ", ".join(STORED)
 INSERT = f"INSERT INTO replies ({COLUMNS}) VALUES ({', '.join('?' * len(STORED))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own names
 SCHEMA = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL)",
-    f"CREATE TABLE replies ({', '.join(f'{name} {TYPES[name]}' for name in Row._fields)}, {SEAL} INTEGER)",
+    f"CREATE TABLE replies ({', '.join(f'{name} {TYPES[name]}' for name in ReplyRow._fields)}, {SEAL} INTEGER)",
     f"PRAGMA user_version = {VERSION}",
 )
 UPGRADE = (f"ALTER TABLE replies ADD COLUMN {SEAL} INTEGER", f"PRAGMA user_version = {VERSION}")
@@ -80,18 +78,18 @@ def seal(row: Sequence[Any]) -> int:
 
     SQLite keeps whole numbers of a REAL column as floats, no minus before 0, and NULL for NaN.
 
-    >>> row = Row(b"k", "c1", "answer", 0, "It is 4.", None, "stop", -0.0, 7, 3, 0, 0.2, None, 1, None, 9.0)
+    >>> row = ReplyRow(b"k", "c1", "answer", 0, "It is 4.", None, "stop", -0.0, 7, 3, 0, 0.2, None, 1, None, 9.0)
     >>> seal(row) == seal(row._replace(logprob=0.0, cost=0.0)) != seal(row._replace(text="It is 5."))
     True
     """
     key, case, stage, repeat, text, reasoning, finish, logprob, tokens_in, tokens_out, cost, seconds, *rest = row
     error, attempts, detail, created = rest
-    told = (
+    text_form = (
         f"{case}\0{stage}\0{reasoning}\0{finish}\0{error}\0{detail}\0{+repeat}\0{+attempts}\0{_real(created)}\0"
         f"{tokens_in if tokens_in is None else +tokens_in}\0{tokens_out if tokens_out is None else +tokens_out}\0"
         f"{_real(logprob)}\0{_real(cost)}\0{_real(seconds)}"
     )
-    found = crc32(told.encode(errors="surrogatepass"), crc32(key))
+    found = crc32(text_form.encode(errors="surrogatepass"), crc32(key))
     return found if text is None else crc32(text.encode(errors="surrogatepass"), found)
 
 
@@ -109,7 +107,7 @@ def is_broken(row: Sequence[Any]) -> bool:
         return True
 
 
-class _File:
+class _ReplyFile:
     """A SQLite file of replies: one connection to read, one that the writer has."""
 
     def __init__(self, path: Path) -> None:
@@ -121,29 +119,29 @@ class _File:
         except BaseException:
             self._reader.close()
             raise
-        self._writer = Writer(path, self._connection, INSERT)
+        self._writer = StoreWriter(path, self._connection, INSERT)
 
-    def get(self, keys: Iterable[bytes]) -> dict[bytes, Row]:
+    def get(self, keys: Iterable[bytes]) -> dict[bytes, ReplyRow]:
         """The stored replies among these keys."""
-        wanted = list(keys)
-        found: dict[bytes, Row] = {}
-        for at in range(0, len(wanted), CHUNK):
-            some = wanted[at : at + CHUNK]
-            asked = f"SELECT {COLUMNS} FROM replies WHERE key IN ({', '.join('?' * len(some))})"  # noqa: S608 - our own names
-            found.update((row[0], Row._make(row)) for row in self._unsealed(self._read(asked, some)))
+        all_keys = list(keys)
+        found: dict[bytes, ReplyRow] = {}
+        for at in range(0, len(all_keys), CHUNK):
+            some = all_keys[at : at + CHUNK]
+            query = f"SELECT {COLUMNS} FROM replies WHERE key IN ({', '.join('?' * len(some))})"  # noqa: S608 - our own names
+            found.update((row[0], ReplyRow._make(row)) for row in self._check_seals(self._read(query, some)))
         return found
 
-    def put(self, rows: Sequence[Row], waiter: asyncio.Future[None] | None = None) -> None:
+    def put(self, rows: Sequence[ReplyRow], waiter: asyncio.Future[None] | None = None) -> None:
         """Hand rows to the writer. A key that is stored already keeps its reply."""
         self._writer.put([(*row, seal(row)) for row in rows], waiter)
 
-    async def commit(self, *rows: Row) -> None:
+    async def commit(self, *rows: ReplyRow) -> None:
         """Return once these rows are on the disk."""
         done = asyncio.get_running_loop().create_future()
         self.put(rows, done)
         await done
 
-    def add(self, rows: Sequence[Row]) -> None:
+    def add(self, rows: Sequence[ReplyRow]) -> None:
         """The same without a loop."""
         self.put(rows)
         self.flush()
@@ -180,7 +178,7 @@ class _File:
         except sqlite3.Error as problem:
             raise _unusable(self.path, problem) from None
 
-    def _unsealed(self, rows: Sequence[Any], before: int = 0) -> list[Any]:
+    def _check_seals(self, rows: Sequence[Any], before: int = 0) -> list[Any]:
         """The rows without their seals, and refused where one does not fit; `before` columns stand before a row."""
         if broken := sum(is_broken(row[before:]) for row in rows):
             raise InputError(
@@ -190,7 +188,7 @@ class _File:
         return [row[:-1] for row in rows]
 
 
-class Store(_File):
+class Store(_ReplyFile):
     """The replies of one run directory, held by one process at a time."""
 
     def __init__(self, path: Path, lock: int) -> None:
@@ -205,16 +203,16 @@ class Store(_File):
         """
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            lock = locked(directory)
+            lock = acquire_lock(directory)
         except OSError as problem:
             raise WorldError(f"{directory}: cannot be written: {problem.strerror}") from None
         try:
-            store = cls(directory / NAME, lock)
+            store = cls(directory / STORE, lock)
         except BaseException:
             os.close(lock)
             raise
         try:
-            store._agree(fingerprint, directory)
+            store._check_fingerprint(fingerprint, directory)
         except BaseException:
             store.close()
             raise
@@ -224,8 +222,8 @@ class Store(_File):
         """How many replies are committed."""
         return int(self._read("SELECT count(*) FROM replies")[0][0])
 
-    def doubled(self) -> bool:
-        """Whether some candidate was asked in two ways, as happens when data is edited: which holds is in no row."""
+    def has_duplicates(self) -> bool:
+        """Whether a candidate has two replies, as when data was edited between runs: no row says which one holds."""
         query = "SELECT 1 FROM replies GROUP BY case_id, stage, repeat HAVING count(*) > 1 LIMIT 1"
         return bool(self._read(query))
 
@@ -247,12 +245,12 @@ class Store(_File):
         """The replies of these stages in the order they came, some at a time, each with its row id in front."""
         self.flush()
         marks = ", ".join("?" * len(stages))
-        asked = (
+        query = (
             f"SELECT rowid, {COLUMNS} FROM replies WHERE rowid > ? AND stage IN ({marks}) ORDER BY rowid LIMIT {size}"  # noqa: S608 - our own names
         )
         last = 0
-        while piece := self._read(asked, (last, *stages)):
-            yield self._unsealed(piece, 1)
+        while piece := self._read(query, (last, *stages)):
+            yield self._check_seals(piece, 1)
             last = piece[-1][0]
 
     def close(self) -> None:
@@ -262,26 +260,27 @@ class Store(_File):
         try:
             super().close()
         finally:
-            os.close(lock)
+            os.close(lock)  # last: nobody else may write before everything is committed
 
-    def _agree(self, fingerprint: Mapping[str, Any], directory: Path) -> None:
+    def _check_fingerprint(self, fingerprint: Mapping[str, Any], directory: Path) -> None:
         import orjson
 
+        # compared as JSON, in which tuples are lists
         now = orjson.dumps(fingerprint).decode()
-        told = self._read("SELECT value FROM meta WHERE name = 'fingerprint'")
-        if not told:
+        stored = self._read("SELECT value FROM meta WHERE name = 'fingerprint'")
+        if not stored:
             try:
                 self._connection.execute("INSERT INTO meta VALUES ('fingerprint', ?)", (now,))
             except sqlite3.Error as problem:
                 raise WorldError(f"{self.path}: cannot be written: {problem}") from None
-        elif orjson.loads(told[0][0]) != orjson.loads(now):
-            name, old, new = difference(orjson.loads(told[0][0]), orjson.loads(now))
+        elif orjson.loads(stored[0][0]) != orjson.loads(now):
+            name, old, new = difference(orjson.loads(stored[0][0]), orjson.loads(now))
             raise InputError(
                 f"{directory}: was made with {name} {old} and this run has {new}: give another --out for a new run"
             )
 
 
-class Cache(_File):
+class Cache(_ReplyFile):
     """Replies across runs, for requests whose reply is always the same. Several processes may share it."""
 
     @classmethod
@@ -293,7 +292,7 @@ class Cache(_File):
             raise WorldError(f"{path.parent}: cannot be written: {problem.strerror}") from None
         return cls(path)
 
-    def _unsealed(self, rows: Sequence[Any], before: int = 0) -> list[Any]:
+    def _check_seals(self, rows: Sequence[Any], before: int = 0) -> list[Any]:
         """The rows that are what was written: a damaged one is as good as none, and asked for again."""
         return [row[:-1] for row in rows if not is_broken(row[before:])]
 
@@ -305,6 +304,7 @@ def _lenient(text: bytes) -> str:
 def _connect(path: Path) -> sqlite3.Connection:
     """A connection without transactions of its own: each statement that reads lets the file go at once."""
     try:
+        # check_same_thread=False: the thread of the writer commits on a connection that was opened here
         connection = sqlite3.connect(path, timeout=WAIT, isolation_level=None, check_same_thread=False)
     except sqlite3.Error as problem:
         raise WorldError(f"{path}: cannot be opened: {problem}") from None
@@ -325,7 +325,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         with contextlib.closing(connection.execute("SELECT name FROM sqlite_master")) as names:
             new = not names.fetchall()
         version, fields = _version(connection), _fields(connection)
-        for statement in SCHEMA if new else UPGRADE if (version, fields) == (1, Row._fields) else ():
+        for statement in SCHEMA if new else UPGRADE if (version, fields) == (1, ReplyRow._fields) else ():
             connection.execute(statement)
         connection.execute("COMMIT")
         version, fields = _version(connection), _fields(connection)
@@ -353,58 +353,6 @@ def _unusable(path: Path, problem: sqlite3.Error) -> Exception:
     if isinstance(problem, sqlite3.OperationalError):
         return WorldError(f"{path}: cannot be written: {problem}: what was stored is kept")
     return InputError(f"{path}: is damaged or no store ({problem}): give another --out, or delete the file")
-
-
-@contextmanager
-def held(directory: Path) -> Iterator[None]:
-    """The lock of a directory, from before it is read until it is written; afterwards nothing is left of it."""
-    there = directory.is_dir()
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = locked(directory)
-    except OSError as problem:
-        raise WorldError(f"{directory}: cannot be written: {problem.strerror}") from None
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            if not (directory / NAME).exists():
-                (directory / LOCK).unlink()
-            if not there:
-                directory.rmdir()  # unless something was written
-        os.close(lock)
-
-
-def locked(directory: Path) -> int:
-    """An open file that holds the lock of this directory, our process id in it. However we end, the lock ends too."""
-    import fcntl
-
-    file = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not _is_there(file, directory / LOCK):  # who had it removed it: the next one has a file of its own
-            os.close(file)
-            return locked(directory)
-        os.ftruncate(file, 0)
-        os.pwrite(file, b"%d\n" % os.getpid(), 0)
-    except BlockingIOError:
-        first = os.pread(file, 20, 0).decode("ascii", "replace").strip()
-        os.close(file)
-        raise InputError(
-            f"{directory}: process {first or '(just started)'} is using it: wait until it ends, or give another --out"
-        ) from None
-    except BaseException:
-        os.close(file)
-        raise
-    return file
-
-
-def _is_there(file: int, path: Path) -> bool:
-    """Whether an open file is the one of that name."""
-    try:
-        return os.path.samestat(os.fstat(file), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def difference(old: Any, new: Any, name: str = "") -> tuple[str, str, str]:
@@ -440,5 +388,5 @@ def _from_where_they_differ(old: str, new: str) -> tuple[str, str]:
 def _short(value: Any, there: bool = True) -> str:
     if not there:
         return "nothing"
-    told = repr(value)
-    return told if len(told) <= 70 else f"{told[:67]}..."
+    text = repr(value)
+    return text if len(text) <= 70 else f"{text[:67]}..."

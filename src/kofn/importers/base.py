@@ -1,4 +1,4 @@
-"""What an importer is, and what it may look at to tell whether a file is its own."""
+"""The `Importer` interface, and `Peek`: what an importer may look at to recognise a file as its own."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from kofn.importers.rows import ReadOptions
-    from kofn.table import Table
+    from kofn.core.table import Table
+    from kofn.importers.reader_options import ReadOptions
 
-_HEAD = 1 << 16
-_LINE = 64 << 20
-_DOCUMENT = 4 << 30  # a JSON document is read whole
+_HEAD = 1 << 16  # bytes by which most tools' files are recognised
+_LINE = 64 << 20  # the longest first line that is read to recognise a file
+_DOCUMENT = 4 << 30  # `Peek.document` reads the whole file into memory
 
 
 class Peek:
-    """A file or folder about to be read. Each view of it is made when first asked for, and once.
+    """A file or folder about to be read. Each view of it is computed when first needed, and once.
 
     path      where it is: decompressed and local by now
-    shown     what to call it in messages
+    source    what to call it in messages
     """
 
-    def __init__(self, path: Path, shown: str | None = None) -> None:
-        self.path, self.shown = path, shown or str(path)
+    def __init__(self, path: Path, source: str | None = None) -> None:
+        self.path, self.source = path, source or str(path)
 
     @cached_property
     def head(self) -> bytes:
@@ -44,7 +44,7 @@ class Peek:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What is in a folder, or in a zip archive; nothing for any other file, and for a broken archive."""
+        """The entries of a folder or of a zip archive; empty for any other file, and for a broken archive."""
         if self.path.is_dir():
             return tuple(sorted(entry.name for entry in self.path.iterdir()))
         if not self.head.startswith(b"PK\x03\x04"):
@@ -69,7 +69,7 @@ class Peek:
 
     @cached_property
     def first(self) -> dict[str, Any] | None:
-        """The first line as a JSON object; None where it is none."""
+        """The first line as a JSON object; None where it is not one."""
         if not self.head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
             return None
         with self.path.open("rb") as file:
@@ -80,7 +80,7 @@ class Peek:
 
     @cached_property
     def document(self) -> dict[str, Any] | None:
-        """The whole file as one JSON object; None where it is none, JSON lines among them."""
+        """The whole file as one JSON object; None where it is not one, such as JSON lines."""
         if not self.head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
             return None
         if self.first is not None and self._several_lines:
@@ -88,7 +88,7 @@ class Peek:
         if self.first is not None:
             return self.first
         if self.path.stat().st_size > _DOCUMENT:
-            raise InputError(f"{self.shown}: one JSON document of more than {_DOCUMENT >> 30} GiB: split it")
+            raise InputError(f"{self.source}: one JSON document of more than {_DOCUMENT >> 30} GiB: split it")
         return _object(self.path.read_bytes().removeprefix(b"\xef\xbb\xbf"))
 
     @cached_property
@@ -101,17 +101,19 @@ class Peek:
 
 def _object(text: bytes) -> dict[str, Any] | None:
     try:
-        found = orjson.loads(text)
+        value = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 @contextmanager
-def as_written(where: str, tool: str) -> Iterator[None]:
-    """Refuse a part of a tool's file in which a value is of another kind than the tool writes there.
+def reject_malformed(where: str, tool: str) -> Iterator[None]:
+    """Turn the error of a value that has another type than the tool writes there into an input error.
 
-    >>> with as_written("log.jsonl: line 3", "HELM"):
+    Importers read a tool's files by its format, without checking each value: this is where a malformed one ends.
+
+    >>> with reject_malformed("log.jsonl: line 3", "HELM"):
     ...     len(True)
     Traceback (most recent call last):
     kofn.errors.InputError: log.jsonl: line 3: not as HELM writes it (TypeError: object of type 'bool' has no len())
@@ -121,8 +123,8 @@ def as_written(where: str, tool: str) -> Iterator[None]:
     except InputError:
         raise
     except (TypeError, AttributeError, KeyError, IndexError, ValueError, OverflowError) as problem:
-        said = " ".join(f"{type(problem).__name__}: {problem}".split())
-        raise InputError(f"{where}: not as {tool} writes it ({said:.120})") from None
+        detail = " ".join(f"{type(problem).__name__}: {problem}".split())
+        raise InputError(f"{where}: not as {tool} writes it ({detail:.120})") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +134,7 @@ class Importer:
     name          what --format calls it
     what          one line for `kofn list importers`
     recognises    whether a file or folder is this tool's, by its content
-    read          the candidates in it; whatever cannot be read is named in one line, or told in `Table.told`
+    read          the candidates in it; what cannot be read is an `InputError`, or a line of `Table.notes`
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Messages of a chat as text: what was said, and what was thought."""
+"""Chat messages as text: their content, their reasoning, and a prompt of several messages as one text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kofn.importers import scalars
 
 
 def content_text(content: Any) -> str | None:
-    """The text of a message's content: a string, or the text parts of a list, a line each.
+    """The text of a message's content: a string, or the text parts of a list, one per line.
 
     >>> content_text([{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "4"}])
     '4'
@@ -27,13 +27,14 @@ def content_reasoning(content: Any) -> str | None:
     """
     if not isinstance(content, list):
         return None
-    found = [part for part in content if isinstance(part, dict) and part.get("type") == "reasoning"]
-    texts = [part.get("summary") if part.get("redacted") else part.get("reasoning") for part in found]
+    parts = [part for part in content if isinstance(part, dict) and part.get("type") == "reasoning"]
+    # a provider that redacts gives ciphertext as the reasoning
+    texts = [part.get("summary") if part.get("redacted") else part.get("reasoning") for part in parts]
     return "\n".join(text for text in texts if isinstance(text, str) and text) or None
 
 
 def dialogue(messages: Any) -> str | None:
-    """A prompt as one text: a lone message is its text, several are led by who speaks.
+    """A prompt as one text: a single message is its text, several are each led by their role.
 
     >>> dialogue([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}])
     'system: Be brief.\\n\\nuser: 2+2?'

@@ -1,4 +1,4 @@
-"""EvalPlus (HumanEval+, MBPP+): samples with whole solutions, and eval_results.json in its old and its new form."""
+"""Importer of EvalPlus (HumanEval+, MBPP+): samples with whole solutions, and eval_results.json of every version."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
 from kofn.importers.base import Importer
-from kofn.importers.lines import objects
-from kofn.importers.records import Row, log_table
+from kofn.importers.jsonl_objects import objects
+from kofn.importers.log_table import LogRow, log_table
+from kofn.importers.scalars import as_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from kofn.core.table import Table
     from kofn.importers.base import Peek
-    from kofn.importers.rows import ReadOptions
-    from kofn.table import Table
+    from kofn.importers.reader_options import ReadOptions
 
 _SAMPLE = frozenset({"task_id", "solution", "completion", "_identifier"})
-_PASS = frozenset({"pass", "success"})  # the second until version 0.2
+_PASS = frozenset({"pass", "success"})  # "success" until version 0.2
 _FAIL = frozenset({"fail", "failed", "timeout", "timed out"})
 _BEGINNING = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:date|hash|eval)"')
 _FOLDER = re.compile(r"(HumanEval|Mbpp)_\d+")
-_NOTE = 200
+_NOTE = 200  # characters of the failed inputs in a candidate's note
 
 
 def recognises(peek: Peek) -> bool:
@@ -41,138 +42,138 @@ def recognises(peek: Peek) -> bool:
 
 
 def read(peek: Peek, options: ReadOptions) -> Table:
-    """One set a task, in the order of the samples.
+    """One set per task, in the order of the samples.
 
     The labels are `base` and `plus`, counted as the tool counts pass@k: a solution passes plus where it passes the base
-    tests and the added ones. Which tests failed is its note.
+    tests and the added ones. Its note names a test that failed.
     """
-    told: list[str] = []
+    notes: list[str] = []
     if peek.path.is_dir():
         rows, form = _of_folder(peek), "EvalPlus samples"
     elif peek.first is not None and "task_id" in peek.first:
         rows, form = _of_lines(peek), "EvalPlus samples"
     else:
-        rows, form = iter(_of_results(peek, told)), "EvalPlus results"
+        rows, form = iter(_of_results(peek, notes)), "EvalPlus results"
     return log_table(
         rows,
-        source=peek.shown,
+        source=peek.source,
         form=form,
         options=options,
         labels={"base": True, "plus": True},
-        told=told,
+        notes=notes,
         origin={"tool": "evalplus"},
         fields={"id": "task_id", "text": "solution", "label.base": "base_status", "label.plus": "plus_status"},
     )
 
 
-def _of_lines(peek: Peek) -> Iterator[Row]:
+def _of_lines(peek: Peek) -> Iterator[LogRow]:
     for place, record in objects(peek, "task_id"):
         text = record.get("solution", record.get("completion"))
         if not isinstance(text, str):
-            raise InputError(f"{peek.shown}: {place}: expected a solution or a completion, found {', '.join(record)}")
-        yield Row(place, {"id": record["task_id"], "text": text})
+            raise InputError(f"{peek.source}: {place}: expected a solution or a completion, found {', '.join(record)}")
+        yield LogRow(place, {"id": record["task_id"], "text": text})
 
 
-def _of_folder(peek: Peek) -> Iterator[Row]:
+def _of_folder(peek: Peek) -> Iterator[LogRow]:
     """A folder HumanEval_0 of 0.py, 1.py, ... for each task."""
     for name in sorted(filter(_FOLDER.fullmatch, peek.names), key=lambda name: int(name.rpartition("_")[2])):
         for path in sorted((peek.path / name).glob("*.py"), key=_number):
             values = {"id": name.replace("_", "/"), "text": path.read_text(errors="replace")}
-            yield Row(f"{name}/{path.name}", values)
+            yield LogRow(f"{name}/{path.name}", values)
 
 
 def _number(path: Path) -> tuple[int, str]:
     return (int(path.stem) if path.stem.isdigit() else 1 << 31, path.name)
 
 
-def _of_results(peek: Peek, told: list[str]) -> list[Row]:
+def _of_results(peek: Peek, notes: list[str]) -> list[LogRow]:
     document = peek.document
     if document is None:
-        raise InputError(f"{peek.shown}: not readable as JSON: is the file cut off? run evalplus.evaluate again")
+        raise InputError(f"{peek.source}: not readable as JSON: is the file cut off? run evalplus.evaluate again")
     tasks = document.get("eval")
     if not isinstance(tasks, dict):
-        raise InputError(f"{peek.shown}: eval: expected an object of tasks, found {type(tasks).__name__}")
-    rows, unread = [], dict[str, None]()
+        raise InputError(f"{peek.source}: eval: expected an object of tasks, found {type(tasks).__name__}")
+    rows, unknown = [], dict[str, None]()
     for task, samples in tasks.items():
-        where = f"{peek.shown}: eval: {task}"
+        where = f"{peek.source}: eval: {task}"
         for i, (text, base, plus) in enumerate(_samples(samples, where)):
-            values = {"id": task, "text": text, **_labels(base, plus, unread), "note": _note(base, plus)}
-            rows.append(Row(f"eval: {task}[{i}]", values))
-    if unread:
-        words = ", ".join(map(repr, list(unread)[:3]))
-        told.append(f"statuses that are neither pass, fail nor timeout ({words}): not graded")
+            values = {"id": task, "text": text, **_labels(base, plus, unknown), "note": _note(base, plus)}
+            rows.append(LogRow(f"eval: {task}[{i}]", values))
+    if unknown:
+        words = ", ".join(map(repr, list(unknown)[:3]))
+        notes.append(f"statuses that are neither pass, fail nor timeout ({words}): not graded")
     if rows and all(row.values["text"] is None for row in rows):
-        told.append("results in the form of EvalPlus 0.1: verdicts without the solutions")
+        notes.append("results in the form of EvalPlus 0.1: verdicts without the solutions")
     return rows
 
 
 class _Status:
-    """The status under one kind of tests, and the inputs that failed, where they are told."""
+    """The status under one kind of tests, and the inputs that failed, where the file has them."""
 
     def __init__(self, word: Any, failed: Any = None) -> None:
         self.word, self.failed = word, failed if isinstance(failed, list) else []
 
-    def passes(self, unread: dict[str, None]) -> float | None:
+    def passes(self, unknown: dict[str, None]) -> float | None:
+        """1 or 0; None for a status that is missing or unknown, which is added to `unknown`."""
         if self.word is None or (isinstance(self.word, str) and self.word in _PASS | _FAIL):
             return None if self.word is None else float(self.word in _PASS)
-        unread[str(self.word)] = None
+        unknown[str(self.word)] = None
         return None
 
 
 def _samples(samples: Any, where: str) -> list[tuple[str | None, _Status, _Status]]:
     """(solution, base, plus) of every sample of a task: a list of objects, or parallel lists in the old form."""
     if isinstance(samples, dict):
-        return _old(samples, where)
+        return _old_samples(samples, where)
     if not isinstance(samples, list):
         raise InputError(f"{where}: expected a list of samples, found {type(samples).__name__}")
     out = []
     for i, one in enumerate(samples):
         if not isinstance(one, dict) or "base_status" not in one:
-            found = ", ".join(one) if isinstance(one, dict) else type(one).__name__
-            raise InputError(f"{where}[{i}]: expected a sample with base_status, found {found}")
+            seen = ", ".join(one) if isinstance(one, dict) else type(one).__name__
+            raise InputError(f"{where}[{i}]: expected a sample with base_status, found {seen}")
         base = _Status(one["base_status"], one.get("base_fail_tests"))
         plus = _Status(one.get("plus_status"), one.get("plus_fail_tests"))
         out.append((one.get("solution"), base, plus))
     return out
 
 
-def _old(samples: dict[str, Any], where: str) -> list[tuple[str | None, _Status, _Status]]:
+def _old_samples(samples: dict[str, Any], where: str) -> list[tuple[str | None, _Status, _Status]]:
     base, plus = samples.get("base"), samples.get("plus") or []
     if not isinstance(base, list) or not isinstance(plus, list):
         raise InputError(f"{where}: expected lists base and plus, found {', '.join(samples)}")
     if plus and len(plus) != len(base):
         raise InputError(f"{where}: base has {len(base)} results and plus has {len(plus)}: expected one each a sample")
     return [
-        (None, _Status(_first(one)), _Status(_first(plus[i])) if plus else _Status(None)) for i, one in enumerate(base)
+        (None, _Status(_first_of(one)), _Status(_first_of(plus[i])) if plus else _Status(None))
+        for i, one in enumerate(base)
     ]
 
 
-def _first(result: Any) -> Any:
+def _first_of(result: Any) -> Any:
     """The status of (status, details)."""
     return result[0] if isinstance(result, list) and result else result
 
 
-def _labels(base: _Status, plus: _Status, unread: dict[str, None]) -> dict[str, float | None]:
-    """The labels of a sample; plus asks for both, and of a sample that was not run with the added tests there is none.
+def _labels(base: _Status, plus: _Status, unknown: dict[str, None]) -> dict[str, float | None]:
+    """The labels of a sample; plus requires both, and a sample that was not run with the added tests has none.
 
     >>> _labels(_Status("pass"), _Status("fail"), {}), _labels(_Status("fail"), _Status("pass"), {})
     ({'label.base': 1.0, 'label.plus': 0.0}, {'label.base': 0.0, 'label.plus': 0.0})
     """
-    one, other = base.passes(unread), plus.passes(unread)
+    one, other = base.passes(unknown), plus.passes(unknown)
     both = None if one is None or other is None else min(one, other)
     return {"label.base": one, "label.plus": both}
 
 
 def _note(base: _Status, plus: _Status) -> str | None:
     """What failed: "plus fail on [[1, 2]]"."""
-    from kofn.importers.scalars import as_text
-
-    said = []
+    parts = []
     for name, status in (("base", base), ("plus", plus)):
         if isinstance(status.word, str) and status.word not in _PASS:
             on = f" on {as_text(_shortest(status.failed))}"[:_NOTE] if status.failed else ""
-            said.append(f"{name} {status.word}{on}")
-    return "; ".join(said) or None
+            parts.append(f"{name} {status.word}{on}")
+    return "; ".join(parts) or None
 
 
 def _shortest(tests: Sequence[Any]) -> Any:

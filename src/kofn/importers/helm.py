@@ -1,4 +1,4 @@
-"""Runs of HELM: scenario_state.json, with per_instance_stats.json and run_spec.json beside it, or their folder."""
+"""Importer of HELM runs: scenario_state.json, with per_instance_stats.json and run_spec.json beside it."""
 
 from __future__ import annotations
 
@@ -7,26 +7,29 @@ import re
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.format import format_count
 from kofn.errors import InputError
-from kofn.importers.base import Importer, as_written
+from kofn.importers.base import Importer, reject_malformed
 from kofn.importers.chat import dialogue
-from kofn.importers.documents import members, parsed
-from kofn.importers.records import Row, log_table
+from kofn.importers.json_stream import iter_members, parse_json
+from kofn.importers.log_table import LogRow, log_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from kofn.core.table import Table
     from kofn.importers.base import Peek
-    from kofn.importers.rows import ReadOptions
-    from kofn.table import Table
+    from kofn.importers.reader_options import ReadOptions
 
 _STATE, _STATS, _SPEC = "scenario_state.json", "per_instance_stats.json", "run_spec.json"
 _STATES = re.compile(rb'"request_states"\s*:\s*\[')
+# statistics that describe a request and grade nothing
 _BOOKKEEPING = re.compile(
     r"num_.*|finish_reason_.*|inference_.*|training_.*|estimated_.*|batch_size|max_prob|prompt_truncated|"
     r"predicted_index|logprob|bits_per_byte|perplexity|.*@\d+"
 )
+# label -> whether more is better
 _LOWER = dict.fromkeys(("edit_distance", "absolute_value_difference", "ter_score", "wer_score", "cer_score"), False)
 
 _Key = tuple[str, str | None, int]
@@ -44,138 +47,138 @@ def recognises(peek: Peek) -> bool:
 def read(peek: Peek, options: ReadOptions) -> Table:
     """Instances as cases; completions of all trials as candidates; HELM's statistics of each as labels."""
     folder = peek.path if peek.path.is_dir() else peek.path.parent
-    run = _Run(folder / _STATE if peek.path.is_dir() else peek.path, peek.shown, options)
+    run = _HelmRun(folder / _STATE if peek.path.is_dir() else peek.path, peek.source, options)
     run.load_stats(folder / _STATS)
     run.origin |= _origin(folder / _SPEC)
     return log_table(
         run.rows(),
-        source=peek.shown,
+        source=peek.source,
         form="HELM request states",
         options=options,
         labels=_LOWER,
         systems=("perturbation",),
-        told=run.told,
+        notes=run.notes,
         origin=run.origin,  # the model too, once the states were read
         fields={"id": "instance.id", "text": "completions.text", "reference": "references"},
     )
 
 
-class _Run:
-    def __init__(self, path: Path, shown: str, options: ReadOptions) -> None:
-        self.path, self.shown, self.options = path, shown, options
+class _HelmRun:
+    def __init__(self, path: Path, source: str, options: ReadOptions) -> None:
+        self.path, self.source, self.options = path, source, options
         self.origin: dict[str, Any] = {"tool": "helm"}
         self.stats: dict[_Key, _Stats] = {}
-        self.told: list[str] = []
-        self.seen: Counter[str] = Counter()
+        self.notes: list[str] = []
+        self.counts: Counter[str] = Counter()  # of what is left out, by reason
 
     def load_stats(self, path: Path) -> None:
         """(instance, perturbation, trial) -> statistic -> its mean."""
         if not path.is_file():
-            self.told.append(f"no {_STATS} beside it: HELM's own grades are left out")
+            self.notes.append(f"no {_STATS} beside it: HELM's own grades are left out")
             return
-        found: defaultdict[_Key, _Stats] = defaultdict(dict)
+        stats: defaultdict[_Key, _Stats] = defaultdict(dict)
         try:
-            for one in parsed(path.read_bytes()):
+            for one in parse_json(path.read_bytes()):
                 key = (str(one["instance_id"]), _name(one.get("perturbation")), int(one["train_trial_index"]))
                 for stat in one["stats"]:
                     if isinstance(stat.get("mean"), (int, float)) and math.isfinite(stat["mean"]):
-                        found[key][stat["name"]["name"]] = stat["mean"]
+                        stats[key][stat["name"]["name"]] = stat["mean"]
         except (TypeError, KeyError, ValueError, AttributeError) as problem:
             raise InputError(
                 f"{path}: not a list of HELM's statistics ({type(problem).__name__}: {problem!s:.80}): repair or remove"
             ) from None
-        self.stats = dict(found)
+        self.stats = dict(stats)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[LogRow]:
         number = 0
-        for path, value in members(self.path, self.shown, [("request_states",)]):
+        for path, value in iter_members(self.path, self.source, [("request_states",)]):
             if path == ("adapter_spec",) and isinstance(value, dict) and value.get("model"):
                 self.origin.setdefault("model", value["model"])
             if path == ("request_states",):
                 number += 1
-                with as_written(f"{self.shown}: request state {number}", "HELM"):
+                with reject_malformed(f"{self.source}: request state {number}", "HELM"):
                     yield from self._state(f"request state {number}", value)
-        self.told += self._noticed()
+        self.notes += self._count_notes()
 
-    def _state(self, place: str, state: Any) -> Iterator[Row]:
+    def _state(self, place: str, state: Any) -> Iterator[LogRow]:
         instance = state.get("instance") if isinstance(state, dict) else None
         if not isinstance(instance, dict) or instance.get("id") is None:
-            raise InputError(f"{self.shown}: {place}: expected an instance with an id")
+            raise InputError(f"{self.source}: {place}: expected an instance with an id")
         if state.get("request_mode") == "calibration":
             return
         trial = int(state.get("train_trial_index") or 0)
         stats = self.stats.get((str(instance["id"]), _name(instance.get("perturbation")), trial), {})
-        chosen = state.get("reference_index")
-        if chosen is not None and stats.get("predicted_index") != chosen:
-            self.seen["unchosen"] += "predicted_index" not in stats
+        # where options are scored one by one, each has a request state: only the predicted one is an answer
+        option = state.get("reference_index")
+        if option is not None and stats.get("predicted_index") != option:
+            self.counts["unchosen"] += "predicted_index" not in stats
             return
         yield from self._candidates(place, state, instance, trial, stats)
 
     def _candidates(
         self, place: str, state: Mapping[str, Any], instance: Mapping[str, Any], trial: int, stats: _Stats
-    ) -> Iterator[Row]:
+    ) -> Iterator[LogRow]:
         result = state.get("result") if isinstance(state.get("result"), dict) else {}
         assert isinstance(result, dict)
         shared = self._case(state, instance)
         completions = [one for one in result.get("completions") or () if isinstance(one, dict)]
         if not completions or result.get("success") is False:
-            self.seen["failed"] += 1
+            self.counts["failed"] += 1
             error = result.get("error") or ("not executed" if not result else "no completion")
-            yield Row(place, {**shared, "repeat": trial * _wanted(state), "error": error})
+            yield LogRow(place, {**shared, "repeat": trial * _num_completions(state), "error": error})
             return
         if len(completions) > 1:
-            self.seen["ungraded"] += len(completions) - 1
-        alone = len(completions) == 1
+            self.counts["ungraded"] += len(completions) - 1
+        single = len(completions) == 1
         for at, completion in enumerate(completions):
-            yield Row(
+            yield LogRow(
                 place,
                 {
                     **shared,
-                    "repeat": trial * max(_wanted(state), len(completions)) + at,
+                    # numbered through all trials, so that no two candidates of a case share an index
+                    "repeat": trial * max(_num_completions(state), len(completions)) + at,
                     "text": _text(state, instance, completion),
                     "reasoning": (completion.get("thinking") or {}).get("text"),
-                    "seconds": result.get("request_time") if alone else None,
+                    "seconds": result.get("request_time") if single else None,
                     "tokens": len(completion.get("tokens") or ())
-                    or (stats.get("num_output_tokens") if alone else None),
+                    or (stats.get("num_output_tokens") if single else None),
                     "tokens_in": stats.get("num_prompt_tokens"),
-                    **(_labels(stats, alone=alone) if at == 0 else {}),
+                    **(_labels(stats, single=single) if at == 0 else {}),
                 },
             )
 
     def _case(self, state: Mapping[str, Any], instance: Mapping[str, Any]) -> dict[str, Any]:
         references = [one for one in instance.get("references") or () if isinstance(one, dict)]
         mapping = state.get("output_mapping")
-        right = [_output(one) for one in references if "correct" in (one.get("tags") or ())]
-        prompt = state.get("request") if isinstance(state.get("request"), dict) else {}
-        asked = (instance.get("input") or {}).get("text") or dialogue((prompt or {}).get("prompt"))
+        correct = [_output(one) for one in references if "correct" in (one.get("tags") or ())]
+        request = state.get("request") if isinstance(state.get("request"), dict) else {}
+        prompt = (instance.get("input") or {}).get("text") or dialogue((request or {}).get("prompt"))
         return {
             "id": instance["id"],
-            "reference": right or None,
+            "reference": correct or None,
             "choices": list(mapping.values()) if isinstance(mapping, dict) and mapping else None,
-            "input": asked if self.options.everything else None,
+            "input": prompt if self.options.everything else None,
             "tag.split": instance.get("split"),
             "tag.sub_split": instance.get("sub_split"),
             "tag.perturbation": _name(instance.get("perturbation")),
         }
 
-    def _noticed(self) -> Iterator[str]:
-        from kofn.diagnose import counted
-
+    def _count_notes(self) -> Iterator[str]:
         lines = {
             "failed": ("request", "failed or not executed: not graded"),
             "ungraded": ("completion", "not graded: HELM's statistics are of the first completion of a request"),
             "unchosen": ("option", "scored by itself, and nothing says which was chosen: left out"),
         }
         for kind, (noun, line) in lines.items():
-            if self.seen[kind]:
-                yield f"{counted(self.seen[kind], noun)} {line}"
+            if self.counts[kind]:
+                yield f"{format_count(self.counts[kind], noun)} {line}"
 
 
 def _name(perturbation: Any) -> str | None:
     return str(perturbation.get("name")) if isinstance(perturbation, dict) else None
 
 
-def _wanted(state: Mapping[str, Any]) -> int:
+def _num_completions(state: Mapping[str, Any]) -> int:
     request = state.get("request")
     return int(request.get("num_completions") or 1) if isinstance(request, dict) else 1
 
@@ -185,28 +188,28 @@ def _output(reference: Mapping[str, Any]) -> str:
 
 
 def _text(state: Mapping[str, Any], instance: Mapping[str, Any], completion: Mapping[str, Any]) -> str | None:
-    """What was answered: the completion; the option itself where options were scored one by one."""
-    chosen = state.get("reference_index")
-    return completion.get("text") if chosen is None else _output(instance["references"][chosen])
+    """The answer: the completion; the option itself where options were scored one by one."""
+    option = state.get("reference_index")
+    return completion.get("text") if option is None else _output(instance["references"][option])
 
 
-def _labels(stats: _Stats, *, alone: bool) -> dict[str, float]:
+def _labels(stats: _Stats, *, single: bool) -> dict[str, float]:
     """HELM's statistics that grade an output; those of k outputs (`@5`, and `pass` of several) grade the set.
 
-    >>> _labels({"exact_match": 1.0, "exact_match@5": 1.0, "num_prompt_tokens": 12}, alone=True)
+    >>> _labels({"exact_match": 1.0, "exact_match@5": 1.0, "num_prompt_tokens": 12}, single=True)
     {'label.exact_match': 1.0}
     """
     return {
         f"label.{name}": value
         for name, value in stats.items()
-        if not _BOOKKEEPING.fullmatch(name) and (alone or name != "pass")
+        if not _BOOKKEEPING.fullmatch(name) and (single or name != "pass")
     }
 
 
 def _origin(path: Path) -> dict[str, Any]:
-    """The task and the model of run_spec.json, where it is there; its name says both."""
+    """The task and the model of run_spec.json, if it exists; its name has both."""
     try:
-        spec = parsed(path.read_bytes())
+        spec = parse_json(path.read_bytes())
     except (OSError, ValueError):
         return {}
     if not isinstance(spec, dict):

@@ -1,4 +1,4 @@
-"""A folder that holds a Hugging Face dataset: saved by `save_to_disk`, or shards as on the hub; or one Arrow file."""
+"""Importer of Hugging Face datasets: a folder saved by `save_to_disk`, shards as on the Hub, or one Arrow file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import orjson
 
 from kofn.errors import InputError
 from kofn.importers.base import Importer
+from kofn.importers.long_form import filter_cases
+from kofn.importers.tabular import table_from_frame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,25 +20,26 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from kofn.core.table import Table
     from kofn.importers.base import Peek
-    from kofn.importers.rows import ReadOptions
-    from kofn.table import Table
+    from kofn.importers.reader_options import ReadOptions
 
-_LONGEST_NAME = 200
+_LONGEST_NAME = 200  # of a file: below the 255 bytes that file systems allow
 _ENDS = (".arrow", ".parquet")
 _SPLITS = {"test": 0, "validation": 1, "valid": 1, "val": 1, "dev": 1, "train": 2}
 _WORD = "|".join(_SPLITS)
+# train.parquet, train-00000-of-00004.parquet, NAME-train-00000-of-00004-0123abcd.parquet
 _SHARD = re.compile(rf"(?:.*-)?(?P<split>{_WORD})(?:-(?P<at>\d+)-of-(?P<of>\d+))?(?:-[0-9a-f]+)?")
 _ARROW = (b"\xff\xff\xff\xff", b"ARROW1")  # the beginnings of its two forms: a stream, a file
 _NUMBERED = re.compile(r"(?:data-)?(?P<at>\d+)(?:-of-(?P<of>\d+))?")
 
 
 class _Split(NamedTuple):
-    """The files of one split, and what is to be told of them."""
+    """The files of one split, and notes on them."""
 
     name: str
     files: list[Path]
-    told: list[str]
+    notes: list[str]
 
 
 def recognises(peek: Peek) -> bool:
@@ -55,39 +58,37 @@ def _folders(peek: Peek) -> list[Path]:
 
 
 def read(peek: Peek, options: ReadOptions) -> Table:
-    """One split: the one asked for with `--where split=NAME`, else test, validation or train, in this order.
+    """One split: the one named with `--where split=NAME`, else test, validation or train, in this order.
 
     Its columns are recognised as those of any file of rows.
     """
     import polars as pl
 
-    from kofn.importers import only
-    from kofn.importers.tabular import frame_table
-
     splits = _all_splits(peek)
     if not splits:
-        raise InputError(f"{peek.shown}: no shards of a data set in this folder")
+        raise InputError(f"{peek.source}: no shards of a data set in this folder")
     names = [split.name for split in splits]
-    asked = options.where.get("split")
-    where = {k: v for k, v in options.where.items() if k != "split" or asked not in names}
-    split = splits[names.index(asked)] if asked in names else splits[0]
+    name = options.where.get("split")
+    # a split that is no shard may still be a column: then it stays a filter
+    where = {k: v for k, v in options.where.items() if k != "split" or name not in names}
+    split = splits[names.index(name)] if name in names else splits[0]
     frames = [_frame(path, peek) for path in split.files]
     frame = pl.concat([frame for frame in frames if frame.height] or frames[:1], how="diagonal_relaxed")
     if "split" in where and "split" not in frame.columns:
-        raise InputError(f"{peek.shown}: no split {asked!r}: it has {', '.join(names)}")
+        raise InputError(f"{peek.source}: no split {name!r}: it has {', '.join(names)}")
     kept = tuple(name for name in options.keep if name != "split" or "split" in frame.columns)
     plain = replace(options, where={}, keep=kept)
-    table = frame_table(frame, peek.shown, plain, "Hugging Face dataset")
-    told = list(split.told)
-    if len(splits) > 1 and asked not in names:
-        told.append(f"the split {split.name} is read, of {', '.join(names)}: --where split=NAME reads another")
+    table = table_from_frame(frame, peek.source, plain, "Hugging Face dataset")
+    notes = list(split.notes)
+    if len(splits) > 1 and name not in names:
+        notes.append(f"the split {split.name} is read, of {', '.join(names)}: --where split=NAME reads another")
     table = replace(
         table,
         form=f"Hugging Face dataset, {table.form}" if table.form != "Hugging Face dataset" else table.form,
-        told=(*table.told, *told),
+        notes=(*table.notes, *notes),
         origin={"tool": "datasets", **({"split": split.name} if split.name else {})},
     )
-    return only(table, replace(options, where=where))
+    return filter_cases(table, replace(options, where=where))
 
 
 def _all_splits(peek: Peek) -> list[_Split]:
@@ -97,66 +98,67 @@ def _all_splits(peek: Peek) -> list[_Split]:
     if "dataset_dict.json" in peek.names:
         listed = _json(peek.path / "dataset_dict.json", peek).get("splits")
         names = listed if isinstance(listed, list) else []
-        found = [_saved(peek.path / name, str(name), peek) for name in names if (peek.path / str(name)).is_dir()]
-        if not found:
-            raise InputError(f"{peek.shown}: dataset_dict.json names splits {names}: none of them is there")
+        splits = [_saved_split(peek.path / name, str(name), peek) for name in names if (peek.path / str(name)).is_dir()]
+        if not splits:
+            raise InputError(f"{peek.source}: dataset_dict.json names splits {names}: none of them is there")
     elif "state.json" in peek.names:
-        found = [_saved(peek.path, "", peek)]
+        splits = [_saved_split(peek.path, "", peek)]
     else:
-        found = _on_hub(peek)
-    return sorted(found, key=lambda split: (_SPLITS.get(split.name, 3), split.name))
+        splits = _hub_splits(peek)
+    return sorted(splits, key=lambda split: (_SPLITS.get(split.name, 3), split.name))
 
 
-def _saved(folder: Path, name: str, peek: Peek) -> _Split:
+def _saved_split(folder: Path, name: str, peek: Peek) -> _Split:
     """A folder of `save_to_disk`: its state names the files, in order."""
     state = _json(folder / "state.json", peek)
     if state.get("_indices_data_files"):
-        raise InputError(f"{peek.shown}: rows chosen by an index file: load it with datasets and save it again")
+        raise InputError(f"{peek.source}: rows chosen by an index file: load it with datasets and save it again")
     listed = state.get("_data_files")
     listed = listed if isinstance(listed, list) else []
     names = [str(one["filename"]) for one in listed if isinstance(one, dict) and "filename" in one]
     files = [folder / one for one in names]
     if not files:
-        raise InputError(f"{peek.shown}: state.json names no data files: save the dataset again")
-    if odd := next((one for one in names if PurePath(one).name != one or len(one) > _LONGEST_NAME), None):
-        raise InputError(f"{peek.shown}: state.json names {odd!r:.60}, which is no file of its folder")
-    there = [path for path in files if path.exists()]
-    told = [f"{path.name} is not there: its rows are missing" for path in files if path not in there]
-    if not there:
-        raise InputError(f"{peek.shown}: {files[0].name} is not there, which state.json names: copy the whole folder")
-    return _Split(name, there, told)
+        raise InputError(f"{peek.source}: state.json names no data files: save the dataset again")
+    # a name with a path in it could make us read any file of this machine
+    if bad := next((one for one in names if PurePath(one).name != one or len(one) > _LONGEST_NAME), None):
+        raise InputError(f"{peek.source}: state.json names {bad!r:.60}, which is no file of its folder")
+    existing = [path for path in files if path.exists()]
+    notes = [f"{path.name} is not there: its rows are missing" for path in files if path not in existing]
+    if not existing:
+        raise InputError(f"{peek.source}: {files[0].name} is not there, which state.json names: copy the whole folder")
+    return _Split(name, existing, notes)
 
 
-def _on_hub(peek: Peek) -> list[_Split]:
+def _hub_splits(peek: Peek) -> list[_Split]:
     """Shards in the folder itself or in `data`; folders beside each other are configurations, of which one is read."""
-    places = {folder: found for folder in (peek.path, *_folders(peek)) if (found := _shards(folder))}
+    places = {folder: shards for folder in (peek.path, *_folders(peek)) if (shards := _shards(folder))}
     if peek.path in places:
         return _splits(places[peek.path])
     if peek.path / "data" in places:
         return _splits(places[peek.path / "data"])
     if all(folder.name in _SPLITS for folder in places):
-        return _splits({path: folder.name for folder, found in places.items() for path in found})
+        return _splits({path: folder.name for folder, shards in places.items() for path in shards})
     if len(places) > 1:
         names = ", ".join(folder.name for folder in places)
-        raise InputError(f"{peek.shown}: several configurations ({names}): give the folder of one")
+        raise InputError(f"{peek.source}: several configurations ({names}): give the folder of one")
     return _splits(next(iter(places.values())))
 
 
 def _shards(folder: Path) -> dict[Path, str]:
     """File -> split: shards named after a split, or numbered ones in a folder that is."""
-    found: dict[Path, str] = {}
+    shards: dict[Path, str] = {}
     try:
         paths = sorted(folder.iterdir())
     except OSError:  # not ours to read
-        return found
+        return shards
     for path in paths:
         if path.suffix not in _ENDS or not path.is_file():
             continue
         if match := _SHARD.fullmatch(path.stem):
-            found[path] = match["split"]
+            shards[path] = match["split"]
         elif folder.name in _SPLITS and _NUMBERED.fullmatch(path.stem):
-            found[path] = folder.name
-    return found
+            shards[path] = folder.name
+    return shards
 
 
 def _splits(shards: Mapping[Path, str]) -> list[_Split]:
@@ -177,10 +179,10 @@ def _missing(files: Sequence[Path]) -> list[str]:
 
 def _json(path: Path, peek: Peek) -> dict[str, Any]:
     try:
-        found = orjson.loads(path.read_bytes())
+        value = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError) as problem:
-        raise InputError(f"{peek.shown}: {path.name} is not readable: {str(problem).partition(chr(10))[0]}") from None
-    return found if isinstance(found, dict) else {}
+        raise InputError(f"{peek.source}: {path.name} is not readable: {str(problem).partition(chr(10))[0]}") from None
+    return value if isinstance(value, dict) else {}
 
 
 def _frame(path: Path, peek: Peek) -> pl.DataFrame:
@@ -196,7 +198,7 @@ def _frame(path: Path, peek: Peek) -> pl.DataFrame:
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
         kind = "Parquet" if path.suffix == ".parquet" else "Arrow"
         raise InputError(
-            f"{peek.shown}: {path.name}: not readable as {kind}: {' '.join(str(problem).split()):.120}"
+            f"{peek.source}: {path.name}: not readable as {kind}: {' '.join(str(problem).split()):.120}"
         ) from None
 
 

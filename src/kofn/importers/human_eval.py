@@ -1,19 +1,19 @@
-"""Samples and results of HumanEval (openai/human-eval): a line a completion, with `passed` once they were run."""
+"""Importer of HumanEval (openai/human-eval): samples with one completion per line, and their results."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from kofn.importers.base import Importer
-from kofn.importers.lines import objects
-from kofn.importers.records import Row, log_table
+from kofn.importers.jsonl_objects import objects
+from kofn.importers.log_table import LogRow, log_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from kofn.core.table import Table
     from kofn.importers.base import Peek
-    from kofn.importers.rows import ReadOptions
-    from kofn.table import Table
+    from kofn.importers.reader_options import ReadOptions
 
 _OWN = frozenset({"task_id", "completion", "passed", "result", "completion_id"})
 _NO_TAG = _OWN | {"repeat"}
@@ -28,7 +28,7 @@ def recognises(peek: Peek) -> bool:
 
 
 def is_result(value: Any) -> bool:
-    """Whether a value is what the tool writes of a run.
+    """Whether a value is one that the tool writes as the result of running a completion.
 
     >>> is_result("failed: name 'x' is not defined"), is_result("timed out"), is_result("42")
     (True, True, False)
@@ -39,23 +39,23 @@ def is_result(value: Any) -> bool:
 def read(peek: Peek, options: ReadOptions) -> Table:
     """Completions in the order of the file, which is that of their results too.
 
-    What running one said is its note. Fields that people add to their samples are tags of the case.
+    The result of running one is its note. Fields that people add to their samples are tags of the case.
     """
     rows = list(_rows(peek))
     return log_table(
         rows,
-        source=peek.shown,
+        source=peek.source,
         form="HumanEval results" if any(row.values["passed"] is not None for row in rows) else "HumanEval samples",
         options=options,
-        told=_told(rows),
+        notes=_notes(rows),
         origin={"tool": "human-eval"},
         fields={"id": "task_id", "text": "completion", "note": "result"},
     )
 
 
-def _rows(peek: Peek) -> Iterator[Row]:
+def _rows(peek: Peek) -> Iterator[LogRow]:
     for place, record in objects(peek, "task_id", "completion"):
-        yield Row(
+        yield LogRow(
             place,
             {
                 "id": record["task_id"],
@@ -71,12 +71,12 @@ def _tags(record: Mapping[str, Any]) -> dict[str, Any]:
     return {f"tag.{k}": v for k, v in record.items() if k not in _NO_TAG and isinstance(v, (str, int, float, bool))}
 
 
-def _told(rows: list[Row]) -> list[str]:
-    """What does not fit together: samples of which some were not run, a `passed` that its result contradicts."""
-    told = []
+def _notes(rows: list[LogRow]) -> list[str]:
+    """Inconsistencies: samples of which some were not run, a `passed` that its result contradicts."""
+    notes = []
     missing = sum(row.values["passed"] is None for row in rows)
     if 0 < missing < len(rows):
-        told.append(f"{missing:,} of {len(rows):,} completions have no `passed`: not run, so not graded")
+        notes.append(f"{missing:,} of {len(rows):,} completions have no `passed`: not run, so not graded")
     differ = [
         row.place
         for row in rows
@@ -85,8 +85,8 @@ def _told(rows: list[Row]) -> list[str]:
         and row.values["passed"] != (row.values["note"] == "passed")
     ]
     if differ:
-        told.append(f"passed and result contradict each other on {len(differ):,} lines ({differ[0]}): passed counts")
-    return told
+        notes.append(f"passed and result contradict each other on {len(differ):,} lines ({differ[0]}): passed counts")
+    return notes
 
 
 IMPORTER = Importer(name="human_eval", what="HumanEval samples and their results", recognises=recognises, read=read)

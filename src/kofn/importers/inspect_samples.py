@@ -1,4 +1,4 @@
-"""One sample of an Inspect log as a row, and a tally of what could not become one."""
+"""One sample of an Inspect log as a row of values by role, and statistics of what could not become one."""
 
 from __future__ import annotations
 
@@ -6,33 +6,36 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.format import format_count
 from kofn.importers import scalars
 from kofn.importers.chat import content_reasoning, content_text, dialogue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kofn.importers.rows import ReadOptions
+    from kofn.importers.reader_options import ReadOptions
 
+# value_to_float of inspect_ai.scorer, with its default words
 _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 _REFERENCES = ("attachment://", "tc://")  # the second in logs before 0.3.45
 _OWN = ("note", "candidate_weight", "facets", "weight", "cluster", "required", "ideal")
-_PLAIN = {"pass": "passed", "score": "score"}  # metrics of files that were not another tool's
-_LARGE = 1 << 63  # no column holds more; nor a NaN
-_SHOWN = 3
+_PLAIN = {"pass": "passed", "score": "score"}  # in logs that kofn exported, these scorers were plain fields
+_LARGE = 1 << 63  # no column holds a larger whole number; the comparison also leaves out NaN
+_EXAMPLES = 3
 
 
-class NoSample(ValueError):
-    """A sample that lacks what every sample has, and what."""
+class InvalidSample(ValueError):
+    """A sample that lacks what every sample has; the message says what."""
 
 
 @dataclass(kw_only=True)
-class Tally:
-    """What was seen in the samples of a log.
+class SampleStats:
+    """Statistics of the samples of a log.
 
-    answers     the scorer whose answers are taken: the first that gave one
+    answers     the scorer whose answers are used: the first that gave one
     labels      the names of the grades, in order of appearance
-    grades      (scorer, "lists" or "texts") -> how often it gave what is no grade, and one of those texts
+    grades      (scorer, "lists" or "texts") -> how often its value was not a grade; `example` has one of the texts
+    epochs      (sample id, epoch) of every sample
     """
 
     n: int = 0
@@ -46,77 +49,79 @@ class Tally:
     labels: dict[str, None] = field(default_factory=dict)
     grades: Counter[tuple[str, str]] = field(default_factory=Counter)
     example: dict[str, str] = field(default_factory=dict)
-    seen: set[tuple[str, int]] = field(default_factory=set)
+    epochs: set[tuple[str, int]] = field(default_factory=set)
 
-    def told(self) -> Iterator[str]:
-        """A line for everything somebody should know."""
-        from kofn.diagnose import counted
-
+    def notes(self) -> Iterator[str]:
+        """One line for each kind of problem."""
         if self.failed:
-            yield f"{self.failed:,} of {counted(self.n, 'sample')} failed ({self.first_error:.80}): not graded"
+            yield f"{self.failed:,} of {format_count(self.n, 'sample')} failed ({self.first_error:.80}): not graded"
         if self.graded_failures:
-            yield f"{counted(self.graded_failures, 'sample')} failed and graded: the log was made with score_on_error"
+            failures = format_count(self.graded_failures, "sample")
+            yield f"{failures} failed and graded: the log was made with score_on_error"
         for kind, count in sorted(self.limits.items()):
-            yield f"{counted(count, 'sample')} stopped by a {kind} limit: graded as far as it went"
+            yield f"{format_count(count, 'sample')} stopped by a {kind} limit: graded as far as it went"
         if self.invalid:
-            yield f"{counted(self.invalid, 'sample')} marked invalid in the log: counted here as it is there"
+            yield f"{format_count(self.invalid, 'sample')} marked invalid in the log: counted here as it is there"
         for (scorer, kind), count in self.grades.items():
             such = f" such as {self.example[scorer]!r:.40}" if kind == "texts" else ""
-            yield f"scorer {scorer} gave {kind}{such} for {counted(count, 'sample')}: no grade, left out"
+            yield f"scorer {scorer} gave {kind}{such} for {format_count(count, 'sample')}: no grade, left out"
         if self.helpers:
-            names = ", ".join(sorted(self.helpers)[:_SHOWN])
+            names = ", ".join(sorted(self.helpers)[:_EXAMPLES])
             yield f"tokens and cost are those of the model evaluated, not of {names}"
 
 
-def row_of(sample: Any, tally: Tally, options: ReadOptions, header: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a sample by role; `tally` learns what was in it.
+def row_of(sample: Any, stats: SampleStats, options: ReadOptions, header: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a sample by role; `stats` is updated.
 
-    Grades are those of Inspect's own value_to_float: C, I, P, N are 1, 0, 0.5, 0. NaN is its word for not graded.
+    Grades are those of Inspect's own value_to_float: C, I, P, N are 1, 0, 0.5, 0. NaN means "not graded" there.
     """
     if not isinstance(sample, dict):
-        raise NoSample(f"expected an object, found {type(sample).__name__}")
+        raise InvalidSample(f"expected an object, found {type(sample).__name__}")
     for name in ("id", "epoch"):
         if sample.get(name) is None:
-            raise NoSample(f"no {name!r}")
+            raise InvalidSample(f"no {name!r}")
     epoch = _epoch(sample["epoch"])
     attached = _attachments(sample)
-    tally.n += 1
-    tally.seen.add((str(scalars.as_text(sample["id"])), epoch))
-    error = _error(sample, tally)
+    stats.n += 1
+    stats.epochs.add((str(scalars.as_text(sample["id"])), epoch))
+    error = _error(sample, stats)
     choices = sample.get("choices")
     return {
         "id": sample["id"],
         "repeat": epoch,
         **_output(sample, attached, failed=error is not None),
         "reference": _reference(sample.get("target"), attached),
-        "choices": _resolved(choices, attached) if isinstance(choices, list) and choices else None,
-        "input": (dialogue(_resolved(sample.get("input"), attached)) or None) if options.everything else None,
+        "choices": _resolve(choices, attached) if isinstance(choices, list) and choices else None,
+        "input": (dialogue(_resolve(sample.get("input"), attached)) or None) if options.everything else None,
         "error": error,
-        "note": _note(sample, tally),
-        "seconds": _number(sample.get("working_time") or sample.get("total_time") or _of(sample, "output").get("time")),
-        **_usage(sample, header, tally),
-        **_grades(sample, tally, header, failed=error is not None),
-        **_tags(_resolved(_of(sample, "metadata"), attached)),
-        **_own(sample),
+        "note": _note(sample, stats),
+        "seconds": _number(
+            sample.get("working_time") or sample.get("total_time") or _object(sample, "output").get("time")
+        ),
+        **_usage(sample, header, stats),
+        **_grades(sample, stats, header, failed=error is not None),
+        **_tags(_resolve(_object(sample, "metadata"), attached)),
+        **_kofn_fields(sample),
     }
 
 
 def grade(value: Any) -> float | None:
-    """A score's value as a number, as Inspect converts it; None where it is NaN, null or no grade at all.
+    """A score's value as a number, as Inspect converts it; None where it is NaN, null or not a grade.
 
     >>> [grade(v) for v in ("C", "P", True, "0.25", float("nan"), "a nice try")]
     [1.0, 0.5, 1.0, 0.25, None, None]
     """
     if isinstance(value, str):
-        known = _GRADES.get(value, _GRADES.get(value.lower()) if len(value) > 1 else None)
-        return known if known is not None else _number(value)
+        # Inspect compares C, I, P and N as they are, and words in lower case: "c" is a choice, not a grade
+        number = _GRADES.get(value, _GRADES.get(value.lower()) if len(value) > 1 else None)
+        return number if number is not None else _number(value)
     return _number(value)
 
 
 def _number(value: Any) -> float | None:
     try:
         number = scalars.as_number(value)
-    except scalars.Unreadable:
+    except scalars.InvalidValue:
         return None
     return number
 
@@ -124,13 +129,13 @@ def _number(value: Any) -> float | None:
 def _epoch(value: Any) -> int:
     try:
         epoch = scalars.as_whole(value)
-    except scalars.Unreadable as problem:
-        raise NoSample(f"epoch: {problem}") from None
+    except scalars.InvalidValue as problem:
+        raise InvalidSample(f"epoch: {problem}") from None
     assert epoch is not None
     return epoch
 
 
-def _of(record: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _object(record: Mapping[str, Any], name: str) -> dict[str, Any]:
     found = record.get(name)
     return found if isinstance(found, dict) else {}
 
@@ -140,68 +145,70 @@ def _attachments(sample: Mapping[str, Any]) -> dict[str, str]:
     found = sample.get("attachments")
     if isinstance(found, list):
         return {str(place): text for place, text in enumerate(found)}
-    return found if isinstance(found, dict) else _of(_of(sample, "transcript"), "content")
+    return found if isinstance(found, dict) else _object(_object(sample, "transcript"), "content")
 
 
-def _resolved(value: Any, attached: Mapping[str, str]) -> Any:
-    """A value with the texts it refers to."""
+def _resolve(value: Any, attached: Mapping[str, str]) -> Any:
+    """A value with its references to attachments replaced by their texts."""
     if isinstance(value, str):
         for start in _REFERENCES:
             if value.startswith(start):
                 return attached.get(value.removeprefix(start), value)
         return value
     if isinstance(value, list):
-        return [_resolved(one, attached) for one in value]
+        return [_resolve(one, attached) for one in value]
     if isinstance(value, dict):
-        return {name: _resolved(one, attached) for name, one in value.items()}
+        return {name: _resolve(one, attached) for name, one in value.items()}
     return value
 
 
 def _output(sample: Mapping[str, Any], attached: Mapping[str, str], *, failed: bool) -> dict[str, Any]:
     """The text of a sample's output and the reasoning beside it; a sample without an output has neither."""
-    output = _of(sample, "output")
+    output = _object(sample, "output")
     choices = output.get("choices")
-    message = _of(choices[0], "message") if isinstance(choices, list) and choices else {}
-    content = _resolved(message.get("content"), attached)
-    text = _resolved(output.get("completion"), attached) or content_text(content)
+    message = _object(choices[0], "message") if isinstance(choices, list) and choices else {}
+    content = _resolve(message.get("content"), attached)
+    text = _resolve(output.get("completion"), attached) or content_text(content)
     if not text and (failed or not message):
         text = None
     return {"text": text, "reasoning": content_reasoning(content) or scalars.as_text(message.get("reasoning"))}
 
 
 def _reference(target: Any, attached: Mapping[str, str]) -> list[str] | None:
-    found = scalars.as_references(_resolved(target, attached))
+    found = scalars.as_references(_resolve(target, attached))
     return [one for one in found or () if one.strip()] or None
 
 
-def _error(sample: Mapping[str, Any], tally: Tally) -> str | None:
+def _error(sample: Mapping[str, Any], stats: SampleStats) -> str | None:
     error = sample.get("error")
     if not error:
         return None
-    message = str(_of(sample, "error").get("message") or scalars.as_text(error))
-    if not tally.failed:
-        tally.first_error = message.partition("\n")[0]
-    tally.failed += 1
+    message = str(_object(sample, "error").get("message") or scalars.as_text(error))
+    if not stats.failed:
+        stats.first_error = message.partition("\n")[0]
+    stats.failed += 1
     return message
 
 
-def _note(sample: Mapping[str, Any], tally: Tally) -> str | None:
-    tally.invalid += sample.get("invalidation") is not None
+def _note(sample: Mapping[str, Any], stats: SampleStats) -> str | None:
+    stats.invalid += sample.get("invalidation") is not None
     limit = sample.get("limit")
     if not limit:
         return None
-    kind = str(_of(sample, "limit").get("type") or scalars.as_text(limit))
-    tally.limits[kind] += 1
+    kind = str(_object(sample, "limit").get("type") or scalars.as_text(limit))
+    stats.limits[kind] += 1
     return f"stopped by a {kind} limit"
 
 
-def _usage(sample: Mapping[str, Any], header: Mapping[str, Any], tally: Tally) -> dict[str, Any]:
+def _usage(sample: Mapping[str, Any], header: Mapping[str, Any], stats: SampleStats) -> dict[str, Any]:
     """Tokens and cost of the model that is evaluated: a log also counts those of graders."""
-    usage = {name: one for name, one in _of(sample, "model_usage").items() if isinstance(one, dict)}
-    model = str(_of(header, "eval").get("model", ""))
-    found = usage.get(model) or (next(iter(usage.values())) if len(usage) == 1 else _of(_of(sample, "output"), "usage"))
+    usage = {name: one for name, one in _object(sample, "model_usage").items() if isinstance(one, dict)}
+    model = str(_object(header, "eval").get("model", ""))
+    found = usage.get(model) or (
+        next(iter(usage.values())) if len(usage) == 1 else _object(_object(sample, "output"), "usage")
+    )
     if len(usage) > 1:
-        tally.helpers |= set(usage) - {model}
+        stats.helpers |= set(usage) - {model}
     read = [
         _number(found.get(name)) for name in ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write")
     ]
@@ -212,28 +219,30 @@ def _usage(sample: Mapping[str, Any], header: Mapping[str, Any], tally: Tally) -
     }
 
 
-def _grades(sample: Mapping[str, Any], tally: Tally, header: Mapping[str, Any], *, failed: bool) -> dict[str, Any]:
+def _grades(
+    sample: Mapping[str, Any], stats: SampleStats, header: Mapping[str, Any], *, failed: bool
+) -> dict[str, Any]:
     """`label.SCORER` (or `label.SCORER.KEY`) of every score, and the answer of the scorer that gives answers.
 
     A sample that failed is not graded, unless its log was made to grade failures.
     """
-    scores = _of(sample, "scores") or ({"score": sample["score"]} if sample.get("score") else {})
+    scores = _object(sample, "scores") or ({"score": sample["score"]} if sample.get("score") else {})
     if failed:
-        if not scores or not _of(_of(header, "eval"), "config").get("score_on_error"):
+        if not scores or not _object(_object(header, "eval"), "config").get("score_on_error"):
             return {}
-        tally.failed -= 1
-        tally.graded_failures += 1
+        stats.failed -= 1  # `_error` has counted it as not graded
+        stats.graded_failures += 1
     out: dict[str, Any] = {}
-    own = _PLAIN if "kofn" in _of(_of(header, "eval"), "packages") else {}
+    own = _PLAIN if "kofn" in _object(_object(header, "eval"), "packages") else {}
     for scorer, score in scores.items():
         value = score.get("value") if isinstance(score, dict) else score
         for name, one in _values(scorer, value):
-            if (found := _graded(name, one, tally)) is not None:
-                tally.labels[name] = None
+            if (found := _count_grade(name, one, stats)) is not None:
+                stats.labels[name] = None
                 out[own.get(name, f"label.{name}")] = found
         answer = score.get("answer") if isinstance(score, dict) else None
-        if answer is not None and tally.answers in (None, scorer):
-            tally.answers = scorer
+        if answer is not None and stats.answers in (None, scorer):
+            stats.answers = scorer
             out["answer"] = answer
     return out
 
@@ -244,19 +253,19 @@ def _values(scorer: str, value: Any) -> Sequence[tuple[str, Any]]:
     return [(scorer, value)]
 
 
-def _graded(name: str, value: Any, tally: Tally) -> float | None:
+def _count_grade(name: str, value: Any, stats: SampleStats) -> float | None:
     found = None if isinstance(value, list) else grade(value)
     if isinstance(value, list):
-        tally.grades[name, "lists"] += 1
+        stats.grades[name, "lists"] += 1
     elif found is None and isinstance(value, str) and value:
-        tally.grades[name, "texts"] += 1
-        tally.example.setdefault(name, value)
+        stats.grades[name, "texts"] += 1
+        stats.example.setdefault(name, value)
     return found
 
 
-def _own(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """What kofn's own export keeps beside what Inspect knows."""
-    kept = _of(_of(sample, "store"), "kofn")
+def _kofn_fields(sample: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that kofn's own exporter stores beside those of Inspect."""
+    kept = _object(_object(sample, "store"), "kofn")
     return {name: value for name, value in kept.items() if name in _OWN or name.startswith("selector.")}
 
 

@@ -1,7 +1,7 @@
-"""JSON lines (and a JSON array of objects): long, wide and groups.
+"""JSON lines, or a JSON array of objects, in long, wide or group form: the fast reader first, else the row reader.
 
-Two readers with one result. Uniform files go through polars; whatever polars refuses (mixed types, groups, a
-broken line) goes through the second, a line at a time, which names the line that is wrong.
+Both readers give the same result. Uniform files go through polars (`jsonl_fast`); whatever polars refuses (mixed types,
+groups, a broken line) goes through `json_records`, a line at a time, which names the line that is wrong.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from kofn.errors import InputError
-from kofn.importers.careful import read_lines
-from kofn.importers.quick import TooMixed, read_quick
+from kofn.importers.json_records import read_lines
+from kofn.importers.jsonl_fast import MixedTypes, read_fast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kofn.importers.rows import ReadOptions
-    from kofn.table import Table
+    from kofn.core.table import Table
+    from kofn.importers.reader_options import ReadOptions
 
-LINE_LIMIT = 64 << 20
+LINE_LIMIT = 64 << 20  # bytes: a longer line is a file without line ends, not a record
 
 
 def read(path: Path, options: ReadOptions) -> Table:
     """Read a JSON lines file in whatever form it is."""
     check_lines(path)
     try:
-        return read_quick(path, options)
-    except (TooMixed, pl.exceptions.PolarsError):
+        return read_fast(path, options)
+    except (MixedTypes, pl.exceptions.PolarsError):
         return read_lines(path, options)
 
 

@@ -1,4 +1,4 @@
-"""Detail files of lighteval: Parquet, a row a document, with every prediction of it."""
+"""Importer of lighteval detail files: Parquet with one row per document and all its predictions."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
-from kofn.importers.base import Importer, as_written
-from kofn.importers.records import Row, log_table
+from kofn.importers.base import Importer, reject_malformed
+from kofn.importers.log_table import LogRow, log_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import polars as pl
 
+    from kofn.core.table import Table
     from kofn.importers.base import Peek
-    from kofn.importers.rows import ReadOptions
-    from kofn.table import Table
+    from kofn.importers.reader_options import ReadOptions
 
 _NEW = ("doc", "model_response", "metric")
-_UNDERSCORED = tuple(f"__{name}__" for name in _NEW)  # what versions 0.11 and 0.12 call them
+_UNDERSCORED = tuple(f"__{name}__" for name in _NEW)  # the same in versions 0.11 and 0.12
 _OLD = ("full_prompt", "predictions", "metrics")
 _OLD_COLUMNS = (*_OLD, "example", "gold", "gold_index", "choices", "cont_tokens", "input_tokens")
 _FILE = re.compile(r"details_(?P<task>.+)_\d{4}-\d\d-\d\dT[\d.-]+\.parquet")
@@ -38,23 +38,23 @@ def _names(peek: Peek) -> tuple[str, ...] | None:
 
 
 def read(peek: Peek, options: ReadOptions) -> Table:
-    """One set a document: all its predictions.
+    """One set per document: all its predictions.
 
     The metrics of a document with one prediction are labels. Of several predictions the tool keeps one value for all of
     them (pass@k, maj@n), which is a tag. Where options were compared by likelihood the likeliest is the output.
     """
     docs = _docs(peek)
-    notes: dict[str, int] = {}
-    with as_written(peek.shown, "lighteval"):
-        rows = list(_rows(docs, notes))
+    counts: dict[str, int] = {}
+    with reject_malformed(peek.source, "lighteval"):
+        rows = list(_rows(docs, counts))
     labels = {name.removeprefix("label."): True for row in rows for name in row.values if name.startswith("label.")}
     return log_table(
         rows,
-        source=peek.shown,
+        source=peek.source,
         form="lighteval details",
         options=options,
         labels={name: not _LOWER.search(name) for name in labels},
-        told=_told(docs, notes),
+        notes=_notes(docs, counts),
         origin={"tool": "lighteval", **_origin(peek, docs)},
         fields={"id": "document", "text": "predictions", "reference": "gold"},
     )
@@ -85,7 +85,7 @@ def _docs(peek: Peek) -> list[_Doc]:
     if names is None and not set(_OLD) <= set(peek.columns):
         found = ", ".join(list(peek.columns)[:8]) or "no columns"
         expected = f"{', '.join(_NEW)} or {', '.join(_OLD)}"
-        raise InputError(f"{peek.shown}: no lighteval details: expected {expected}, found {found}")
+        raise InputError(f"{peek.source}: no lighteval details: expected {expected}, found {found}")
     try:
         if names is None:
             present = [c for c in _OLD_COLUMNS if c in peek.columns]
@@ -95,14 +95,14 @@ def _docs(peek: Peek) -> list[_Doc]:
         frame = _slim(frame)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
         first = str(problem).partition("\n")[0]
-        raise InputError(f"{peek.shown}: not readable as Parquet: {first[:160]}") from None
+        raise InputError(f"{peek.source}: not readable as Parquet: {first[:160]}") from None
     return _each(peek, frame, _new)
 
 
 def _each(peek: Peek, frame: pl.DataFrame, make: Callable[[Mapping[str, Any], int], _Doc]) -> list[_Doc]:
     docs = []
     for number, row in enumerate(frame.iter_rows(named=True)):
-        with as_written(f"{peek.shown}: row {number + 1}", "lighteval"):
+        with reject_malformed(f"{peek.source}: row {number + 1}", "lighteval"):
             docs.append(make(row, number))
     return docs
 
@@ -124,7 +124,7 @@ def _slim(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _lengths(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    """Lists of tokens replaced by their lengths: one of a list, several of a list of lists."""
+    """Lists of tokens replaced by their lengths: a number for a list, a list of numbers for a list of lists."""
     import polars as pl
 
     for name in names:
@@ -137,7 +137,7 @@ def _lengths(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
 
 
 def _old(row: Mapping[str, Any], number: int) -> _Doc:
-    """A row of the form until 0.10: predictions are texts, or likelihoods (each alone or with its greediness)."""
+    """A row of the form until 0.10: predictions are texts, or likelihoods, each alone or with whether it is greedy."""
     predictions = _listed(row["predictions"])
     texts = all(isinstance(one, str) for one in predictions)
     numbers = [one[0] if isinstance(one, (list, tuple)) and one else one for one in predictions]
@@ -151,25 +151,25 @@ def _old(row: Mapping[str, Any], number: int) -> _Doc:
         "logprobs": [] if texts else numbers,
         "output_tokens": _listed(row.get("cont_tokens")) if texts else [],
     }
-    found = _Doc(doc, response, row["metrics"], number)
-    found.golds = [str(one) for one in _listed(row.get("gold"))] or found.golds
-    return found
+    made = _Doc(doc, response, row["metrics"], number)
+    made.golds = [str(one) for one in _listed(row.get("gold"))] or made.golds
+    return made
 
 
-def _rows(docs: Sequence[_Doc], notes: dict[str, int]) -> Iterator[Row]:
+def _rows(docs: Sequence[_Doc], counts: dict[str, int]) -> Iterator[LogRow]:
     for doc in docs:
         case = {"id": doc.id, "input": doc.query, "reference": doc.golds}
         candidates = list(_candidates(doc))
         kind = "label" if len(candidates) == 1 else "tag"
-        grades = _grades(doc.metrics, notes)
-        notes["sets"] = notes.get("sets", 0) + (kind == "tag" and bool(grades))
+        grades = _grades(doc.metrics, counts)
+        counts["sets"] = counts.get("sets", 0) + (kind == "tag" and bool(grades))
         for repeat, candidate in enumerate(candidates or [{"error": "no prediction"}]):
             graded = {f"{kind}.{name}": value for name, value in grades.items()}
-            yield Row(f"row {doc.number + 1}", {**case, "repeat": repeat, **candidate, **graded})
+            yield LogRow(f"row {doc.number + 1}", {**case, "repeat": repeat, **candidate, **graded})
 
 
 def _candidates(doc: _Doc) -> Iterator[dict[str, Any]]:
-    """Every text; where there is none, the option that is likeliest."""
+    """Every text; without any, the likeliest option."""
     for i, text in enumerate(doc.final):
         raw = doc.texts[i] if i < len(doc.texts) else text
         reasoning = doc.reasonings[i] if i < len(doc.reasonings) else None
@@ -184,38 +184,38 @@ def _candidates(doc: _Doc) -> Iterator[dict[str, Any]]:
         yield {"text": doc.choices[likeliest], "answer": doc.choices[likeliest].strip()}
 
 
-def _grades(metrics: Mapping[str, Any], notes: dict[str, int]) -> dict[str, float]:
-    """The metrics that are one number; what a corpus metric keeps of each document is none."""
+def _grades(metrics: Mapping[str, Any], counts: dict[str, int]) -> dict[str, float]:
+    """The metrics that are one number; a corpus metric keeps something else for each document, which is counted."""
     grades = {}
     for name, value in metrics.items():
         one = value[0] if isinstance(value, list) and len(value) == 1 else value
         if isinstance(one, (bool, int, float)) and math.isfinite(one):
             grades[name] = float(one)
         elif one is not None:
-            notes[f"metric {name}"] = notes.get(f"metric {name}", 0) + 1
+            counts[f"metric {name}"] = counts.get(f"metric {name}", 0) + 1
     return grades
 
 
-def _told(docs: Sequence[_Doc], notes: Mapping[str, int]) -> list[str]:
-    told = []
-    if n := notes.get("sets"):
-        said = f"lighteval has one value for all predictions of a document ({n:,} of {len(docs):,})"
-        told.append(f"{said}: kept as tags; the candidates are graded here")
+def _notes(docs: Sequence[_Doc], counts: Mapping[str, int]) -> list[str]:
+    notes = []
+    if n := counts.get("sets"):
+        shared = f"lighteval has one value for all predictions of a document ({n:,} of {len(docs):,})"
+        notes.append(f"{shared}: kept as tags; the candidates are graded here")
     if any(not doc.final and doc.likelihoods for doc in docs):
-        told.append("options compared by likelihood: the likeliest is read as the output")
-    told += [
-        f"{name} is no number in {n:,} documents: left out" for name, n in notes.items() if name.startswith("metric ")
+        notes.append("options compared by likelihood: the likeliest is read as the output")
+    notes += [
+        f"{name} is no number in {n:,} documents: left out" for name, n in counts.items() if name.startswith("metric ")
     ]
-    return told
+    return notes
 
 
 def _origin(peek: Peek, docs: Sequence[_Doc]) -> dict[str, Any]:
     """Task and model, where the documents or the folders of the file say so: details/ORG/MODEL/DATE/details_TASK_..."""
-    named = _FILE.fullmatch(peek.path.name)
+    match = _FILE.fullmatch(peek.path.name)
     tasks = {str(doc.task) for doc in docs if doc.task}
-    task = tasks.pop() if len(tasks) == 1 else named["task"] if named else None
+    task = tasks.pop() if len(tasks) == 1 else match["task"] if match else None
     parts = peek.path.parts
-    model = "/".join(parts[parts.index("details") + 1 : -2]) if named and "details" in parts[:-3] else None
+    model = "/".join(parts[parts.index("details") + 1 : -2]) if match and "details" in parts[:-3] else None
     return {key: value for key, value in {"task": task, "model": model}.items() if value}
 
 
@@ -225,7 +225,7 @@ def _golds(choices: Sequence[str], index: Any) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """What a cell holds; some versions wrote nested values as Python text.
+    """The value of a cell; some versions wrote nested values as Python text.
 
     >>> _plain("['a', 'b']"), _plain({"acc": 1}), _plain("text")
     (['a', 'b'], {'acc': 1}, 'text')

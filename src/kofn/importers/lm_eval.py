@@ -1,4 +1,4 @@
-"""Logs of lm-evaluation-harness (`--log_samples`): `samples_TASK_DATE.jsonl`, and `results_DATE.json` beside them.
+"""Importer of lm-evaluation-harness logs (`--log_samples`): `samples_TASK_DATE.jsonl`, with `results_DATE.json` beside.
 
 A line is a document and a filter; the lines of one document are one set, and every response in `resps` is a candidate.
 A grade on a line is of what its filter made of the responses. Of one response that is its label. Of several it is of
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,18 +18,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from kofn.errors import InputError
-from kofn.importers import lm_eval_lines as lines
 from kofn.importers.base import Importer, Peek
 from kofn.importers.lm_eval_results import results_beside
-from kofn.importers.records import frame_of_log
-from kofn.importers.together import as_one
+from kofn.importers.lm_eval_rows import METRIC, TAG, LineSelection
+from kofn.importers.lm_eval_samples import read_lines
+from kofn.importers.log_table import frame_of_log
+from kofn.importers.merge import combine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from kofn.core.table import Table
     from kofn.importers.lm_eval_results import Results
-    from kofn.importers.rows import ReadOptions
-    from kofn.table import Table
+    from kofn.importers.reader_options import ReadOptions
 
 FORM = "lm-eval samples"
 FILTER = "filter"
@@ -41,7 +43,7 @@ _NOTHING = "[invalid]"  # what the tool's regex filter puts where it finds no an
 _NO_RESPONSE = "no response in the log"
 _ROLES = {*_ANNOUNCED, *_ANNOUNCED.values()}
 _OF_SETS = "lm_eval."
-_SHOWN = 3
+_EXAMPLES = 3
 
 
 def recognises(peek: Peek) -> bool:
@@ -74,42 +76,42 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     if peek.path.is_dir():
         return _read_folder(peek, options)
     if _is_results(peek):
-        raise InputError(f"{peek.shown}: {_NO_SAMPLES}")
-    found, told = lines.read_lines(peek, _wanted(options))
-    _check_fields(found, peek)
-    task, date = named(Path(peek.shown).name)
-    return as_table(found, peek.shown, options, results_beside(peek, task, date), told)
+        raise InputError(f"{peek.source}: {_NO_SAMPLES}")
+    lines, line_notes = read_lines(peek, _selection(options))
+    _check_fields(lines, peek)
+    task, date = parse_name(Path(peek.source).name)
+    return table_of_lines(lines, peek.source, options, results_beside(peek, task, date), line_notes)
 
 
-def _check_fields(found: pl.DataFrame, peek: Peek) -> None:
-    """Fields of documents that somebody asked for must be there; grades of sets get their tags later."""
+def _check_fields(lines: pl.DataFrame, peek: Peek) -> None:
+    """Refuse a selected field that no document has; `lm_eval.METRIC` is exempt, since those tags are made later."""
     document = (peek.first or {}).get("doc")
-    for column in found.columns:
-        name = column.removeprefix(lines.TAG)
-        if name == column or name.startswith(_OF_SETS) or name in _ROLES or found[column].null_count() < found.height:
+    for column in lines.columns:
+        name = column.removeprefix(TAG)
+        if name == column or name.startswith(_OF_SETS) or name in _ROLES or lines[column].null_count() < lines.height:
             continue
         if isinstance(document, dict) and name not in document:
             near = get_close_matches(name, document, n=1)
             offer = f"did you mean {near[0]}?" if near else f"its documents have {', '.join(list(document)[:20])}"
-            raise InputError(f"{peek.shown}: no field {name!r}: {offer}")
+            raise InputError(f"{peek.source}: no field {name!r}: {offer}")
 
 
-def named(name: str) -> tuple[str | None, str | None]:
+def parse_name(name: str) -> tuple[str | None, str | None]:
     """(task, date) as the tool writes them into the name of a file; none where it has another name.
 
-    >>> named("samples_gsm8k_cot_2026-01-21T03-44-18.458309.jsonl")
+    >>> parse_name("samples_gsm8k_cot_2026-01-21T03-44-18.458309.jsonl")
     ('gsm8k_cot', '2026-01-21T03-44-18.458309')
-    >>> named("outputs.jsonl")
+    >>> parse_name("outputs.jsonl")
     (None, None)
     """
-    found = _NAME.match(name)
-    return (found["task"], found["date"]) if found else (None, None)
+    match = _NAME.match(name)
+    return (match["task"], match["date"]) if match else (None, None)
 
 
-def _wanted(options: ReadOptions) -> lines.Wanted:
+def _selection(options: ReadOptions) -> LineSelection:
     names = dict.fromkeys((*options.keep, *options.where))
     tags = tuple(name for name in names if name not in (FILTER, "task"))
-    return lines.Wanted(input=options.everything, filter=options.where.get(FILTER), tags=tags)
+    return LineSelection(input=options.everything, filter=options.where.get(FILTER), tags=tags)
 
 
 # --- folders
@@ -117,9 +119,9 @@ def _wanted(options: ReadOptions) -> lines.Wanted:
 
 def _logs(folder: Path) -> list[Path]:
     """The files of samples in a folder, or in the one folder of a model inside it."""
-    found = sorted(folder.glob("samples_*.jsonl"))
-    if found:
-        return found
+    logs = sorted(folder.glob("samples_*.jsonl"))
+    if logs:
+        return logs
     inside = [path for path in sorted(folder.iterdir()) if path.is_dir() and any(path.glob("samples_*.jsonl"))]
     return [path for one in inside for path in sorted(one.glob("samples_*.jsonl"))]
 
@@ -127,34 +129,33 @@ def _logs(folder: Path) -> list[Path]:
 def _read_folder(peek: Peek, options: ReadOptions) -> Table:
     logs = _logs(peek.path)
     if not logs:
-        raise InputError(f"{peek.shown}: {_NO_SAMPLES}")
+        raise InputError(f"{peek.source}: {_NO_SAMPLES}")
     if len(models := sorted({path.parent.name for path in logs})) > 1:
         raise InputError(
-            f"{peek.shown}: samples of several models ({', '.join(models[:_SHOWN])}): score each folder by itself"
+            f"{peek.source}: samples of several models ({', '.join(models[:_EXAMPLES])}): score each folder by itself"
         )
-    if wanted := options.where.get("task"):
-        known = dict.fromkeys(named(path.name)[0] for path in logs)
-        logs = [path for path in logs if named(path.name)[0] == wanted]
+    if task := options.where.get("task"):
+        tasks = dict.fromkeys(parse_name(path.name)[0] for path in logs)
+        logs = [path for path in logs if parse_name(path.name)[0] == task]
         if not logs:
-            raise InputError(f"{peek.shown}: no case has task={wanted}: there is {', '.join(filter(None, known))}")
+            raise InputError(f"{peek.source}: no case has task={task}: there is {', '.join(filter(None, tasks))}")
+    # the tool writes a new dated file for each run into the same folder: the newest of each task counts
     newest: dict[str | None, Path] = {}
-    for path in sorted(logs, key=lambda path: named(path.name)[1] or ""):
-        newest[named(path.name)[0]] = path
+    for path in sorted(logs, key=lambda path: parse_name(path.name)[1] or ""):
+        newest[parse_name(path.name)[0]] = path
     tables = [read(Peek(path), options) for path in sorted(newest.values())]
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     if older := len(logs) - len(newest):
-        told = (f"{older} older samples file{'s' if older > 1 else ''} of the same tasks in {peek.shown}: not read",)
-    whole = tables[0] if len(tables) == 1 else as_one(tables, options)
-    from dataclasses import replace
-
-    return replace(whole, told=(*whole.told, *told))
+        notes = (f"{older} older samples file{'s' if older > 1 else ''} of the same tasks in {peek.source}: not read",)
+    whole = tables[0] if len(tables) == 1 else combine(tables, options)
+    return replace(whole, notes=(*whole.notes, *notes))
 
 
 # --- from lines to sets
 
 
 class _Grade(NamedTuple):
-    """A metric under one filter: its column, what it is called, and of whom the filter's value is."""
+    """A metric under one filter: its column in the lines, the metric, the filter, and the name of the label."""
 
     column: str
     metric: str
@@ -162,38 +163,38 @@ class _Grade(NamedTuple):
     name: str
 
 
-def as_table(
-    found: pl.DataFrame, source: str, options: ReadOptions, results: Results, told: Iterable[str] = ()
+def table_of_lines(
+    lines: pl.DataFrame, source: str, options: ReadOptions, results: Results, line_notes: Iterable[str] = ()
 ) -> Table:
     """A table of the lines: those of one document together, with the grades of every filter."""
-    if not found.height:
+    if not lines.height:
         raise InputError(f"{source}: no candidates in these {FORM}: the log is empty, or its run had not begun")
     if "task" in (*options.keep, *options.where):
-        found = found.with_columns(pl.lit(results.task, dtype=pl.String).alias(f"{lines.TAG}task"))
-    found, left_out = _of_single_cases(found)
-    found, numbered = _with_filters(found)
-    found = _asked_for(found, source, options)
-    found, copies = _without_copies(found)
-    filters = found[FILTER].unique(maintain_order=True).to_list()
-    first = found.filter(pl.col(FILTER) == filters[0]) if len(filters) > 1 else found
+        lines = lines.with_columns(pl.lit(results.task, dtype=pl.String).alias(f"{TAG}task"))
+    lines, left_out = _without_perplexity(lines)
+    lines, numbered = _with_filters(lines)
+    lines = _select_lines(lines, source, options)
+    lines, copies = _without_copies(lines)
+    filters = lines[FILTER].unique(maintain_order=True).to_list()
+    first = lines.filter(pl.col(FILTER) == filters[0]) if len(filters) > 1 else lines
     first = _with_reference(first)
     several = bool((first["resps"].list.len() > 1).any())
     grades = [
         _Grade(c, metric, name, metric if len(filters) == 1 else f"{metric},{name}")
         for name in filters
-        for c in found.columns
-        if c.startswith(lines.METRIC) and found[c].null_count() < found.height
-        for metric in [c.removeprefix(lines.METRIC)]
+        for c in lines.columns
+        if c.startswith(METRIC) and lines[c].null_count() < lines.height
+        for metric in [c.removeprefix(METRIC)]
     ]
     if FILTER in (*options.keep, *options.where):
-        first = first.with_columns(pl.col(FILTER).alias(f"{lines.TAG}{FILTER}"))
-    cases = first.select(c for c in first.columns if not c.startswith(lines.METRIC) and c != FILTER)
-    cases = _with_grades(cases, found, grades, filters, prefix=f"{lines.TAG}{_OF_SETS}" if several else "label.")
+        first = first.with_columns(pl.col(FILTER).alias(f"{TAG}{FILTER}"))
+    cases = first.select(c for c in first.columns if not c.startswith(METRIC) and c != FILTER)
+    cases = _with_grades(cases, lines, grades, filters, prefix=f"{TAG}{_OF_SETS}" if several else "label.")
     cases, own = _own_grades(cases, first, several)
-    rows = _exploded(cases, results.nothing | {_NOTHING})
+    rows = _explode(cases, results.nothing | {_NOTHING})
     names = [g.metric for g in grades]
-    notes = [*told, *left_out, *numbered, *copies, *_notes(first, grades, filters, several, own)]
-    notes += [*results.told(first.height), *results.not_means(dict.fromkeys(names))]
+    notes = [*line_notes, *left_out, *numbered, *copies, *_notes(first, grades, filters, several, own)]
+    notes += [*results.notes(first.height), *results.not_means(dict.fromkeys(names))]
     place = rows["line"]
     return frame_of_log(
         rows.drop("line"),
@@ -202,60 +203,60 @@ def as_table(
         form=FORM,
         options=options,
         labels={g.name: results.higher_is_better(g.metric) for g in grades},
-        told=notes,
+        notes=notes,
         origin=results.origin(),
         fields=_ANNOUNCED,
     )
 
 
-def _of_single_cases(found: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """The lines without what is called perplexity there and is the log-likelihood of a case."""
-    column = f"{lines.METRIC}perplexity"
-    if column not in found.columns:
-        return found, ()
-    return found.drop(column), (
+def _without_perplexity(lines: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """The lines without `perplexity`: the column of that name holds log-likelihoods, one per case."""
+    column = f"{METRIC}perplexity"
+    if column not in lines.columns:
+        return lines, ()
+    return lines.drop(column), (
         "perplexity is one number over all cases, and its column has log-likelihoods: left out",
     )
 
 
-def _with_filters(found: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+def _with_filters(lines: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """Lines of versions that do not name filters: those of one document are told apart by their order."""
-    if not found[FILTER].null_count():
-        return found, ()
+    if not lines[FILTER].null_count():
+        return lines, ()
     place = pl.int_range(pl.len()).over("id") + 1
-    found = found.with_columns(pl.col(FILTER).fill_null(pl.format("filter {}", place)))
-    if found[FILTER].n_unique() == 1:
-        return found, ()
-    return found, ("the log names no filters: lines of one document are told apart by their order",)
+    lines = lines.with_columns(pl.col(FILTER).fill_null(pl.format("filter {}", place)))
+    if lines[FILTER].n_unique() == 1:
+        return lines, ()
+    return lines, ("the log names no filters: lines of one document are told apart by their order",)
 
 
-def _asked_for(found: pl.DataFrame, source: str, options: ReadOptions) -> pl.DataFrame:
+def _select_lines(lines: pl.DataFrame, source: str, options: ReadOptions) -> pl.DataFrame:
     for name, value in options.where.items():
-        column = name if name == FILTER else f"{lines.TAG}{name}"
-        if column not in found.columns:
+        column = name if name == FILTER else f"{TAG}{name}"
+        if column not in lines.columns:
             continue
-        kept = found.filter(pl.col(column).cast(pl.String) == value)
+        kept = lines.filter(pl.col(column).cast(pl.String) == value)
         if not kept.height:
-            some = ", ".join(found[column].drop_nulls().cast(pl.String).unique(maintain_order=True)[:_SHOWN])
+            some = ", ".join(lines[column].drop_nulls().cast(pl.String).unique(maintain_order=True)[:_EXAMPLES])
             raise InputError(f"{source}: no case has {name}={value}: there is {some or 'no such field'}")
-        found = kept
-    return found
+        lines = kept
+    return lines
 
 
-def _without_copies(found: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+def _without_copies(lines: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """Of lines with the same document and filter the last is kept: a resumed log has some twice."""
     key = ["id", FILTER]
-    of_each = found.group_by(FILTER).agg(pl.col("id").n_unique())
-    if of_each["id"].sum() == found.height:
-        return found, ()
-    kept = found.unique(key, maintain_order=True).select(key)  # the last, in the place of the first
-    kept = kept.join(found.unique(key, keep="last"), on=key, how="left", maintain_order="left").select(found.columns)
-    copies = found.height - kept.height
+    of_each = lines.group_by(FILTER).agg(pl.col("id").n_unique())
+    if of_each["id"].sum() == lines.height:
+        return lines, ()
+    kept = lines.unique(key, maintain_order=True).select(key)  # the last, in the place of the first
+    kept = kept.join(lines.unique(key, keep="last"), on=key, how="left", maintain_order="left").select(lines.columns)
+    copies = lines.height - kept.height
     if not copies:
-        return found, ()
-    twice = found.filter(found.select(key).is_duplicated())
+        return lines, ()
+    twice = lines.filter(lines.select(key).is_duplicated())
     others = twice.drop("line").unique().height - twice.select(key).unique().height
-    some = ", ".join(twice["id"].unique(maintain_order=True)[:_SHOWN])
+    some = ", ".join(twice["id"].unique(maintain_order=True)[:_EXAMPLES])
     what = f"{copies:,} line{'s' if copies > 1 else ''} of a document and filter that were there before (doc_id {some})"
     same = "word for word the same" if not others else f"{others:,} with other values: the last counts"
     return kept, (f"{what}: a resumed log? {same}",)
@@ -279,11 +280,11 @@ def _with_reference(first: pl.DataFrame) -> pl.DataFrame:
 
 def _right_options(first: pl.DataFrame) -> pl.Series:
     """A target "1" is the second option, or the option that reads 1: whichever the tool's own accuracy goes with."""
-    grade = f"{lines.METRIC}acc"
+    grade = f"{METRIC}acc"
     readings = ["by_place", "by_text"]
     if grade in first.columns:
-        chosen = pl.col("filtered").list.first()
-        agree = [(pl.col(r).list.contains(chosen) == (pl.col(grade) == 1)).sum().alias(r) for r in readings]
+        picks = pl.col("filtered").list.first()
+        agree = [(pl.col(r).list.contains(picks) == (pl.col(grade) == 1)).sum().alias(r) for r in readings]
         counts = first.select(agree).row(0)
         readings = readings if counts[0] >= counts[1] else readings[::-1]
     labels = first.select(pl.coalesce(readings)).to_series()
@@ -309,23 +310,23 @@ def _targets(targets: pl.Series) -> pl.Series:
 
 def _texts(target: str) -> list[str] | str:
     try:
-        found = ast.literal_eval(target)
+        value = ast.literal_eval(target)
     except (ValueError, SyntaxError):
         return target
-    return found if isinstance(found, list) and all(isinstance(t, str) for t in found) else target
+    return value if isinstance(value, list) and all(isinstance(t, str) for t in value) else target
 
 
 def _with_grades(
-    cases: pl.DataFrame, found: pl.DataFrame, grades: Sequence[_Grade], filters: Sequence[str], prefix: str
+    cases: pl.DataFrame, lines: pl.DataFrame, grades: Sequence[_Grade], filters: Sequence[str], prefix: str
 ) -> pl.DataFrame:
     """The grades of every filter beside their case."""
     for name in filters:
         own = [g for g in grades if g.filter == name]
         columns = [pl.col(g.column).alias(f"{prefix}{g.name}") for g in own]
         if len(filters) == 1:
-            return cases.with_columns(found.select(columns))
-        lines_of = found.filter(pl.col(FILTER) == name).select("id", *columns)
-        cases = cases.join(lines_of, on="id", how="left", maintain_order="left")
+            return cases.with_columns(lines.select(columns))
+        own_lines = lines.filter(pl.col(FILTER) == name).select("id", *columns)
+        cases = cases.join(own_lines, on="id", how="left", maintain_order="left")
     return cases
 
 
@@ -339,7 +340,7 @@ def _own_grades(cases: pl.DataFrame, first: pl.DataFrame, several: bool) -> tupl
 
 
 def _agrees(first: pl.DataFrame, each: str) -> bool:
-    grade = f"{lines.METRIC}{each.removeprefix('each.')}"
+    grade = f"{METRIC}{each.removeprefix('each.')}"
     return (
         grade in first.columns
         and not first[each].null_count()
@@ -347,7 +348,7 @@ def _agrees(first: pl.DataFrame, each: str) -> bool:
     )
 
 
-def _exploded(cases: pl.DataFrame, nothing: set[str]) -> pl.DataFrame:
+def _explode(cases: pl.DataFrame, nothing: set[str]) -> pl.DataFrame:
     """A row a candidate."""
     resps = cases["resps"]
     sizes = resps.list.len()
@@ -355,8 +356,8 @@ def _exploded(cases: pl.DataFrame, nothing: set[str]) -> pl.DataFrame:
         none = pl.when(sizes == 0).then(pl.lit([None], dtype=resps.dtype))
         cases = cases.with_columns(none.otherwise("resps").alias("resps"))
         sizes = cases["resps"].list.len()
-    lists = [c for c in ("loglik", *cases.columns) if c in cases.columns and _is_each(c, cases, sizes)]
-    answers = "filtered" in cases.columns and _is_each("filtered", cases, sizes)
+    lists = [c for c in ("loglik", *cases.columns) if c in cases.columns and _is_per_candidate(c, cases, sizes)]
+    answers = "filtered" in cases.columns and _is_per_candidate("filtered", cases, sizes)
     cases = cases.drop([c for c in ("filtered", "loglik") if c in cases.columns and c not in lists])
     several = bool((sizes > 1).any())
     rows = cases.explode(list(dict.fromkeys(["resps", *lists])))
@@ -375,7 +376,7 @@ def _exploded(cases: pl.DataFrame, nothing: set[str]) -> pl.DataFrame:
     return _with_answers(rows, nothing) if answers else rows
 
 
-def _is_each(column: str, cases: pl.DataFrame, sizes: pl.Series) -> bool:
+def _is_per_candidate(column: str, cases: pl.DataFrame, sizes: pl.Series) -> bool:
     """Whether a column holds a list with a value for every candidate of its case."""
     if column != "filtered" and column != "loglik" and not column.startswith("label."):
         return False
@@ -397,9 +398,9 @@ def _notes(
 ) -> list[str]:
     notes = []
     if len(filters) > 1:
-        named = ", ".join(filters)
+        parse_name = ", ".join(filters)
         notes.append(
-            f"{len(filters)} filters ({named}): answers are those of {filters[0]}; --where filter=NAME takes one"
+            f"{len(filters)} filters ({parse_name}): answers are those of {filters[0]}; --where filter=NAME takes one"
         )
     if several and grades:
         names = ", ".join(g.name for g in grades if g.metric not in own or len(filters) > 1)

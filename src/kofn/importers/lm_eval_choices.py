@@ -1,21 +1,22 @@
-"""Options scored by their log-likelihood in an lm-evaluation-harness log: one candidate a repeat, the chosen option.
+"""Multiple choice by log-likelihood in an lm-evaluation-harness log: one candidate per repeat, the chosen option.
 
-A request is one option; its responses are pairs (log-likelihood, whether it is the greedy continuation), a pair a
+A request is one option; its responses are pairs (log-likelihood, whether it is the greedy continuation), one per
 repeat. The chosen option is the likeliest, as the tool's `acc` has it, the first of equal ones.
 """
 
 from __future__ import annotations
 
+import ast
 import math
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
-from kofn.extract.letter import options_of
+from kofn.extract.letter_answer import parse_choices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_PAIR = 2
+_PAIR = 2  # (log-likelihood, greedy)
 
 
 def is_likelihood(requests: Sequence[Sequence[Any]]) -> bool:
@@ -42,17 +43,17 @@ def choice_row(
     texts, whole, n = _options(arguments, len(pairs))
     repeats = [[request[r][0] for request in pairs[:n]] for r in range(len(pairs[0]))]
     labels = _labels(texts)
-    chosen = [_best(repeat) for repeat in repeats]
+    picks = [_best(repeat) for repeat in repeats]
     by_place, by_text = _golds(target, texts)
     golds = by_place if by_place is not None else by_text
     row: dict[str, Any] = {
         "likelihood": True,
         "choices": texts if len(labels) == len(texts) and labels != texts else None,
-        "resps": [texts[i] for i in chosen],
-        "filtered": [labels[i] for i in chosen],
+        "resps": [texts[i] for i in picks],
+        "filtered": [labels[i] for i in picks],
         "by_place": None if by_place is None else [labels[i] for i in by_place],
         "by_text": None if by_text is None else [labels[i] for i in by_text],
-        "loglik": [repeat[i] for repeat, i in zip(repeats, chosen, strict=True)],
+        "loglik": [repeat[i] for repeat, i in zip(repeats, picks, strict=True)],
     }
     if len(repeats) > 1 and golds is not None:
         row |= _each(repeats, golds, whole)
@@ -62,7 +63,7 @@ def choice_row(
 def _continuation(
     responses: Sequence[tuple[float, bool]], arguments: Sequence[Sequence[Any]], target: Any
 ) -> dict[str, Any]:
-    """One text whose likelihood was asked for: it is the output where it is the greedy one, else none is known."""
+    """One text whose likelihood was requested: it is the output where it is the greedy one, else none is known."""
     text = str(arguments[0][1]) if arguments and len(arguments[0]) > 1 else str(target)
     greedy = [right for _, right in responses]
     row: dict[str, Any] = {
@@ -83,10 +84,10 @@ def _pair(response: Any, where: str) -> tuple[float, bool]:
 
 
 def _options(arguments: Sequence[Sequence[Any]], n: int) -> tuple[list[str], list[str], int]:
-    """(the options' texts, as they were scored, how many there are).
+    """(the options' texts stripped, as they were scored, how many there are).
 
-    Requests without a context in the second half are those of mutual information. Where the continuations are all
-    the same the contexts differ, and what differs in them is the option.
+    Requests without a context in the second half are those of `acc_mutual_info`, which lm-eval appends. Where the
+    continuations are all the same the contexts differ, and what differs in them is the option (as in WinoGrande).
     """
     pairs = [(str(a[0]), str(a[1])) for a in arguments if len(a) > 1]
     if len(pairs) != n:
@@ -103,7 +104,7 @@ def _options(arguments: Sequence[Sequence[Any]], n: int) -> tuple[list[str], lis
 
 
 def _shared(texts: Sequence[str]) -> int:
-    """How many characters all texts begin with.
+    """The length of the prefix that all texts share.
 
     >>> _shared(["He lost", "He left"])
     4
@@ -113,8 +114,8 @@ def _shared(texts: Sequence[str]) -> int:
 
 
 def _labels(texts: list[str]) -> list[str]:
-    """The options' labels; where there are not enough letters, or two are alike, their texts."""
-    labels = list(options_of(texts).labels)
+    """The options' labels; their texts where there are not enough letters, or two labels are equal."""
+    labels = list(parse_choices(texts).labels)
     return labels if len(set(labels)) == len(texts) else texts
 
 
@@ -125,19 +126,17 @@ def _best(values: Sequence[float]) -> int:
 
 def _golds(target: Any, texts: Sequence[str]) -> tuple[list[int] | None, list[int] | None]:
     """The places of the right options, read as places and read as texts; a target may be several."""
-    wanted = _several(target)
-    places = [int(t) for t in wanted if t.isdecimal() and int(t) < len(texts)]
-    found = [texts.index(t.strip()) for t in wanted if t.strip() in texts]
-    whole = bool(wanted)
+    targets = _targets(target)
+    places = [int(t) for t in targets if t.isdecimal() and int(t) < len(texts)]
+    by_text = [texts.index(t.strip()) for t in targets if t.strip() in texts]
     return (
-        places if whole and len(places) == len(wanted) else None,
-        found if whole and len(found) == len(wanted) else None,
+        places if targets and len(places) == len(targets) else None,
+        by_text if targets and len(by_text) == len(targets) else None,
     )
 
 
-def _several(target: Any) -> list[str]:
-    import ast
-
+def _targets(target: Any) -> list[str]:
+    """The targets of a line as texts; a list may be written as Python text."""
     if isinstance(target, str) and target.startswith("[") and target.endswith("]"):
         try:
             target = ast.literal_eval(target)
@@ -149,8 +148,11 @@ def _several(target: Any) -> list[str]:
 
 
 def _each(repeats: Sequence[Sequence[float]], golds: Sequence[int], whole: Sequence[str]) -> dict[str, list[float]]:
-    """1 or 0 for each repeat by each of the tool's three accuracies; lengths are those of the options without the
-    space that is put before them."""
+    """1 or 0 for each repeat by each of the tool's three accuracies.
+
+    As in lm-eval's `process_results`: acc_norm divides by characters, acc_bytes by bytes, each without the space that
+    the tool puts before an option.
+    """
     bare = [text.removeprefix(" ") for text in whole]
     lengths: dict[str, list[float]] = {
         "acc": [1.0] * len(bare),

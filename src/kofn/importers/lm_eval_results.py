@@ -1,4 +1,4 @@
-"""What `results_DATE.json` says about the samples beside it: the model, the task, and how many samples there were."""
+"""`results_DATE.json` of lm-evaluation-harness: the model, the task and the number of samples of the log beside it."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
 LOWER = frozenset({"perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte", "brier_score", "ter", "wer"})
 
-_MEANS = ("mean", "nanmean", "bypass")
+_MEANS = ("mean", "nanmean", "bypass")  # aggregations of lm-eval that are the mean over documents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """The results of one task; everything is optional, for samples may stand alone."""
+    """The results of one task; everything is optional, since samples may come without results."""
 
     task: str | None = None
     whole: Mapping[str, Any] = field(default_factory=dict)
-    unread: str | None = None
+    problem: str | None = None
 
     def of_task(self, key: str) -> Any:
-        """What a part of the results says of this task."""
+        """The entry of this task in a part of the results."""
         part = self.whole.get(key)
         return part.get(self.task) if isinstance(part, dict) else None
 
     @property
     def nothing(self) -> set[str]:
-        """What the filters of the task put where they find no answer."""
+        """The texts that the filters of the task give where they find no answer."""
         config = self.of_task("configs")
         filters = config.get("filter_list") if isinstance(config, dict) else None
         steps = [step for one in filters or [] if isinstance(one, dict) for step in one.get("filter") or []]
@@ -41,14 +41,14 @@ class Results:
 
     def higher_is_better(self, metric: str) -> bool:
         """As the results say; else by the metric's name."""
-        said = self.of_task("higher_is_better")
-        found = said.get(metric) if isinstance(said, dict) else None
-        return found if isinstance(found, bool) else metric not in LOWER
+        stated = self.of_task("higher_is_better")
+        value = stated.get(metric) if isinstance(stated, dict) else None
+        return value if isinstance(value, bool) else metric not in LOWER
 
-    def told(self, n_cases: int) -> Iterator[str]:
-        """Where the number of cases is not what the run had."""
-        if self.unread:
-            yield self.unread
+    def notes(self, n_cases: int) -> Iterator[str]:
+        """Notes: unreadable results, a number of cases that is not that of the run."""
+        if self.problem:
+            yield self.problem
         samples = self.of_task("n-samples")
         expected = samples.get("effective") if isinstance(samples, dict) else None
         if isinstance(expected, int) and expected != n_cases:
@@ -56,7 +56,7 @@ class Results:
             yield f"{n_cases:,} documents here, and the results are of {expected:,}: the log is {why}"
 
     def not_means(self, metrics: Iterable[str]) -> Iterator[str]:
-        """Which metrics the tool makes one number of otherwise than by the mean over cases."""
+        """Notes on metrics that the tool aggregates over cases otherwise than by the mean."""
         config = self.of_task("configs")
         listed = config.get("metric_list") if isinstance(config, dict) else None
         how = (
@@ -83,7 +83,7 @@ class Results:
         return {name: value for name, value in found.items() if value is not None}
 
     def _model(self) -> Any:
-        """What was evaluated. Where nothing named it the tool makes up a `model_name`, a new one for each run."""
+        """The model. Where the user did not name it the tool makes up a `model_name`, a new one for each run."""
         config = self.whole.get("config")
         config = config if isinstance(config, dict) else {}
         name, kind = self.whole.get("model_name"), config.get("model") or self.whole.get("model_source")
@@ -99,14 +99,15 @@ def _number(value: Any) -> float | None:
 
 
 def results_beside(peek: Peek, task: str | None, date: str | None) -> Results:
-    """The results that stand beside a file of samples: of the same date, else the only ones in the folder."""
-    found = _file_beside(peek, date)
-    if found is None:
+    """The results beside a file of samples: of the same date, else the only ones in the folder."""
+    path = _file_beside(peek, date)
+    if path is None:
         return Results(task=task)
     try:
-        whole = orjson.loads(found.read_bytes())
+        whole = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError):
-        return Results(task=task, unread=f"{found.name} beside it cannot be read as JSON: model and task are not known")
+        problem = f"{path.name} beside it cannot be read as JSON: model and task are not known"
+        return Results(task=task, problem=problem)
     return of_results(whole, task) if isinstance(whole, dict) else Results(task=task)
 
 
@@ -120,8 +121,8 @@ def of_results(whole: Mapping[str, Any], task: str | None) -> Results:
 
 
 def _file_beside(peek: Peek, date: str | None) -> Path | None:
-    for folder in dict.fromkeys((peek.path.parent, Path(peek.shown).parent)):
-        if "://" in peek.shown and folder != peek.path.parent:
+    for folder in dict.fromkeys((peek.path.parent, Path(peek.source).parent)):
+        if "://" in peek.source and folder != peek.path.parent:
             continue
         try:
             found = sorted(folder.glob("*.json"))

@@ -1,4 +1,4 @@
-"""Outputs of NeMo-Skills: `output-rs*.jsonl`, a file a random seed, and the greedy `output.jsonl`."""
+"""Importer of NeMo-Skills outputs: `output-rs*.jsonl`, one file per random seed, and the greedy `output.jsonl`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
 from kofn.importers.base import Importer, Peek
-from kofn.importers.lines import objects
-from kofn.importers.records import Row, log_table
+from kofn.importers.jsonl_objects import objects
+from kofn.importers.log_table import LogRow, log_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from kofn.importers.rows import ReadOptions
-    from kofn.table import Table
+    from kofn.core.table import Table
+    from kofn.importers.reader_options import ReadOptions
 
 _SEED = re.compile(r"output-rs(\d+)\.jsonl")
 _GREEDY = "output.jsonl"
-_TELLING = frozenset({"expected_answer", "predicted_answer", "symbolic_correct", "judgement", "judge_correct"})
+_TYPICAL = frozenset({"expected_answer", "predicted_answer", "symbolic_correct", "judgement", "judge_correct"})
 _NOT_RUN = ("", "<not_executed>")
-_SHORT = 60
+_SHORT = 60  # characters of a problem that may serve as its id
+# label -> its field, in the newest version first
 _LABELS = {
     "symbolic_correct": ("symbolic_correct", "is_correct"),
     "judge_correct": ("judge_correct",),
@@ -51,7 +52,7 @@ def recognises(peek: Peek) -> bool:
 
 
 def _is_output(first: Mapping[str, Any] | None) -> bool:
-    return first is not None and "generation" in first and bool(_TELLING & set(first))
+    return first is not None and "generation" in first and bool(_TYPICAL & set(first))
 
 
 def _seeds(folder: Path) -> list[Path]:
@@ -65,14 +66,14 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     Cases are matched by `id`, or by the text of the problem where there is none. The labels are symbolic_correct and
     judge_correct, which is also read from the text of a judgement. A generation that failed (`error`) is not graded.
     """
-    told = _Told()
+    notes = _OutputNotes()
     return log_table(
-        _all_rows(peek, told),
-        source=peek.shown,
+        _all_rows(peek, notes),
+        source=peek.source,
         form="NeMo-Skills outputs",
         options=options,
         labels=dict.fromkeys(_LABELS, True),
-        told=told,
+        notes=notes,
         origin={"tool": "nemo-skills"},
         fields={
             "id": "id",
@@ -87,8 +88,8 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     )
 
 
-class _Told:
-    """What is to be said once all lines are read."""
+class _OutputNotes:
+    """Notes that are complete once all lines are read."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -104,30 +105,30 @@ class _Told:
             yield f"{n:,} lines have the problem of an earlier line of their file: read as cases of their own"
 
 
-def _all_rows(peek: Peek, told: _Told) -> Iterator[Row]:
+def _all_rows(peek: Peek, notes: _OutputNotes) -> Iterator[LogRow]:
     if not peek.path.is_dir():
-        yield from _rows(peek, 0, "", told)
+        yield from _rows(peek, 0, "", notes)
         return
     seeds = _seeds(peek.path)
     greedy = peek.path / _GREEDY
     if greedy.exists():
         same = next((seed.name for seed in seeds if seed.read_bytes() == greedy.read_bytes()), None)
         copy = f", a copy of {same}" if same else ""
-        told.lines.append(f"{_GREEDY} (greedy{copy}) is left out: give it by itself to score it")
+        notes.lines.append(f"{_GREEDY} (greedy{copy}) is left out: give it by itself to score it")
     for repeat, path in enumerate(seeds):
-        yield from _rows(Peek(path, f"{peek.shown.rstrip('/')}/{path.name}"), repeat, f"{path.name}: ", told)
+        yield from _rows(Peek(path, f"{peek.source.rstrip('/')}/{path.name}"), repeat, f"{path.name}: ", notes)
 
 
-def _rows(peek: Peek, repeat: int, lead: str, told: _Told) -> Iterator[Row]:
+def _rows(peek: Peek, repeat: int, lead: str, notes: _OutputNotes) -> Iterator[LogRow]:
     seen: Counter[str] = Counter()
     for place, record in objects(peek, "generation"):
-        case = _id(record, f"{peek.shown}: {place}")
+        case = _id(record, f"{peek.source}: {place}")
         if record.get("id") is None:
-            # the tool itself matches seeds by line: the same problem again is another case
+            # the tool itself matches seeds by line, so the same problem a second time is another case
             seen[case] += 1
-            told.count["again"] += seen[case] > 1
+            notes.count["again"] += seen[case] > 1
             case = case if seen[case] == 1 else f"{case} #{seen[case]}"
-        yield Row(f"{lead}{place}", {"id": case, "repeat": repeat, **_values(record, told)})
+        yield LogRow(f"{lead}{place}", {"id": case, "repeat": repeat, **_values(record, notes)})
 
 
 def _id(record: Mapping[str, Any], where: str) -> str:
@@ -147,9 +148,9 @@ def _id(record: Mapping[str, Any], where: str) -> str:
     return f"{words[: _SHORT - 12]}... {hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def _values(record: Mapping[str, Any], told: _Told) -> dict[str, Any]:
+def _values(record: Mapping[str, Any], notes: _OutputNotes) -> dict[str, Any]:
     error = record.get("error") or (None if record["generation"] is not None else "no generation")
-    told.count["error"] += error is not None
+    notes.count["error"] += error is not None
     note = record.get("error_message")
     values = {
         "text": record["generation"],
@@ -161,29 +162,29 @@ def _values(record: Mapping[str, Any], told: _Told) -> dict[str, Any]:
         "tokens": record.get("num_generated_tokens"),
         "tokens_in": record.get("num_input_tokens"),
         "seconds": record.get("generation_time"),
-        "note": None if note in _NOT_RUN else note,  # of code that the answer ran: it is graded all the same
+        "note": None if note in _NOT_RUN else note,  # an error of the answer's code does not stop its grading
         "selector.reward_model_score": record.get("reward_model_score"),
     }
-    labels = {} if error else _labels(record, told)
+    labels = {} if error else _labels(record, notes)
     return {**values, **{f"label.{name}": value for name, value in labels.items()}, **_tags(record)}
 
 
-def _labels(record: Mapping[str, Any], told: _Told) -> dict[str, Any]:
+def _labels(record: Mapping[str, Any], notes: _OutputNotes) -> dict[str, Any]:
     labels = {
         label: next((record[name] for name in names if record.get(name) is not None), None)
         for label, names in _LABELS.items()
     }
     if labels["judge_correct"] is None and isinstance(text := record.get("judgement"), str):
-        labels["judge_correct"] = judged(text)
-        told.count["judgement"] += labels["judge_correct"] is None
+        labels["judge_correct"] = parse_judgement(text)
+        notes.count["judgement"] += labels["judge_correct"] is None
     return labels
 
 
-def judged(text: str) -> bool | None:
-    """What a judgement says after its last "Judgement:"; None where that is neither yes nor no.
+def parse_judgement(text: str) -> bool | None:
+    """The verdict after the last "Judgement:"; None where that is neither yes nor no.
 
-    >>> judged("Reasoning: equal. Judgement: Yes"), judged("Judgement: no."), judged("I agree")
-    (True, False, None)
+    >>> [parse_judgement(t) for t in ("Reasoning: equal. Judgement: Yes", "Judgement: no.", "I agree")]
+    [True, False, None]
     """
     _, found, verdict = text.rpartition("Judgement:")
     word = verdict.strip().lower()

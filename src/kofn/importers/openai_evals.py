@@ -1,4 +1,4 @@
-"""Logs of OpenAI evals (`oaieval`): a line with the run's spec, a line an event, a line with the final report."""
+"""Importer of OpenAI evals logs (`oaieval`): lines with the run's spec, its events and the final report."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.importers import scalars
-from kofn.importers.base import Importer, as_written
+from kofn.importers.base import Importer, reject_malformed
 from kofn.importers.chat import dialogue
-from kofn.importers.lines import objects
-from kofn.importers.records import Row, log_table
+from kofn.importers.jsonl_objects import objects
+from kofn.importers.log_table import LogRow, log_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from kofn.core.table import Table
     from kofn.importers.base import Peek
-    from kofn.importers.rows import ReadOptions
-    from kofn.table import Table
+    from kofn.importers.reader_options import ReadOptions
 
 _EVENTS = ("sampling", "match", "metrics", "raw_sample", "error")
 
@@ -30,22 +31,22 @@ def recognises(peek: Peek) -> bool:
 
 
 def read(peek: Peek, options: ReadOptions) -> Table:
-    """Samples by their id: whatever was sampled for one are its candidates, its matches their labels."""
-    log = _Log(peek, options)
+    """Samples by their id: everything sampled for one are its candidates, its matches their labels."""
+    log = _EventLog(peek, options)
     log.load()
     return log_table(
         log.rows(),
-        source=peek.shown,
+        source=peek.source,
         form="OpenAI evals events",
         options=options,
-        told=log.told(),
+        notes=log.notes(),
         origin=log.origin(),
         fields={"id": "sample_id", "text": "sampled", "reference": "expected", "answer": "picked"},
     )
 
 
 @dataclass(slots=True, kw_only=True)
-class _Sample:
+class _SampleEvents:
     """The events of one sample_id. A candidate is its text, its prompt, and its usage where that is of it alone."""
 
     place: str
@@ -56,17 +57,17 @@ class _Sample:
     error: str | None = None
 
 
-class _Log:
+class _EventLog:
     def __init__(self, peek: Peek, options: ReadOptions) -> None:
         self.peek, self.options = peek, options
         self.spec: dict[str, Any] = {}
         self.report: Any = None
-        self.samples: dict[str, _Sample] = {}
-        self.seen: Counter[str] = Counter()
+        self.samples: dict[str, _SampleEvents] = {}
+        self.counts: Counter[str] = Counter()
         self.other: Counter[str] = Counter()
 
     def load(self) -> None:
-        """Gather the events of every sample: events of several are mixed, for samples run side by side."""
+        """Gather the events of every sample: those of several are interleaved, since samples run concurrently."""
         for place, record in objects(self.peek):
             if "spec" in record:
                 self.spec = record["spec"] if isinstance(record["spec"], dict) else {}
@@ -75,15 +76,15 @@ class _Log:
             else:
                 self._event(place, record)
         if not self.samples:
-            raise InputError(f"{self.peek.shown}: no events of samples in this OpenAI evals log: the run made none")
+            raise InputError(f"{self.peek.source}: no events of samples in this OpenAI evals log: the run made none")
 
     def _event(self, place: str, record: Mapping[str, Any]) -> None:
         for name in ("sample_id", "type", "data"):
             if name not in record:
                 found = ", ".join(list(record)[:8])
-                raise InputError(f"{self.peek.shown}: {place}: no {name!r}: expected it in every event, found {found}")
+                raise InputError(f"{self.peek.source}: {place}: no {name!r}: expected it in every event, found {found}")
         data = record["data"] if isinstance(record["data"], dict) else {}
-        sample = self.samples.setdefault(str(record["sample_id"]), _Sample(place=place))
+        sample = self.samples.setdefault(str(record["sample_id"]), _SampleEvents(place=place))
         kind = record["type"]
         if kind == "sampling":
             sampled = data.get("sampled")
@@ -101,35 +102,37 @@ class _Log:
         else:
             self.other[str(kind)] += 1
 
-    def rows(self) -> Iterator[Row]:
-        """A row a candidate; a sample that only failed is one row with its error."""
+    def rows(self) -> Iterator[LogRow]:
+        """One row per candidate; a sample that only failed is one row with its error."""
         for name, sample in self.samples.items():
-            with as_written(f"{self.peek.shown}: {sample.place}", "OpenAI evals"):
+            with reject_malformed(f"{self.peek.source}: {sample.place}", "OpenAI evals"):
                 yield from self._of_sample(name, sample)
 
-    def _of_sample(self, name: str, sample: _Sample) -> Iterator[Row]:
+    def _of_sample(self, name: str, sample: _SampleEvents) -> Iterator[LogRow]:
         graded = self._without_grader(sample)
         shared = {"id": name, "reference": _reference(sample), **self._input(sample)}
         if not graded:
-            self.seen["failed"] += 1
-            yield Row(sample.place, {**shared, "error": sample.error or "nothing was sampled"})
+            self.counts["failed"] += 1
+            yield LogRow(sample.place, {**shared, "error": sample.error or "nothing was sampled"})
         labels = self._labels(sample, graded)
         for (text, _, usage), label in zip(graded, labels, strict=True):
             tokens = {"tokens": usage.get("completion_tokens"), "tokens_in": usage.get("prompt_tokens")}
-            yield Row(sample.place, {**shared, "text": text, **tokens, **label})
+            yield LogRow(sample.place, {**shared, "text": text, **tokens, **label})
 
-    def _without_grader(self, sample: _Sample) -> list[tuple[Any, Any, Mapping[str, Any]]]:
-        """The candidates; what a model that grades sampled is the last event and no candidate."""
+    def _without_grader(self, sample: _SampleEvents) -> list[tuple[Any, Any, Mapping[str, Any]]]:
+        """The candidates; where a model grades, the last sampling event is its verdict and not a candidate."""
         config = self.spec.get("run_config")
         eval_spec = config.get("eval_spec") if isinstance(config, dict) else None
         cls = eval_spec.get("cls") if isinstance(eval_spec, dict) else None
         if "modelgraded" not in str(cls) or len(sample.candidates) < 2:
             return sample.candidates
-        self.seen["grader"] += 1
+        self.counts["grader"] += 1
         return sample.candidates[:-1]
 
-    def _labels(self, sample: _Sample, candidates: list[tuple[Any, Any, Mapping[str, Any]]]) -> list[dict[str, Any]]:
-        """Labels of every candidate: its own match, by order or by what it says was sampled; its own metrics."""
+    def _labels(
+        self, sample: _SampleEvents, candidates: list[tuple[Any, Any, Mapping[str, Any]]]
+    ) -> list[dict[str, Any]]:
+        """Labels of every candidate: its own match, by order or by the text that was sampled; its own metrics."""
         out: list[dict[str, Any]] = [{} for _ in candidates]
         if len(sample.matches) == len(candidates):
             pairs = list(zip(out, sample.matches, strict=True))
@@ -137,27 +140,25 @@ class _Log:
             texts = [text for text, _, _ in candidates]
             known = [one for one in sample.matches if one.get("sampled") in texts]
             pairs = [(out[texts.index(one["sampled"])], one) for one in known]
-            self.seen["unmatched"] += len(sample.matches) - len(known)
+            self.counts["unmatched"] += len(sample.matches) - len(known)
         for label, match in pairs:
-            label |= {"label.match": match.get("correct"), "answer": _one(match.get("picked"))}
+            label |= {"label.match": match.get("correct"), "answer": _first_pick(match.get("picked"))}
         if len(sample.metrics) == len(candidates):
             for label, metrics in zip(out, sample.metrics, strict=True):
                 label |= {f"label.{name}": value for name, value in metrics.items() if _is_number(value)}
                 label |= {"note": metrics["choice"]} if isinstance(metrics.get("choice"), str) else {}
         elif sample.metrics:
-            self.seen["metrics"] += 1
+            self.counts["metrics"] += 1
         return out
 
-    def _input(self, sample: _Sample) -> dict[str, Any]:
+    def _input(self, sample: _SampleEvents) -> dict[str, Any]:
         if not self.options.everything:
             return {}
         prompt = sample.candidates[0][1] if sample.candidates else sample.raw.get("input")
         return {"input": dialogue(prompt)}
 
-    def told(self) -> Iterator[str]:
-        """A line for everything somebody should know; read after the rows."""
-        from kofn.diagnose import counted
-
+    def notes(self) -> Iterator[str]:
+        """One line for each kind of problem; complete after the rows."""
         lines = {
             "failed": ("sample", "failed: not graded"),
             "grader": ("sample", "graded by a model: what it wrote is no candidate"),
@@ -165,8 +166,8 @@ class _Log:
             "metrics": ("sample", "with metrics of the whole sample and not of each output: left out"),
         }
         for kind, (noun, line) in lines.items():
-            if self.seen[kind]:
-                yield f"{counted(self.seen[kind], noun)} {line}"
+            if self.counts[kind]:
+                yield f"{format_count(self.counts[kind], noun)} {line}"
         if self.report is None:
             yield "no final report: the run was not finished"
         if self.other:
@@ -174,21 +175,21 @@ class _Log:
             yield f"events that are no outputs and no grades are left out: {kinds}"
 
     def origin(self) -> dict[str, Any]:
-        named = self.spec.get("completion_fns") or self.spec.get("model_name")
-        models = named if isinstance(named, list) else [named]
+        functions = self.spec.get("completion_fns") or self.spec.get("model_name")
+        models = functions if isinstance(functions, list) else [functions]
         known = {"task": self.spec.get("eval_name"), "model": " and ".join(str(m) for m in models if m)}
         return {"tool": "openai-evals", **{name: value for name, value in known.items() if value}}
 
 
-def _reference(sample: _Sample) -> Any:
+def _reference(sample: _SampleEvents) -> Any:
     found = next((match["expected"] for match in sample.matches if match.get("expected") is not None), None)
     return found if found is not None else sample.raw.get("ideal")
 
 
-def _one(picked: Any) -> str | None:
-    """What was picked; a list of what an output agrees with has the same under several names.
+def _first_pick(picked: Any) -> str | None:
+    """The answer that was picked; a list has spellings of the same one.
 
-    >>> _one(["Paris", "paris"]), _one([]), _one(None)
+    >>> _first_pick(["Paris", "paris"]), _first_pick([]), _first_pick(None)
     ('Paris', None, None)
     """
     return scalars.as_text(next(iter(picked), None) if isinstance(picked, list) else picked)

@@ -1,4 +1,4 @@
-"""Exports of promptfoo: `promptfoo eval -o results.json` (or .jsonl), `promptfoo export`, and evaluate()'s summary.
+"""Importer of promptfoo exports: `promptfoo eval -o results.json` (or .jsonl), `promptfoo export`, evaluate().
 
 A row is one output of one test, prompt and provider. With `--repeat` every repeat has a test index of its own, so the
 repeats of a test are found by what the test is: its description, variables and assertions.
@@ -10,27 +10,31 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import orjson
+
+from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.importers import scalars
-from kofn.importers.base import Importer, as_written
-from kofn.importers.documents import members
-from kofn.importers.records import Row, log_table
+from kofn.importers.base import Importer, reject_malformed
+from kofn.importers.json_stream import iter_members
+from kofn.importers.jsonl_objects import objects
+from kofn.importers.log_table import LogRow, log_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from kofn.core.table import Table
     from kofn.importers.base import Peek
-    from kofn.importers.rows import ReadOptions
-    from kofn.table import Table
+    from kofn.importers.reader_options import ReadOptions
 
 _SUMMARY = re.compile(rb'"results"\s*:\s*\{\s*"version"\s*:\s*\d')
 _LIST = re.compile(rb'"results"\s*:\s*\[')
 _WRAPPED = re.compile(rb'"evalId"\s*:.*"results"\s*:\s*\{', re.DOTALL)
 _OWN = (b'"promptIdx"', b'"namedScores"', b'"gradingResult"')
-_ERROR = 2  # failureReason: 0 none, 1 an assertion, 2 an error
-_LONG = 80  # a prompt's label is its whole text where nobody gave it one
+_ERROR = 2  # ResultFailureReason of promptfoo: 0 none, 1 an assertion, 2 an error
+_LONG = 80  # characters of a label: a prompt without one has its whole text there
 _STRIPPED = "[output stripped]"
-_UNKNOWN = 1 << 59  # after every test whose index is known
+_UNKNOWN = 1 << 59  # an index that sorts after every test whose index is known
 
 
 def recognises(peek: Peek) -> bool:
@@ -48,16 +52,16 @@ def recognises(peek: Peek) -> bool:
 
 def read(peek: Peek, options: ReadOptions) -> Table:
     """Outputs by test, those of each provider and prompt a set of their own."""
-    export = _Export(peek, options)
+    export = _PromptfooExport(peek, options)
     rows = export.rows()
     return log_table(
         rows,
-        source=peek.shown,
+        source=peek.source,
         form="promptfoo results",
         options=options,
         labels={"pass": True, "score": True},
         systems=("provider", "prompt"),
-        told=export.told(),
+        notes=export.notes(),
         origin=export.origin(rows),
         fields={
             "text": "response.output",
@@ -69,50 +73,48 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     )
 
 
-class _Test(NamedTuple):
-    """The test of a result: its index in the run, its description, and what it is."""
+class _PromptfooTest(NamedTuple):
+    """The test of a result: its index in the run, its description, and its content."""
 
     at: int
     title: str | None
     key: str
 
 
-class _Export:
-    """The results of an export, and what was noticed in them."""
+class _PromptfooExport:
+    """The results of an export, and counts of what is wrong with them."""
 
     def __init__(self, peek: Peek, options: ReadOptions) -> None:
         self.peek, self.options = peek, options
-        self.seen: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         self.version: Any = None
 
-    def rows(self) -> list[Row]:
-        """A row a result. Tests are told apart by what they are, and named by their description or their place."""
-        found = []
+    def rows(self) -> list[LogRow]:
+        """One row per result. Tests are identified by their content, and named by their description or their place."""
+        parsed = []
         for at, result in self._results():
-            with as_written(f"{self.peek.shown}: {at}", "promptfoo"):
-                found.append(self._row(at, result))
-        tests = [values["test"] for _, values in found]
+            with reject_malformed(f"{self.peek.source}: {at}", "promptfoo"):
+                parsed.append(self._row(at, result))
+        tests = [values["test"] for _, values in parsed]
         first: dict[str, int] = {}
         for test in tests:
             first[test.key] = min(first.get(test.key, test.at), test.at)
         place = {key: number for number, key in enumerate(sorted(first, key=lambda key: first[key]), 1)}
         shared = Counter({test.key: test.title for test in tests}.values())
-        same = all(values.get("label.score") == values.get("label.pass") for _, values in found)
+        same = all(values.get("label.score") == values.get("label.pass") for _, values in parsed)
         left_out = {"test", *(["label.score"] if same else [])}
         rows = []
-        for test, (where, values) in zip(tests, found, strict=True):
+        for test, (where, values) in zip(tests, parsed, strict=True):
             name = test.title if test.title and shared[test.title] == 1 else f"test {place[test.key]}"
-            rows.append(Row(where, {"id": name, **{k: v for k, v in values.items() if k not in left_out}}))
+            rows.append(LogRow(where, {"id": name, **{k: v for k, v in values.items() if k not in left_out}}))
         return rows
 
     def _results(self) -> Iterator[tuple[str, dict[str, Any]]]:
         if self.peek.first is not None and "results" not in self.peek.first:
-            from kofn.importers.lines import objects
-
             yield from objects(self.peek, "provider", "prompt")
             return
         number = 0
-        for path, value in members(self.peek.path, self.peek.shown, [("results",), ("results", "results")]):
+        for path, value in iter_members(self.peek.path, self.peek.source, [("results",), ("results", "results")]):
             if path[-1] == "version" and len(path) <= 2:
                 self.version = self.version or value
             if path[-1] != "results" or value is None:
@@ -120,30 +122,30 @@ class _Export:
             number += 1
             if not isinstance(value, dict):
                 raise InputError(
-                    f"{self.peek.shown}: result {number}: expected an object, found {type(value).__name__}"
+                    f"{self.peek.source}: result {number}: expected an object, found {type(value).__name__}"
                 )
             yield f"result {number}", value
         if not number:
-            raise InputError(f"{self.peek.shown}: no results in this promptfoo export: the evaluation gave none")
+            raise InputError(f"{self.peek.source}: no results in this promptfoo export: the evaluation gave none")
 
-    def _row(self, place: str, result: Mapping[str, Any]) -> Row:
+    def _row(self, place: str, result: Mapping[str, Any]) -> LogRow:
         for name in ("provider", "prompt", "success"):
             if name not in result:
                 raise InputError(
-                    f"{self.peek.shown}: {place}: no {name!r}: expected it in every result, found "
+                    f"{self.peek.source}: {place}: no {name!r}: expected it in every result, found "
                     f"{', '.join(list(result)[:8])}"
                 )
-        test, response = _of(result, "testCase"), _of(result, "response")
+        test, response = _object(result, "testCase"), _object(result, "response")
         error = self._error(result)
-        usage = _of(response, "tokenUsage") or _of(result, "tokenUsage")
+        usage = _object(response, "tokenUsage") or _object(result, "tokenUsage")
         cached = response.get("cached") is True
-        self.seen["cached"] += cached
+        self.counts["cached"] += cached
         at = result.get("testIdx") if isinstance(result.get("testIdx"), int) else None
         values = result.get("vars") or test.get("vars") or {}
-        return Row(
+        return LogRow(
             place,
             {
-                "test": _Test(
+                "test": _PromptfooTest(
                     at=_UNKNOWN if at is None else at,
                     title=scalars.as_text(test.get("description") or result.get("description")),
                     key=_key(test, result, values),
@@ -151,10 +153,10 @@ class _Export:
                 "repeat": at,
                 "text": self._text(response, error),
                 "error": error,
-                "note": None if error else _of(result, "gradingResult").get("reason"),
-                "input": _of(result, "prompt").get("raw") if self.options.everything else None,
+                "note": None if error else _object(result, "gradingResult").get("reason"),
+                "input": _object(result, "prompt").get("raw") if self.options.everything else None,
                 "cost": result.get("cost") or response.get("cost") or (0 if cached else None),
-                "seconds": (result.get("latencyMs") or 0) / 1000 or None,
+                "seconds": (result.get("latencyMs") or 0) / 1000 or None,  # 0 is a cached reply, not a time
                 "tokens": usage.get("completion"),
                 "tokens_in": usage.get("prompt"),
                 **self._labels(result, test, error),
@@ -167,20 +169,20 @@ class _Export:
 
     def _error(self, result: Mapping[str, Any]) -> str | None:
         """What went wrong in a call. The reason of a failed assertion, which is written as `error` too, is none."""
-        reason, response = result.get("failureReason"), _of(result, "response")
+        reason, response = result.get("failureReason"), _object(result, "response")
         failed = (
             reason == _ERROR if reason is not None else not result.get("gradingResult") and "output" not in response
         )
         message = response.get("error") or result.get("error")
         if not failed or (reason is None and not message):
             return None
-        self.seen["failed"] += 1
+        self.counts["failed"] += 1
         return scalars.as_text(message) or "failed without a message"
 
     def _text(self, response: Mapping[str, Any], error: str | None) -> str | None:
         output = response.get("output")
         if output == _STRIPPED:
-            self.seen["stripped"] += 1
+            self.counts["stripped"] += 1
             return None
         return None if error else scalars.as_text(output)
 
@@ -189,23 +191,21 @@ class _Export:
 
         A result without an assertion is a success to promptfoo, whatever was said.
         """
-        grading = _of(result, "gradingResult")
+        grading = _object(result, "gradingResult")
         parts = [one for one in grading.get("componentResults") or () if isinstance(one, dict)]
         if error is not None:
             return {}
-        if any(_of(one, "metadata").get("graderError") for one in (grading, *parts)):
-            self.seen["ungraded"] += 1
+        if any(_object(one, "metadata").get("graderError") for one in (grading, *parts)):
+            self.counts["ungraded"] += 1
             return {}
         if not parts and not test.get("assert") and not grading.get("assertion"):
-            self.seen["unasserted"] += 1
+            self.counts["unasserted"] += 1
             return {}
-        named = {f"label.{name}": value for name, value in _of(result, "namedScores").items()}
-        return {"label.pass": result["success"], "label.score": result.get("score"), **named}
+        scores = {f"label.{name}": value for name, value in _object(result, "namedScores").items()}
+        return {"label.pass": result["success"], "label.score": result.get("score"), **scores}
 
-    def told(self) -> list[str]:
-        """A line for everything somebody should know."""
-        from kofn.diagnose import counted
-
+    def notes(self) -> list[str]:
+        """One line for each kind of problem."""
         lines = {
             "failed": "failed: not graded",
             "ungraded": "without a verdict, for the grader failed: not graded",
@@ -213,26 +213,26 @@ class _Export:
             "stripped": "stripped from the export (PROMPTFOO_STRIP_RESPONSE_OUTPUT)",
             "cached": "from promptfoo's cache: time and cost are not those of a call",
         }
-        return [f"{counted(self.seen[kind], 'output')} {line}" for kind, line in lines.items() if self.seen[kind]]
+        return [
+            f"{format_count(self.counts[kind], 'output')} {line}" for kind, line in lines.items() if self.counts[kind]
+        ]
 
-    def origin(self, rows: list[Row]) -> dict[str, Any]:
+    def origin(self, rows: list[LogRow]) -> dict[str, Any]:
         """The tool, and the provider where there is one."""
         providers = {row.values["tag.provider"] for row in rows}
         model = {"model": providers.pop()} if len(providers) == 1 else {}
         return {"tool": "promptfoo", **model, **({"version": self.version} if self.version else {})}
 
 
-def _of(record: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _object(record: Mapping[str, Any], name: str) -> dict[str, Any]:
     found = record.get(name)
     return found if isinstance(found, dict) else {}
 
 
 def _key(test: Mapping[str, Any], result: Mapping[str, Any], values: Any) -> str:
-    """What makes a test that test and no other."""
-    import orjson
-
-    known = [test.get("description") or result.get("description"), values, test.get("assert")]
-    return orjson.dumps(known, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode()
+    """The content that identifies a test, as JSON."""
+    content = [test.get("description") or result.get("description"), values, test.get("assert")]
+    return orjson.dumps(content, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode()
 
 
 def _tags(found: Any) -> dict[str, Any]:
@@ -254,8 +254,8 @@ def _provider(provider: Any) -> str:
 
 def _prompt(prompt: Any, identity: Any) -> str:
     """A prompt by its label; a long one, which is the whole prompt, by its beginning and its hash."""
-    named = prompt if isinstance(prompt, dict) else {"raw": prompt}
-    label = str(named.get("label") or named.get("display") or named.get("raw"))
+    fields = prompt if isinstance(prompt, dict) else {"raw": prompt}
+    label = str(fields.get("label") or fields.get("display") or fields.get("raw"))
     line = " ".join(label.split())
     return line if len(line) <= _LONG else f"{line[: _LONG // 2]}... {str(identity or len(line))[:8]}"
 

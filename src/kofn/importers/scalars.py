@@ -1,15 +1,18 @@
-"""One value from a file -> one value of ours. A value has one type; this is where it gets it."""
+"""One value of a file converted to the one type that its role has here: text, number, pass or list."""
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
+
+import orjson
 
 TRUE = frozenset({"true", "pass", "passed", "correct", "yes", "1", "1.0"})
 FALSE = frozenset({"false", "fail", "failed", "incorrect", "wrong", "no", "0", "0.0"})
 
 
-class Unreadable(ValueError):
+class InvalidValue(ValueError):
     """A value that does not fit its field; the reader adds file and line."""
 
 
@@ -21,25 +24,22 @@ def as_text(value: Any) -> str | None:
     """
     if value is None or isinstance(value, str):
         return value
-    import orjson
-
     try:
         return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
     except TypeError:  # a whole number of more than 64 bits, brackets in brackets
-        return _by_the_slower_writer(value)
+        return _json_by_stdlib(value)
 
 
-def _by_the_slower_writer(value: Any) -> str:
-    import json
-
+def _json_by_stdlib(value: Any) -> str:
+    """JSON of values that orjson refuses, written as orjson would."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     except (ValueError, RecursionError) as problem:
-        raise Unreadable(f"expected a value that JSON can say: {problem!s:.80}") from None
+        raise InvalidValue(f"expected a value that JSON can say: {problem!s:.80}") from None
 
 
 def as_texts(value: Any) -> list[str] | None:
-    """One text or several: a list of those that are there; None stays None.
+    """One text or several: a list without the missing ones; None stays None.
 
     >>> as_texts(["a", None, 2]), as_texts("a"), as_texts(None)
     (['a', '2'], ['a'], None)
@@ -78,7 +78,9 @@ def as_pass(value: Any) -> int | None:
             return int(word in TRUE)
         if word in ("", "null", "none"):
             return None
-    raise Unreadable(f"expected true, false, 1, 0 or null, found {_shown(value)}: write null where nobody graded it")
+    raise InvalidValue(
+        f"expected true, false, 1, 0 or null, found {_abbreviated(value)}: write null where nobody graded it"
+    )
 
 
 def as_number(value: Any) -> float | None:
@@ -94,7 +96,7 @@ def as_number(value: Any) -> float | None:
     except (ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise Unreadable(f"expected a finite number or null, found {_shown(value)}")
+        raise InvalidValue(f"expected a finite number or null, found {_abbreviated(value)}")
     return number
 
 
@@ -104,7 +106,7 @@ def as_whole(value: Any) -> int | None:
     if number is None:
         return None
     if number != int(number):
-        raise Unreadable(f"expected a whole number, found {_shown(value)}")
+        raise InvalidValue(f"expected a whole number, found {_abbreviated(value)}")
     return int(number)
 
 
@@ -113,10 +115,10 @@ def as_numbers(value: Any) -> list[float] | None:
     if value is None:
         return None
     if not isinstance(value, list):
-        raise Unreadable(f"expected a list of numbers, found {_shown(value)}")
+        raise InvalidValue(f"expected a list of numbers, found {_abbreviated(value)}")
     return [number for number in map(as_number, value) if number is not None]
 
 
-def _shown(value: Any) -> str:
+def _abbreviated(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,8 +1,9 @@
-"""Where outputs are: files, patterns, folders, standard input, compressed files, and addresses such as s3://."""
+"""Where outputs are: patterns, standard input, compressed files and addresses such as s3://, made local files."""
 
 from __future__ import annotations
 
 import glob
+import re
 import shutil
 import sys
 import tempfile
@@ -11,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from kofn.core.addresses import redact_address
 from kofn.errors import InputError, MissingExtra, WorldError
-from kofn.values import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ COMPRESSED = {
     b"\xfe\xff": "UTF-16",
 }
 _PATTERN = frozenset("*?[")
-MOST_TIMES = 500  # what is packed better than this was made to be
+MOST_TIMES = 500  # compressed better than this, a file was made to fill disks (a "zip bomb")
 
 
 def expand(paths: Sequence[str | Path]) -> list[str]:
@@ -40,7 +41,7 @@ def expand(paths: Sequence[str | Path]) -> list[str]:
         if is_remote(path):
             found += _remote_matches(path)
         elif _PATTERN & set(path) and not Path(path).exists():
-            matches = sorted(glob.glob(path, recursive=True), key=_in_order)  # noqa: PTH207 - patterns with a root too
+            matches = sorted(glob.glob(path, recursive=True), key=_natural_order)  # noqa: PTH207 - patterns with a root too
             if not matches:
                 raise InputError(f"{path}: no file matches this pattern")
             found += matches
@@ -58,10 +59,8 @@ def is_remote(path: str) -> bool:
     return "://" in path
 
 
-def _in_order(name: str) -> list[tuple[int, int, str]]:
-    """rs2 before rs10."""
-    import re
-
+def _natural_order(name: str) -> list[tuple[int, int, str]]:
+    """A sort key by which rs2 comes before rs10."""
     parts = re.findall(r"\d+|\D+", name)
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
 
@@ -70,16 +69,17 @@ def _in_order(name: str) -> list[tuple[int, int, str]]:
 def local(path: str) -> Iterator[tuple[Path, str]]:
     """A path as a plain local file or folder, and what to call it; copies are gone afterwards."""
     place = Path(path)
-    shown = "standard input" if path == "-" else redacted(path)
+    source = "standard input" if path == "-" else redact_address(path)
+    # a pipe, as of <(zcat log.gz), can be read only once, and importers read a file several times: it is copied
     if not is_remote(path) and path != "-" and not place.is_fifo() and not place.is_char_device():
         if (kind := _compression(place)) is None:
-            yield place, shown
+            yield place, source
             return
     else:
         kind = None
     with tempfile.TemporaryDirectory(prefix="kofn-") as folder:
         # the name goes with it: some importers learn the task from it, none decides by it alone
-        copy = Path(folder) / (Path(shown).name or "outputs")
+        copy = Path(folder) / (Path(source).name or "outputs")
         if kind is None:
             with _stream(path) as stream, copy.open("wb") as file:
                 shutil.copyfileobj(stream, file, 1 << 20)
@@ -89,12 +89,12 @@ def local(path: str) -> Iterator[tuple[Path, str]]:
         if kind is not None:
             plain = Path(folder) / f"plain-{copy.stem}" / (copy.name if kind == "UTF-16" else copy.stem)
             plain.parent.mkdir()
-            _decompress(copy, plain, kind, shown)
+            _decompress(copy, plain, kind, source)
             copy = plain
         try:
-            yield copy, shown
+            yield copy, source
         except InputError as problem:
-            raise InputError(str(problem).replace(str(copy), shown)) from None
+            raise InputError(str(problem).replace(str(copy), source)) from None
 
 
 def _compression(path: Path) -> str | None:
@@ -107,34 +107,31 @@ def _compression(path: Path) -> str | None:
     return next((name for magic, name in COMPRESSED.items() if head.startswith(magic)), None)
 
 
-def _decompress(path: Path, to: Path, kind: str, shown: str) -> None:
+def _decompress(path: Path, to: Path, kind: str, source: str) -> None:
     from lzma import LZMAError
 
     most = most_plain(path.stat().st_size)
     with path.open("rb") as raw, to.open("wb") as out:
-        plain = opened(raw, kind)
+        plain = open_compressed(raw, kind)
         try:
             for chunk in iter(lambda: plain.read(1 << 20), b""):
                 if (most := most - len(chunk)) < 0:
                     raise InputError(
-                        f"{shown}: a {kind} file of {MOST_TIMES} times its size and more: unpack it yourself"
+                        f"{source}: a {kind} file of {MOST_TIMES} times its size and more: unpack it yourself"
                     )
                 out.write(chunk)
         except InputError:
             raise
         except (EOFError, ValueError, OSError, zlib.error, LZMAError) as problem:
-            raise InputError(f"{shown}: a damaged {kind} file: {str(problem).splitlines()[0]:.120}") from None
+            raise InputError(f"{source}: a damaged {kind} file: {str(problem).splitlines()[0]:.120}") from None
 
 
 def most_plain(packed: int) -> int:
-    """How large something packed may become: any gigabyte, and beyond it `MOST_TIMES` its size.
-
-    No text of outputs is packed so well, and a file made to fill a disk is.
-    """
+    """How large a compressed file may become: a gigabyte in any case, and beyond it `MOST_TIMES` its size."""
     return max(1 << 30, MOST_TIMES * packed)
 
 
-def opened(raw: IO[bytes], kind: str) -> Any:
+def open_compressed(raw: IO[bytes], kind: str) -> Any:
     """The plain bytes of a compressed file."""
     if kind == "UTF-16":
         import codecs
@@ -152,11 +149,11 @@ def opened(raw: IO[bytes], kind: str) -> Any:
         import lzma
 
         return lzma.LZMAFile(raw)
-    return Zstd(raw)
+    return ZstdReader(raw)
 
 
-class Zstd:
-    """A zstd stream whose faults, and its early end, are ValueErrors."""
+class ZstdReader:
+    """A zstd stream that raises ValueError where it is damaged or ends too early."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         import zstandard
@@ -199,20 +196,20 @@ def _stream(path: str) -> Iterator[IO[bytes]]:
     except FileNotFoundError as problem:
         status = getattr(problem.__cause__, "status", 404)  # a web server's failure comes as a file that is not there
         if status != 404:
-            raise WorldError(f"{redacted(path)}: cannot be fetched: the server answers {status}") from None
-        raise InputError(f"{redacted(path)}: no such file") from None
+            raise WorldError(f"{redact_address(path)}: cannot be fetched: the server answers {status}") from None
+        raise InputError(f"{redact_address(path)}: no such file") from None
     except (ImportError, ValueError) as problem:
-        raise InputError(f"{redacted(path)}: {str(problem).splitlines()[0]:.160}") from None
+        raise InputError(f"{redact_address(path)}: {str(problem).splitlines()[0]:.160}") from None
     except InputError:
         raise
     except Exception as problem:  # whatever the other side's client raises
-        raise WorldError(f"{redacted(path)}: cannot be fetched: {_why(problem, path)}") from None
+        raise WorldError(f"{redact_address(path)}: cannot be fetched: {_reason(problem, path)}") from None
 
 
-def _why(problem: Exception, path: str) -> str:
-    """What went wrong, without what the address may hold of secrets."""
-    told = str(problem).replace(path, redacted(path)).partition("?")[0]
-    return f"{type(problem).__name__}: {told:.120}"
+def _reason(problem: Exception, path: str) -> str:
+    """What went wrong, without the secrets that the address may hold."""
+    text = str(problem).replace(path, redact_address(path)).partition("?")[0]
+    return f"{type(problem).__name__}: {text:.120}"
 
 
 def _remote_matches(path: str) -> list[str]:
@@ -223,12 +220,12 @@ def _remote_matches(path: str) -> list[str]:
         files, _, _ = fsspec.get_fs_token_paths(path)
         found = sorted(files.unstrip_protocol(name) for name in files.glob(path))
     except (ImportError, ValueError) as problem:
-        raise InputError(f"{redacted(path)}: {str(problem).splitlines()[0]:.160}") from None
+        raise InputError(f"{redact_address(path)}: {str(problem).splitlines()[0]:.160}") from None
     except Exception as problem:  # as above
-        raise WorldError(f"{redacted(path)}: cannot be listed: {_why(problem, path)}") from None
+        raise WorldError(f"{redact_address(path)}: cannot be listed: {_reason(problem, path)}") from None
     if not found:
         raise InputError(f"{path}: no file matches this pattern")
-    return sorted(found, key=_in_order)
+    return sorted(found, key=_natural_order)
 
 
 def _fsspec(path: str) -> Any:

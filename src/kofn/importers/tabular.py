@@ -1,4 +1,4 @@
-"""CSV and Parquet of the long form: a row a candidate."""
+"""CSV, Parquet and data frames as a table: one row per candidate, or per case with a list of outputs."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from kofn.core.fields import GROUP_LISTS, PREFIXES, SELECTORS, long_fields, wide_names
 from kofn.errors import InputError
-from kofn.fields import GROUP_LISTS, PREFIXES, SELECTORS, long_fields, wide_names
-from kofn.importers.rows import check_given, long_table
+from kofn.importers.file_kinds import SEPARATOR_LINE
+from kofn.importers.json_records import read_records
+from kofn.importers.long_form import check_named_fields, long_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kofn.importers.rows import ReadOptions
-    from kofn.table import Table
+    from kofn.core.table import Table
+    from kofn.importers.reader_options import ReadOptions
 
 
 def read_csv(path: Path, options: ReadOptions, separator: str = ",") -> Table:
     """Read CSV; every cell is text until its field's role says otherwise, so 007 stays 007."""
-    from kofn.importers import SEPARATOR_LINE
 
     with path.open("rb") as file:
-        first = file.readline(16).removeprefix(b"\xef\xbb\xbf").strip(b"\r\n")
+        first = file.readline(16).removeprefix(b"\xef\xbb\xbf").strip(b"\r\n")  # room for a BOM and "sep=;"
     try:
         skipped = 1 if SEPARATOR_LINE.fullmatch(first) else 0
         raw = pl.read_csv(path, infer_schema=False, separator=separator, skip_lines=skipped)
@@ -30,22 +31,22 @@ def read_csv(path: Path, options: ReadOptions, separator: str = ",") -> Table:
         raise InputError(f"{path}: {_not_utf8(path) or f'not readable as CSV: {_first_line(problem)}'}") from None
     selectors = [c for c in raw.columns if c in SELECTORS]  # those called label. or selector. are numbers or an error
     raw = raw.with_columns([pl.col(c).cast(pl.Float64, strict=False) for c in selectors])
-    return frame_table(raw, str(path), options, "csv")
+    return table_from_frame(raw, str(path), options, "csv")
 
 
 def read_parquet(path: Path, options: ReadOptions) -> Table:
     """Read Parquet, only the columns that mean something here unless everything is wanted."""
     try:
         columns = pl.read_parquet_schema(path)
-        check_given(columns, str(path), options)
+        check_named_fields(columns, str(path), options)
         wide = any(isinstance(columns.get(name), pl.List) for name in wide_names(options.fields))
-        raw = pl.read_parquet(path, columns=None if wide else wanted(list(columns), options))
+        raw = pl.read_parquet(path, columns=None if wide else needed_columns(list(columns), options))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
         raise InputError(f"{path}: not readable as Parquet: {_first_line(problem)}") from None
-    return frame_table(raw, str(path), options, "parquet")
+    return table_from_frame(raw, str(path), options, "parquet")
 
 
-def wanted(columns: list[str], options: ReadOptions) -> list[str]:
+def needed_columns(columns: list[str], options: ReadOptions) -> list[str]:
     """The columns that mean something here; all where everything is wanted."""
     if options.everything:
         return columns
@@ -54,15 +55,13 @@ def wanted(columns: list[str], options: ReadOptions) -> list[str]:
     return [c for c in columns if c in roles or c in options.keep or c in SELECTORS or c.startswith(PREFIXES)]
 
 
-def frame_table(raw: pl.DataFrame, source: str, options: ReadOptions, form: str) -> Table:
+def table_from_frame(raw: pl.DataFrame, source: str, options: ReadOptions, form: str) -> Table:
     """A table from a frame: a row a candidate, or a row a case with a list of outputs."""
     if not raw.height:
         raise InputError(f"{source}: no rows")
-    check_given(raw.columns, source, options)
+    check_named_fields(raw.columns, source, options)
     lists = (*wide_names(options.fields), *GROUP_LISTS)
     if any(isinstance(raw.schema.get(name), pl.List) for name in lists):
-        from kofn.importers.careful import read_records
-
         return read_records(raw.iter_rows(named=True), options, source)
     return long_table(raw, source, lambda row: f"row {row + 1}", options, form)
 

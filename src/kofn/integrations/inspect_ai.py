@@ -1,4 +1,4 @@
-"""Aggregators as reducers of Inspect's epochs.
+"""Inspect: aggregators as reducers of its epochs.
 
     from kofn.integrations.inspect_ai import reducer
     Task(..., epochs=Epochs(5, [reducer("majority"), reducer("pass@3")]))
@@ -16,16 +16,19 @@ from dataclasses import fields
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.numbers import canonical_number
 from kofn.errors import InputError, MissingExtra
+from kofn.registry import AGGREGATORS, aggregator, named_object
+from kofn.scoring.single_set import aggregate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kofn.aggregators.base import Aggregator
 
-_GIVEN = {"answers"}  # what a score has beside its value; no text, no selector score
+_PROVIDED = {"answers"}  # columns that a reducer gets beside values: no texts, no selector scores
 _LOG = logging.getLogger(__name__)
-_COUNTS = {"at_least": "m"}  # the parameter that Inspect's `name_3` gives, where ours is not called k
+_COUNTS = {"at_least": "m"}  # the parameter that the 3 of Inspect's `name_3` sets, where it is not k
 
 
 def reducer(spec: str | Callable[..., Any]) -> Any:
@@ -35,8 +38,6 @@ def reducer(spec: str | Callable[..., Any]) -> Any:
     that are dicts or lists are reduced by key and by place. What an aggregator leaves undefined (pass@5 of 3 scores)
     is NaN, Inspect's word for unscored: the sample is left out of its metrics and counted in `unscored_samples`.
     """
-    from kofn.registry import aggregator
-
     rule = aggregator(spec)
     name, count = _name(rule)
     make = _register(name, rule)
@@ -52,9 +53,9 @@ def _name(rule: Aggregator) -> tuple[str, int | None]:
     """
     if rule.label == "per_set":
         return f"kofn/{re.sub(r'[^0-9A-Za-z_]+', '_', rule.name).strip('_')}", None
-    given = {f.name: getattr(rule, f.name) for f in fields(rule) if getattr(rule, f.name) != f.default}  # type: ignore[arg-type]  # aggregators are dataclasses
-    count = given.pop(_COUNTS.get(rule.label, "k"), None)
-    words = [rule.label, *(f"{name}_{value}" for name, value in given.items())]
+    changed = {f.name: getattr(rule, f.name) for f in fields(rule) if getattr(rule, f.name) != f.default}  # type: ignore[arg-type]  # aggregators are dataclasses
+    count = changed.pop(_COUNTS.get(rule.label, "k"), None)
+    words = [rule.label, *(f"{name}_{value}" for name, value in changed.items())]
     return f"kofn/{'_'.join(words)}", count
 
 
@@ -70,12 +71,10 @@ def _register(name: str, rule: Aggregator | None) -> Callable[..., Any]:
     counted = _COUNTS.get(name.removeprefix("kofn/"), "k")
 
     def make(k: int | None = None) -> Callable[[list[Any]], Any]:
-        from kofn.registry import aggregator
-
         if rule is not None and (k is None or getattr(rule, counted, None) == k):
             return _reduction(rule)
-        given = "" if k is None else f"({counted}={k!r})"
-        return _reduction(aggregator(f"{name.removeprefix('kofn/')}{given}"))
+        parameters = "" if k is None else f"({counted}={k!r})"
+        return _reduction(aggregator(f"{name.removeprefix('kofn/')}{parameters}"))
 
     registered: Callable[..., Any] = score_reducer(name=name)(make)
     return registered
@@ -83,9 +82,9 @@ def _register(name: str, rule: Aggregator | None) -> Callable[..., Any]:
 
 def _reduction(rule: Aggregator) -> Callable[[list[Any]], Any]:
     """The scores of one sample's epochs -> one score."""
-    if lacking := set(rule.needs) - _GIVEN:
+    if missing := set(rule.needs) - _PROVIDED:
         raise InputError(
-            f"reducer {rule.name}: it needs {', '.join(sorted(lacking))} of each candidate and Inspect hands a reducer "
+            f"reducer {rule.name}: it needs {', '.join(sorted(missing))} of each candidate and Inspect hands a reducer "
             "values and answers: run `kofn score LOG` instead"
         )
     from inspect_ai.scorer import Score, value_to_float
@@ -117,16 +116,12 @@ def _reduction(rule: Aggregator) -> Callable[[list[Any]], Any]:
 
 
 def _aggregated(rule: Aggregator, values: list[float | None], answers: list[str | None]) -> float:
-    from kofn.api import aggregate
-
-    found = aggregate(rule, values=values, answers=answers)
-    return math.nan if found is None else found
+    value = aggregate(rule, values=values, answers=answers)
+    return math.nan if value is None else value
 
 
 def _answer(answer: str | None) -> str | None:
-    """An answer as votes see it: numbers by value, other text trimmed; empty is none."""
-    from kofn.values import canonical_number
-
+    """An answer as votes compare it: numbers by value, other text trimmed; None where it is empty."""
     return None if answer is None else canonical_number(answer) or answer.strip() or None
 
 
@@ -151,12 +146,12 @@ def _same(values: Sequence[Any]) -> Any:
 
 def _register_all() -> None:
     """Every built-in aggregator that needs no more than values and answers, under kofn/NAME."""
-    from kofn.registry import AGGREGATORS, named_object
 
     for name, target in AGGREGATORS.items():
-        if not set(named_object(target, "aggregator").needs) - _GIVEN:
+        if not set(named_object(target, "aggregator").needs) - _PROVIDED:
             _register(f"kofn/{name}", None)
 
 
+# Inspect loads this module by its entry point and expects the names to be registered afterwards
 if find_spec("inspect_ai") is not None:
     _register_all()

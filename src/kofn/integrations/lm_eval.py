@@ -1,11 +1,11 @@
-"""All repeats of an lm-eval task, scored with the aggregators of its task file.
+"""lm-evaluation-harness: all repeats of a task, scored with the aggregators that its task file names.
 
     config = task_config("task.yaml")                       # `repeat_aggregation` beside `metric`, read and taken out
     results = lm_eval.simple_evaluate(model=..., tasks=[config.task], log_samples=True)
     scores = score_repeats(results, config)                 # or the folder that --output_path wrote
     scores.values                                           # {"exact_match": 0.84}
 
-lm-eval keeps every response of `repeats` and grades what its filters choose among them; it hands keys of `metric_list`
+lm-eval keeps every response of `repeats` and grades what its filters choose among them; it passes keys of `metric_list`
 that it does not know to the metric's function, which refuses them. So the file is read here first.
 """
 
@@ -19,42 +19,50 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError, UnknownName
-from kofn.tasks.lm_eval import OVER_CASES, OWN_KEYS, Function, entries, extraction, read_config
+from kofn.importers import ReadOptions, read
+from kofn.importers.lm_eval import table_of_lines
+from kofn.importers.lm_eval_results import of_results
+from kofn.importers.lm_eval_rows import LineSelection, read_samples
+from kofn.metrics.base import metric_name
+from kofn.registry import metric
+from kofn.scoring.evaluate import evaluate
+from kofn.scoring.options import Options
+from kofn.tasks.lm_eval_yaml import OVER_CASES, OWN_KEYS, Function, extraction, metric_entries, read_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kofn.evaluate import Result
-    from kofn.table import Table
-    from kofn.tasks.lm_eval import Entry
-    from kofn.types import Estimate
+    from kofn.core.table import Table
+    from kofn.core.types import Estimate
+    from kofn.scoring.result import Result
+    from kofn.tasks.lm_eval_yaml import MetricEntry
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
-    """A task file: what lm-eval takes of it (`task`), and how repeats become one value a case (`entries`)."""
+class TaskConfig:
+    """A task file: what lm-eval takes of it (`task`), and how repeats become one value per case (`metric_entries`)."""
 
     task: dict[str, Any]
-    entries: tuple[Entry, ...]
+    entries: tuple[MetricEntry, ...]
     extract: str | None = None
     notes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """What the task is called."""
+        """The name of the task."""
         return str(self.task.get("task", "task"))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scores:
-    """What the repeats of a task come to: an estimate for every metric of the file, under its name.
+class RepeatScores:
+    """The scores of a task over its repeats: an estimate for every metric of the file, under its name.
 
-    `result` is the whole of `kofn score`: every aggregator asked for, intervals, warnings.
+    `result` is that of `kofn score`: every aggregator, intervals, warnings.
     """
 
     task: str
     result: Result
-    entries: tuple[Entry, ...]
+    entries: tuple[MetricEntry, ...]
     metrics: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -83,15 +91,15 @@ class Scores:
         return rows
 
 
-def task_config(path: str | Path) -> Config:
-    """Read a task file, and take out of it what lm-eval has no word for.
+def task_config(path: str | Path) -> TaskConfig:
+    """Read a task file, and take out of it the keys that lm-eval does not know.
 
     Functions (`!function`) are imported from beside the file, and data files named relative to it are found there. Two
     entries of one metric need two names (`name:`), an unknown aggregator is an error, and none means the first one.
     """
     path = Path(path)
     config = read_config(path)
-    found = entries(config, str(path))
+    found = metric_entries(config, str(path))
     extract, notes = extraction(config)
     task = _resolved(config)
     listed = [{k: v for k, v in m.items() if k not in (*OWN_KEYS, "weight")} for m in task.get("metric_list") or []]
@@ -99,7 +107,7 @@ def task_config(path: str | Path) -> Config:
         task["metric_list"] = [m for at, m in enumerate(listed) if m not in listed[:at]]
     if isinstance(files := (task.get("dataset_kwargs") or {}).get("data_files"), (str, list, dict)):
         task["dataset_kwargs"] = {**task["dataset_kwargs"], "data_files": _beside(files, path.parent)}
-    return Config(task=task, entries=tuple(found), extract=extract, notes=tuple(notes))
+    return TaskConfig(task=task, entries=tuple(found), extract=extract, notes=tuple(notes))
 
 
 def _resolved(value: Any) -> Any:
@@ -133,7 +141,7 @@ def _line(problem: Exception) -> str:
 
 @lru_cache(maxsize=64)
 def _module(file: Path, changed: int) -> Any:  # noqa: ARG001 - a file that was edited is another one
-    """A file run once, however many of its functions are named."""
+    """A file executed once, however many of its functions are named."""
     spec = spec_from_file_location(str(file.with_suffix("")), file)
     assert spec is not None
     assert spec.loader is not None
@@ -152,25 +160,23 @@ def _beside(files: Any, folder: Path) -> Any:
 
 def score_repeats(
     results: Mapping[str, Any] | str | Path | None,
-    config: Config | str | Path,
+    config: TaskConfig | str | Path,
     *,
     task: str | None = None,
     extract: str | Callable[..., Any] | None = None,
     **options: Any,
-) -> Scores:
-    """Score every response of a task, and make one value a case as the task file says.
+) -> RepeatScores:
+    """Score every response of a task, and make one value per case as the task file says.
 
     `results` is what `simple_evaluate(..., log_samples=True)` returned, a samples file, or the folder that lm-eval
     wrote. `task` is the task in it (default: the file's own). Answers are found by the file's first filter, or by
-    `extract`. Further options are those of `kofn.evaluate.Options`: interval, level, seed, threshold, by, ...
+    `extract`. Further options are those of `kofn.scoring.options.Options`: interval, level, seed, threshold, by, ...
     """
-    from kofn.evaluate import Options, evaluate
-    from kofn.metrics.base import metric_name
 
-    config = config if isinstance(config, Config) else task_config(config)
+    config = config if isinstance(config, TaskConfig) else task_config(config)
     table = _table(results, task or config.name)
     metrics = _metrics(config, table, anew=extract is not None)
-    found = evaluate(
+    result = evaluate(
         table,
         Options(
             extract=extract or config.extract,
@@ -179,9 +185,9 @@ def score_repeats(
             **options,
         ),
     )
-    return Scores(
+    return RepeatScores(
         task=task or config.name,
-        result=found,
+        result=result,
         entries=config.entries,
         metrics={name: m if isinstance(m, str) else metric_name(m) for name, m in metrics.items()},
     )
@@ -189,9 +195,6 @@ def score_repeats(
 
 def _table(results: Mapping[str, Any] | str | Path | None, task: str) -> Table:
     """The candidates of a task: from memory, or from files."""
-    from kofn.importers import lm_eval, lm_eval_lines, read
-    from kofn.importers.lm_eval_results import of_results
-    from kofn.importers.rows import ReadOptions
 
     if isinstance(results, (str, Path)):
         where = {"task": task} if Path(results).is_dir() else {}
@@ -201,44 +204,42 @@ def _table(results: Mapping[str, Any] | str | Path | None, task: str) -> Table:
         raise InputError("these results hold no samples: call simple_evaluate with log_samples=True")
     if task not in samples:
         raise UnknownName("task", task, list(samples))
-    found, told = lm_eval_lines.of_records(samples[task], lm_eval_lines.Wanted())
-    return lm_eval.as_table(found, f"samples of {task}", ReadOptions(), of_results(results, task), told)
+    lines, notes = read_samples(samples[task], LineSelection())
+    return table_of_lines(lines, f"samples of {task}", ReadOptions(), of_results(results, task), notes)
 
 
-def _metrics(config: Config, table: Table, *, anew: bool) -> dict[str, Any]:
-    """Name of an entry -> what grades its responses; entries of one metric with the same settings share it.
+def _metrics(config: TaskConfig, table: Table, *, anew: bool) -> dict[str, Any]:
+    """Name of an entry -> the metric that grades its responses; entries of one metric with the same settings share it.
 
     The grades of the log where it has them for every response; else a metric here, else the one lm-eval has. Grades of
     the log are of one extractor and one group of settings: with others (`anew`) the metric here comes first.
     """
-    from kofn.registry import metric
-
-    found: dict[str, Any] = {}
-    own: dict[tuple[str, str], Called] = {}
+    metrics: dict[str, Any] = {}
+    own: dict[tuple[str, str], LmEvalMetric] = {}
     for entry in config.entries:
         several = len({e.spec for e in config.entries if e.metric == entry.metric}) > 1
         if entry.metric in table.labels and (entry.spec is None or not (anew or several)):
-            found[entry.name] = str(entry.metric)
+            metrics[entry.name] = str(entry.metric)
         elif entry.spec is not None:  # as an object: by its name it would be the log's own
-            found[entry.name] = metric(entry.spec) if entry.spec in table.labels else entry.spec
+            metrics[entry.name] = metric(entry.spec) if entry.spec in table.labels else entry.spec
         else:
             key = (entry.metric, repr(entry.settings))
-            found[entry.name] = own[key] if key in own else own.setdefault(key, Called(entry))
-    return found
+            metrics[entry.name] = own[key] if key in own else own.setdefault(key, LmEvalMetric(entry))
+    return metrics
 
 
-class Called:
+class LmEvalMetric:
     """A metric as lm-eval calls it, with one reference and one prediction, under the name of its entry."""
 
-    def __init__(self, entry: Entry) -> None:
-        self.function, self.settings = _of_the_tool(entry.metric), _resolved(dict(entry.settings))
+    def __init__(self, entry: MetricEntry) -> None:
+        self.function, self.settings = _lm_eval_function(entry.metric), _resolved(dict(entry.settings))
         self.__name__, self.higher_is_better = entry.name, entry.higher_is_better
 
     def __call__(self, prediction: Any, reference: Any) -> Any:
         return self.function(references=[reference], predictions=[prediction], **self.settings)
 
 
-def _of_the_tool(metric: str) -> Any:
+def _lm_eval_function(metric: str) -> Any:
     """A function of the task, or lm-eval's own."""
     if isinstance(metric, Function):
         return _function(metric)

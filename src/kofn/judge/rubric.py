@@ -1,4 +1,4 @@
-"""What a judge is asked, and how its reply is read: a YAML file, or one of those that ship with kofn."""
+"""Rubrics: what a judge is asked and how its reply is read, from a YAML file or one of those that ship with kofn."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from kofn.core.yaml_file import Strict, Yaml, format_validation_error
 from kofn.errors import InputError, UnknownName
 from kofn.tasks.template import Template
-from kofn.yamlfile import Strict, Yaml, told
 
 HERE = Path(__file__).parent / "rubrics"
 PASS_FAIL = "pass/fail"  # noqa: S105 - a scale
 _RANGE = re.compile(r"(-?\d+)\s*(?:-|–|to)\s*(\d+)")
-_SHOWN = {"score": ("output",), "pairwise": ("first", "second")}
+_REQUIRED_FIELDS = {"score": ("output",), "pairwise": ("first", "second")}
 
 
 class Rubric(Strict):
@@ -70,7 +70,7 @@ class Rubric(Strict):
 
     @model_validator(mode="after")
     def _fits(self) -> Rubric:
-        missing = [name for name in _SHOWN[self.kind] if name not in Template(self.prompt).names]
+        missing = [name for name in _REQUIRED_FIELDS[self.kind] if name not in Template(self.prompt).names]
         if missing:
             raise InputError(f"prompt: a {self.kind} rubric shows {{{missing[0]}}}, and this one does not")
         if self.kind == "pairwise":
@@ -134,6 +134,7 @@ class Rubric(Strict):
 
     def prompt_sha256(self) -> str:
         """The hash of everything that decides what is asked and how a reply is read."""
+        # stored in run.json as the identity of the judge: another order or separator would make every judge a new one
         parts = [self.kind, self.system, self.prompt, self.scale, str(self.threshold), self.parse]
         return sha256("\x00".join(parts).encode()).hexdigest()
 
@@ -143,29 +144,29 @@ def names() -> list[str]:
     return sorted(path.stem for path in HERE.glob("*.yaml"))
 
 
-def load_rubric(given: str | Path | Mapping[str, Any] | Rubric) -> Rubric:
+def load_rubric(rubric: str | Path | Mapping[str, Any] | Rubric) -> Rubric:
     """A rubric by name, from a YAML file, or of a mapping with the same keys.
 
     >>> load_rubric("helpfullness")
     Traceback (most recent call last):
     kofn.errors.UnknownName: unknown rubric 'helpfullness': did you mean helpfulness ...?
     """
-    if isinstance(given, Rubric):
-        return given
-    if isinstance(given, Mapping):
-        return _rubric(given, str(given.get("name", "rubric")))
-    if isinstance(given, Path) or given.endswith((".yaml", ".yml")):
-        file = Yaml(Path(given))
+    if isinstance(rubric, Rubric):
+        return rubric
+    if isinstance(rubric, Mapping):
+        return _rubric(rubric, str(rubric.get("name", "rubric")))
+    if isinstance(rubric, Path) or rubric.endswith((".yaml", ".yml")):
+        file = Yaml(Path(rubric))
         if not isinstance(file.value, dict):
-            raise InputError(f"{given}: expected a mapping with name and prompt")
-        return _rubric(file.value, str(given), file)
-    if given in names():
-        return load_rubric(HERE / f"{given}.yaml")
-    raise UnknownName("rubric", given, names(), hint="a rubric of your own is a file that ends in .yaml")
+            raise InputError(f"{rubric}: expected a mapping with name and prompt")
+        return _rubric(file.value, str(rubric), file)
+    if rubric in names():
+        return load_rubric(HERE / f"{rubric}.yaml")
+    raise UnknownName("rubric", rubric, names(), hint="a rubric of your own is a file that ends in .yaml")
 
 
 def _rubric(value: Mapping[str, Any], source: str, file: Yaml | None = None) -> Rubric:
     try:
         return Rubric.model_validate(dict(value))
     except ValidationError as problem:
-        raise InputError(told(problem, source, file)) from None
+        raise InputError(format_validation_error(problem, source, file)) from None

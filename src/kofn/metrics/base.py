@@ -1,4 +1,4 @@
-"""What every metric shares: its traits, its name, and how several references become one score."""
+"""The `Metric` interface: traits, the stored name, and the best match over several references."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 MetricFunction: TypeAlias = Callable[..., Any]
 
-
 _METHODS = ("compute", "sentence_score")  # of `evaluate` modules, of sacrebleu's metrics
 
+# what a plain function is taken for
 _PLAIN_TRAITS = {
     "higher_is_better": True,
     "uses": "answer",
@@ -30,8 +30,8 @@ class Metric:
     output. `needs_reference`: without a reference such a metric grades nothing (the value is None).
     `handles_none`: whether it is called when there is no answer; for the others no answer scores 0. `heavy`: it
     has `many(predictions, references, engine)`, which does them all on several processes. `reference_is`: what the
-    reference is to be, where that needs saying. `extractor`: the one to use where nobody names one. A plain
-    function may carry the same traits as attributes; without them it is read as `trait` says.
+    reference must be, where that is not obvious. `extractor`: the default one. A plain function may carry the same
+    traits as attributes; without them `trait` gives the defaults.
     """
 
     __slots__ = ()
@@ -65,7 +65,7 @@ def as_metric(thing: Any) -> Any:
 
 
 def _wrapped(metric: object) -> object:
-    """What has the name and the traits: a partial's function, and the object whose scoring method is given."""
+    """The object with the name and the traits: a partial's function, or the object of a scoring method."""
     function = getattr(metric, "func", metric)
     owner = getattr(function, "__self__", None)
     return owner if owner is not None and getattr(function, "__name__", "") in _METHODS else function
@@ -91,11 +91,11 @@ def metric_name(metric: object) -> str:
     'accuracy'
     """
     function = _wrapped(metric)
-    named = getattr(function, "__name__", None)
-    if hasattr(getattr(metric, "func", metric), "__self__"):  # a module of `evaluate` knows its own
-        named = getattr(function, "name", named)
-    if isinstance(named, str) and named:
-        return named
+    own_name = getattr(function, "__name__", None)
+    if hasattr(getattr(metric, "func", metric), "__self__"):  # an `evaluate` module has its name as an attribute
+        own_name = getattr(function, "name", own_name)
+    if isinstance(own_name, str) and own_name:
+        return own_name
     base = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(function).__name__).lower()
     settings = ", ".join(_changed_settings(function))
     return f"{base}({settings})" if settings else base

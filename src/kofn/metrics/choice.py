@@ -1,4 +1,4 @@
-"""Multiple choice: labels compared as labels."""
+"""Metric `choice`, for multiple choice: labels compared as labels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kofn.metrics.base import Metric, best_match
-from kofn.metrics.exact import WHITESPACE
+from kofn.metrics.text_match import WHITESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

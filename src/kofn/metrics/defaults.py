@@ -1,4 +1,4 @@
-"""Which metric goes with which extractor."""
+"""The default metric of each extractor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flags on one output: 1 when something is wrong with it, so lower is better. No reference is used."""
+"""Metrics `refused`, `truncated` and `unparsed`: flags on one output without a reference, where lower is better."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import ClassVar, Literal
 
 from kofn.metrics.base import Metric, text_of
 
+# A refusal is an opening (greetings, apologies) and then "I cannot" with a verb of helping, or a phrase of declining.
+# Requiring the verb is what keeps "I can't believe it" and "I cannot find the key" out.
 _APOLOGY = (
     r"(?:(?:oh|hi|hello|unfortunately|sorry|apologies|my apologies|no)[,.!:;]?\s+(?:but\s+)?)*"
     r"(?:(?:i'?m|i am)\s+(?:very |really |so |truly )?(?:sorry|afraid)[,.!:;]?\s+(?:but\s+|that\s+)?)?"
@@ -74,6 +76,7 @@ class Refused(_Flag):
     def __call__(self, prediction: object, reference: object = None) -> float:  # noqa: ARG002 - see _Flag
         if prediction is None:
             return 0.0
+        # only the beginning is a refusal, and a bound on it bounds the time of the pattern
         opening = text_of(prediction).lstrip()[:400].translate(_APOSTROPHES)
         return float(_REFUSAL.match(" ".join(opening.split())) is not None)
 

@@ -1,14 +1,14 @@
-"""Numbers compared as values."""
+"""Metric `numeric`: numbers compared by value."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
+from kofn.core.numbers import numbers_equal, parse_number
 from kofn.errors import InputError
 from kofn.metrics.base import Metric, best_match
-from kofn.metrics.exact import WHITESPACE
-from kofn.values import numbers_equal, parse_number
+from kofn.metrics.text_match import WHITESPACE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,70 +1,32 @@
-"""Backends: the only place that calls a model. `open_model` makes one from how people name it."""
+"""Backends, one file each: the only place that calls a model.
+
+In: requests (a prompt, how to sample, how many outputs). Out: replies, or one of three errors (`kofn.models.base`).
+Imports core and the registry; a backend imports the package that it needs when it makes its first call.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kofn.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from kofn.models.base import Likelihood as Likelihood
+    from kofn.models.base import Message as Message
+    from kofn.models.base import Model as Model
+    from kofn.models.base import Reply as Reply
+    from kofn.models.base import Request as Request
+    from kofn.models.base import Sampling as Sampling
+    from kofn.models.factory import open_model as open_model
+    from kofn.models.local_folders import find_adapters as find_adapters
+    from kofn.models.user_cache import cache_folder as cache_folder
 
-    from kofn.models.base import Model
-
-# what a run says to all its models: those that have no such thing need none
-SHARED = frozenset({"device", "batch", "timeout"})
-
-
-def open_model(
-    spec: str | Callable[..., Any] | Model, *, reproducible: bool = False, options: Mapping[str, Any] | None = None
-) -> Model:
-    """The backend of a spec such as "smollm2", "openai:MODEL" or "hf:PATH"; of a function; or the one given.
-
-    `options` are keyword parameters of the backend. `device` and `batch` are left out where it has none, as is
-    `reproducible`; any other that it does not take is an error. Nothing is loaded and no server is asked here.
-
-    >>> open_model("smollm2").name, open_model(str.upper).name
-    ('smollm2', 'fake:builtins:str.upper')
-    """
-    from kofn.models.base import Model
-
-    if isinstance(spec, Model):
-        return spec
-    if not isinstance(spec, str):
-        from kofn.models.fake import Fake
-
-        return Fake.of(spec)
-    from kofn.registry import model
-
-    prefix, colon, rest = spec.strip().partition(":")
-    found = model(prefix)
-    taken = _taken(spec, found, {**(options or {}), "reproducible": reproducible})
-    _check_rest(prefix, colon + rest, found)
-    made = found(rest, **taken)
-    assert isinstance(made, Model)
-    return made
-
-
-def _taken(spec: str, found: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that a backend takes."""
-    import inspect
-
-    from kofn.errors import InputError
-
-    parameters = inspect.signature(found).parameters.values()
-    names = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return dict(given)
-    for name in given:
-        if name not in names and name not in SHARED | {"reproducible"}:
-            raise InputError(f"model {spec}: no option {name!r}: it takes {', '.join(names) or 'none'}")
-    return {name: value for name, value in given.items() if name in names}
-
-
-def _check_rest(prefix: str, rest: str, found: Any) -> None:
-    """Most backends need to be told which model; one that does not has a default."""
-    import inspect
-
-    from kofn.errors import InputError
-
-    first = next(iter(inspect.signature(found).parameters.values()))
-    if rest in ("", ":") and first.default is first.empty:
-        raise InputError(f"model {prefix!r}: expected {prefix}:... : `kofn list models` shows what follows")
+__getattr__, __dir__, __all__ = lazy_exports(
+    __name__,
+    {
+        "kofn.models.base": ("Likelihood", "Message", "Model", "Reply", "Request", "Sampling"),
+        "kofn.models.factory": ("open_model",),
+        "kofn.models.local_folders": ("find_adapters",),
+        "kofn.models.user_cache": ("cache_folder",),
+    },
+)

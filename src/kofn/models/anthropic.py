@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
-from kofn.models.address import Vendor, find_address
 from kofn.models.base import Model, Reply, as_messages
-from kofn.models.http import Client, checked_options, count, mapping, whole
+from kofn.models.endpoint import Vendor, find_address
+from kofn.models.http_client import Client, as_mapping, checked_options, replace_surrogates, token_count
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -23,6 +23,7 @@ VENDOR = Vendor("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "
 VERSION = "2023-06-01"
 OWN = frozenset({"model", "messages", "system", "stream"})
 FINISH = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length"}
+# cached tokens are not in `input_tokens`: the prompt is the sum of the three
 READ = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
@@ -37,15 +38,15 @@ class Anthropic(Model):
         if address.base.rstrip("/").endswith("/v1"):
             address = replace(address, base=address.base.rstrip("/").removesuffix("/v1"))
         self.model, self.official = address.model, address.official
-        self.name = f"anthropic:{self.model}" + ("" if self.official else f"@{address.shown}")
-        self.base_url = address.shown
+        self.name = f"anthropic:{self.model}" + ("" if self.official else f"@{address.display}")
+        self.base_url = address.display
         self.options = checked_options(self.name, options, OWN)
         self.concurrency, self.samples, self.chat = 8, 1, True
         key = {} if address.key is None else {"x-api-key": address.key}
         self._client = Client(self.name, address, {"anthropic-version": VERSION, **key}, timeout)
 
     async def generate(self, requests: Sequence[Request]) -> AsyncIterator[Reply]:
-        """One call and one reply a request; of a request for several, the first."""
+        """One call and one reply per request; the API has no `n`, so the runner asks again for further outputs."""
         for place, request in enumerate(requests):
             reply = await self._client.post("/v1/messages", self._body(request))
             try:
@@ -87,15 +88,15 @@ def _reply(reply: Any, place: int, stops: Sequence[str]) -> Reply:
     thinking = "".join(block["thinking"] for block in blocks if block["type"] == "thinking")
     reason = reply.get("stop_reason")
     cut = shortest(text, stops)
-    usage = mapping(reply.get("usage"))
-    read = [n for key in READ if (n := count(usage.get(key))) is not None]
+    usage = as_mapping(reply.get("usage"))
+    read = [n for key in READ if (n := token_count(usage.get(key))) is not None]
     return Reply(
-        text=whole(cut),
+        text=replace_surrogates(cut),
         place=place,
-        reasoning=whole(thinking) or None,
+        reasoning=replace_surrogates(thinking) or None,
         finish="stop" if len(cut) < len(text) else FINISH.get(reason, reason),
         tokens_in=sum(read) if read else None,
-        tokens_out=count(usage.get("output_tokens")),
+        tokens_out=token_count(usage.get("output_tokens")),
     )
 
 

@@ -1,8 +1,8 @@
-"""What every backend is: requests in, replies out, and three ways to fail.
+"""The interface of a backend: requests, replies, the base class `Model`, and three ways to fail.
 
-    Again       this call failed and the next may not (429, 5xx, a cut connection): the runner tries again
-    Declined    this request will never succeed (too long, refused by a filter): it becomes an error row
-    KofnError   nothing will succeed (no key, no such model): the run stops and says so
+    RetryableError     this call failed and the next may not (429, 5xx, a cut connection): the runner tries again
+    RequestRejected    this request will never succeed (too long, refused by a filter): it becomes an error row
+    KofnError          nothing will succeed (no key, no such model): the run stops with the message
 
 A backend makes calls and nothing else: it keeps no state between them but its connection, never retries, and never
 writes. The runner limits, repeats, stores and counts.
@@ -13,6 +13,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from kofn.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -93,7 +95,7 @@ class Likelihood:
     greedy: bool
 
 
-class Again(Exception):
+class RetryableError(Exception):
     """The call failed and may succeed later.
 
     `after` is what the server asked to wait, in seconds; `busy` says that it wants fewer calls (429, overloaded).
@@ -104,7 +106,7 @@ class Again(Exception):
         self.after, self.busy = after, busy
 
 
-class Declined(Exception):
+class RequestRejected(Exception):
     """This request will never succeed; others may."""
 
 
@@ -112,7 +114,7 @@ class Model(ABC):
     """A backend. `name` is how it was asked for and holds no secret.
 
     batch        requests it takes in one call: 1 for a server, more where a machine computes them together
-    concurrency  calls at the same time when nobody says otherwise
+    concurrency  calls at the same time, unless the limits set another number
     chat         whether it is best asked in messages
     samples      the most outputs one request may ask for
     local        it runs on this machine and costs nothing
@@ -131,8 +133,6 @@ class Model(ABC):
 
     async def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> list[Likelihood]:  # noqa: ARG002 - for those that can
         """How likely each continuation is after its context."""
-        from kofn.errors import InputError
-
         raise InputError(
             f"{self.name}: gives no log-likelihood of a given text: use smollm2, gguf:PATH or hf:PATH, or a task of "
             "output type generate_until"

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kofn.errors import InputError
-from kofn.models.base import Again, Declined, Model, Reply
+from kofn.models.base import Model, Reply, RequestRejected, RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -65,26 +65,26 @@ class Command(Model):
         except OSError as problem:
             raise InputError(f"model {self.name}: cannot be started: {problem.strerror}") from None
         try:
-            told = process.communicate(_text(request.prompt).encode("utf-8", "replace"))
-            output, complaint = await asyncio.wait_for(told, self.timeout)
+            exchange = process.communicate(_text(request.prompt).encode("utf-8", "replace"))
+            output, errors = await asyncio.wait_for(exchange, self.timeout)
         except TimeoutError:
-            raise Again(f"no output within {self.timeout:g} s") from None
+            raise RetryableError(f"no output within {self.timeout:g} s") from None
         finally:
             await _end(process)
         if process.returncode:
-            raise Declined(f"exit code {process.returncode}: {_last(complaint)}".rstrip(": "))
+            raise RequestRejected(f"exit code {process.returncode}: {_end_of(errors)}".rstrip(": "))
         return output.decode("utf-8", "replace").removesuffix("\n")
 
 
 def _environment(request: Request, index: int) -> dict[str, str]:
     seed = request.sampling.seed
-    told = {
+    named = {
         "KOFN_SEED": None if seed is None else str(seed + index),
         "KOFN_REPEAT": str((request.repeat or 0) + index),
         "KOFN_CASE": request.case_id,
     }
-    kept = {name: value for name, value in os.environ.items() if name not in told}
-    return kept | {name: value for name, value in told.items() if value is not None}
+    kept = {name: value for name, value in os.environ.items() if name not in named}
+    return kept | {name: value for name, value in named.items() if value is not None}
 
 
 def _text(prompt: Prompt) -> str:
@@ -100,6 +100,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-def _last(complaint: bytes) -> str:
-    text = " ".join(complaint.decode("utf-8", "replace").split())
+def _end_of(errors: bytes) -> str:
+    """The end of what a program wrote to standard error, on one line: that is where the reason stands."""
+    text = " ".join(errors.decode("utf-8", "replace").split())
     return text if len(text) <= LONGEST_REASON else "..." + text[-LONGEST_REASON:]

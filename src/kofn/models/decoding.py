@@ -1,4 +1,4 @@
-"""Texts from a causal model of transformers, many rows together, each with random numbers of its own.
+"""Batched decoding with a causal model of transformers: sampling with one seed per row, and log-likelihoods.
 
 The prompt of several samples is computed once. A row leaves the batch when it ends. What a row draws depends on its own
 seed alone, so that its batch mates change it by rounding at most.
@@ -12,22 +12,22 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
-from kofn.models.adapters import load_torch
 from kofn.models.base import Likelihood
+from kofn.models.local_folders import load_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kofn.models.base import Sampling
-    from kofn.models.tokens import Pair, Words
+    from kofn.models.tokenizer import Tokenizer, TokenPair
 
 
-class Stopped(Exception):
-    """Whoever asked has gone."""
+class DecodingCancelled(Exception):
+    """The caller was cancelled, so nobody needs the outputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class DecodingRow:
     """One output to write: sample `index` of request `place`. `limit` is the most tokens there is room for."""
 
     place: int
@@ -42,34 +42,35 @@ class Row:
 class Output:
     """A row as far as it is written. `tokens` and `logprob` count the token that ended it."""
 
-    row: Row
+    row: DecodingRow
     random: Random
     tokens: list[int] = field(default_factory=list)
     logprob: float = 0.0
     finish: str | None = None
     text: str = ""
 
-    def take(self, token: int, logprob: float, words: Words, ends: frozenset[int]) -> None:
+    def take(self, token: int, logprob: float, tokenizer: Tokenizer, ends: frozenset[int]) -> None:
         """One token more, which may be the last."""
         self.tokens.append(token)
         self.logprob += logprob
         if token in ends:
-            self._end("stop", words.text(self.tokens[:-1]))
-        elif self._holds_stop(words):
-            self._end("stop", words.text(self.tokens))
+            self._end("stop", tokenizer.text(self.tokens[:-1]))
+        elif self._holds_stop(tokenizer):
+            self._end("stop", tokenizer.text(self.tokens))
         elif len(self.tokens) >= self.row.limit:
-            self._end("length", words.text(self.tokens))
+            self._end("length", tokenizer.text(self.tokens))
 
     def _end(self, finish: str, text: str) -> None:
         cut = first_stop(text, self.row.sampling.stop)
         self.text, self.finish = text[:cut], finish if cut is None else "stop"
 
-    def _holds_stop(self, words: Words) -> bool:
+    def _holds_stop(self, tokenizer: Tokenizer) -> bool:
         """Whether the newest tokens end in, or hold, a stop; a token is a byte at least."""
         if not self.row.sampling.stop:
             return False
+        # decoding only the end is cheap; some tokens more, because a stop may begin inside a token or a character
         window = max(len(stop.encode()) for stop in self.row.sampling.stop) + 8
-        return first_stop(words.text(self.tokens[-window:]), self.row.sampling.stop) is not None
+        return first_stop(tokenizer.text(self.tokens[-window:]), self.row.sampling.stop) is not None
 
 
 def first_stop(text: str, stops: Sequence[str]) -> int | None:
@@ -82,7 +83,7 @@ def first_stop(text: str, stops: Sequence[str]) -> int | None:
     return min(found, default=None)
 
 
-class Reader:
+class ForwardPass:
     """A model's forward pass over rows of unequal length, padded on the left."""
 
     def __init__(self, model: Any, padding: int) -> None:
@@ -96,6 +97,7 @@ class Reader:
         torch, width = self.torch, max(map(len, rows))
         ids = torch.tensor([[self.padding] * (width - len(r)) + list(r) for r in rows], device=self.device)
         mask = torch.tensor([[0] * (width - len(r)) + [1] * len(r) for r in rows], device=self.device)
+        # positions count from the first real token; clamp, because padding would have -1
         logits, past = self._forward(ids, mask, (mask.cumsum(-1) - 1).clamp(min=0), keep, use_cache=cache)
         return logits, mask, past
 
@@ -110,47 +112,51 @@ class Reader:
         if "position_ids" in self.takes:
             more["position_ids"] = positions
         if "logits_to_keep" in self.takes:
-            more["logits_to_keep"] = keep  # the others are large, and nobody looks at them
+            more["logits_to_keep"] = keep  # all of them would be rows x tokens x vocabulary
         out = self.model(input_ids=ids, attention_mask=mask, **more)
         past = getattr(out, "past_key_values", None)
         if more["use_cache"] and past is None:
             name = type(self.model).__name__
             raise InputError(f"{name} keeps no cache of keys and values: serve it, and use openai:MODEL@URL")
-        logits = out.logits[:, -keep:].float()
+        logits = out.logits[:, -keep:].float()  # models without `logits_to_keep` give all of them
         if bool(self.torch.isnan(logits[:, -1]).any()):
             raise InputError("the model computes numbers that are not numbers: load it in another dtype (float32)")
         return logits, past
 
 
-def write(
-    reader: Reader, words: Words, ends: frozenset[int], rows: Sequence[Row], stopped: Callable[[], bool]
+def decode(
+    forward_pass: ForwardPass,
+    tokenizer: Tokenizer,
+    ends: frozenset[int],
+    rows: Sequence[DecodingRow],
+    stopped: Callable[[], bool],
 ) -> list[Output]:
-    """Write all rows. `stopped` is asked before every token."""
+    """Generate the output of every row. `stopped` is called before every token."""
     outputs = [Output(row, _random(row.seed)) for row in rows]
     prompts = list(dict.fromkeys(row.prompt for row in rows))
-    logits, mask, past = reader.read(prompts, 1, cache=True)
-    of_row = reader.torch.tensor([prompts.index(row.prompt) for row in rows], device=reader.device)
+    logits, mask, past = forward_pass.read(prompts, 1, cache=True)
+    of_row = forward_pass.torch.tensor([prompts.index(row.prompt) for row in rows], device=forward_pass.device)
     logits, mask = logits[of_row, -1], mask[of_row]
-    past.reorder_cache(of_row)
-    going = outputs
-    while going:
+    past.reorder_cache(of_row)  # copies the cache of a prompt to each of its samples
+    unfinished = outputs
+    while unfinished:
         if stopped():
-            raise Stopped
-        tokens, logprobs = choose(reader.torch, logits, going)
-        for output, token, logprob in zip(going, tokens, logprobs, strict=True):
-            output.take(token, logprob, words, ends)
-        kept = [i for i, output in enumerate(going) if output.finish is None]
-        if len(kept) < len(going):
-            at = reader.torch.tensor(kept, device=reader.device, dtype=reader.torch.long)
+            raise DecodingCancelled
+        tokens, logprobs = sample_tokens(forward_pass.torch, logits, unfinished)
+        for output, token, logprob in zip(unfinished, tokens, logprobs, strict=True):
+            output.take(token, logprob, tokenizer, ends)
+        kept = [i for i, output in enumerate(unfinished) if output.finish is None]
+        if len(kept) < len(unfinished):
+            at = forward_pass.torch.tensor(kept, device=forward_pass.device, dtype=forward_pass.torch.long)
             mask = mask[at]
             past.reorder_cache(at)
-            going, tokens = [going[i] for i in kept], [tokens[i] for i in kept]
-        if going:
-            logits, mask, past = reader.next(tokens, mask, past)
+            unfinished, tokens = [unfinished[i] for i in kept], [tokens[i] for i in kept]
+        if unfinished:
+            logits, mask, past = forward_pass.next(tokens, mask, past)
     return outputs
 
 
-def choose(torch: Any, logits: Any, outputs: Sequence[Output]) -> tuple[list[int], list[float]]:
+def sample_tokens(torch: Any, logits: Any, outputs: Sequence[Output]) -> tuple[list[int], list[float]]:
     """The next token of every row, and its log-probability under the model itself.
 
     Temperature 0 takes the likeliest. Else one number u of the row's own random numbers says which: the first token at
@@ -174,6 +180,7 @@ def _drawn(torch: Any, logits: Any, outputs: Sequence[Output]) -> Any:
         chances = _in_nucleus(chances, torch.tensor(nucleus, device=logits.device, dtype=exact))
     sums = chances.cumsum(-1)
     u = torch.tensor([o.random.random() for o in outputs], device=logits.device, dtype=exact)
+    # times the last sum, which rounding leaves a little above or below 1
     found = torch.searchsorted(sums, (u * sums[:, -1])[:, None], right=True)[:, 0]
     return found.clamp(max=logits.shape[-1] - 1)
 
@@ -187,26 +194,26 @@ def _in_nucleus(chances: Any, top_p: Any) -> Any:
 
 
 def _temperature(output: Output) -> float:
-    told = output.row.sampling.temperature
-    return 1.0 if told is None else told
+    temperature = output.row.sampling.temperature
+    return 1.0 if temperature is None else temperature
 
 
 def _random(seed: int | None) -> Random:
     return Random(seed)  # noqa: S311 - draws texts, guards nothing
 
 
-def likelihoods(reader: Reader, pairs: Sequence[Pair], context: int | None) -> list[Likelihood]:
+def likelihoods(forward_pass: ForwardPass, pairs: Sequence[TokenPair], context: int | None) -> list[Likelihood]:
     """How likely each continuation, of one token at least, is; of a text too long for the model its end is read."""
     rows = [pair.context + pair.continuation for pair in pairs]
     rows = [row[-(context + 1) :] if context else row for row in rows]
-    wanted = [row[1:][-len(pair.continuation) :] for row, pair in zip(rows, pairs, strict=True)]
-    logits, _, _ = reader.read([row[:-1] for row in rows], max(map(len, wanted)))
-    return [_likelihood(reader.torch, logits[i], tokens) for i, tokens in enumerate(wanted)]
+    targets = [row[1:][-len(pair.continuation) :] for row, pair in zip(rows, pairs, strict=True)]
+    logits, _, _ = forward_pass.read([row[:-1] for row in rows], max(map(len, targets)))
+    return [_likelihood(forward_pass.torch, logits[i], tokens) for i, tokens in enumerate(targets)]
 
 
 def _likelihood(torch: Any, logits: Any, tokens: Sequence[int]) -> Likelihood:
     """Of the last places of one row, the sum over these tokens."""
-    told = logits[-len(tokens) :].log_softmax(-1)
-    wanted = torch.tensor(tokens, device=logits.device)
-    logprob = float(told.gather(-1, wanted[:, None]).sum())
-    return Likelihood(logprob=logprob, tokens=len(tokens), greedy=bool((told.argmax(-1) == wanted).all()))
+    logprobs = logits[-len(tokens) :].log_softmax(-1)
+    targets = torch.tensor(tokens, device=logits.device)
+    logprob = float(logprobs.gather(-1, targets[:, None]).sum())
+    return Likelihood(logprob=logprob, tokens=len(tokens), greedy=bool((logprobs.argmax(-1) == targets).all()))

@@ -1,4 +1,4 @@
-"""`smollm2` and `gguf:PATH`: a language model inside this process, by llama.cpp (extra `local`).
+"""`smollm2` and `gguf:PATH`: a language model in this process, run by llama.cpp (extra `local`).
 
 All samples of a request are computed together, and its prompt once. Where a request says nothing of it, llama.cpp's own
 sampling holds: temperature 0.8, top_p 0.95; top_k 40 and min_p 0.05 always.
@@ -19,21 +19,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kofn.errors import InputError
-from kofn.models.base import Again, Declined, Likelihood, Model, Reply
-from kofn.models.engine import Setup, engine_of
+from kofn.models import smollm2_weights
+from kofn.models.base import Likelihood, Model, Reply, RequestRejected, RetryableError
+from kofn.models.endpoint import Address
+from kofn.models.file_digest import file_sha256
+from kofn.models.http_client import Client, replace_surrogates
+from kofn.models.llama_cpp import Setup, shared_server
+from kofn.models.smollm2_weights import ensure
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from kofn.models.base import Prompt, Request
-    from kofn.models.engine import Engine
-    from kofn.models.http import Client
+    from kofn.models.llama_cpp import LlamaServer
 
 SAMPLES = 8
 CONTEXT = 8192
 LONGEST_REPLY = 3600.0  # seconds; slow machines are slow, and a runner may have a shorter patience
 FINISH = {"eos": "stop", "word": "stop", "limit": "length"}
-HEADER = 64 << 20  # a .gguf begins with what it says of itself, its vocabulary included
+HEADER = 64 << 20  # bytes: a .gguf file begins with its metadata, the vocabulary included
 
 
 class Embedded(Model):
@@ -54,24 +58,24 @@ class Embedded(Model):
     def _set_up(self) -> None:
         self.threads = _threads()
         self.samples, self.concurrency = (1, 1) if self.reproducible else (SAMPLES, 2)
-        self._engine: Engine | None = None
+        self._server: LlamaServer | None = None
         self._client: Client | None = None
 
     async def generate(self, requests: Sequence[Request]) -> AsyncIterator[Reply]:
         """The replies of one request after another; all samples that fit the context come together."""
         for place, request in enumerate(requests):
-            engine, client = await self._ready()
+            server, client = await self._ready()
             prompt = await self._tokens(client, request.prompt)
             left = self.context - len(prompt)
             if left < 1:
-                raise Declined(f"the prompt has {len(prompt)} tokens, and the context holds {self.context}")
+                raise RequestRejected(f"the prompt has {len(prompt)} tokens, and the context holds {self.context}")
             most = max(1, min(self.samples, left // max(1, request.sampling.max_tokens)))
             for first in range(0, request.n, most):
                 n = min(most, request.n - first)
                 body = self._body(prompt, request, n, first)
-                async with engine.room.take(self._size(len(prompt) + n * request.sampling.max_tokens)):
-                    told = await client.post("/completion", body)
-                for one in told if isinstance(told, list) else [told]:
+                async with server.room.take(self._size(len(prompt) + n * request.sampling.max_tokens)):
+                    results = await client.post("/completion", body)
+                for one in results if isinstance(results, list) else [results]:
                     yield _reply(one, place, first, request.sampling.logprobs)
 
     async def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> list[Likelihood]:
@@ -98,31 +102,29 @@ class Embedded(Model):
 
     async def close(self) -> None:
         """Let the model go; its memory is freed when no other holds it. A later call loads it again."""
-        client, self._client, self._engine = self._client, None, None
+        client, self._client, self._server = self._client, None, None
         if client is not None:
             await client.close()
 
     def _file(self) -> dict[str, Any]:
-        from kofn.models.weights import digest
-
         assert self.path is not None
-        return {"file": self.path.name, "sha256": digest(self.path)}
+        return {"file": self.path.name, "sha256": file_sha256(self.path)}
 
-    def _located(self) -> Path:
+    def _locate_file(self) -> Path:
         assert self.path is not None
         return self.path.resolve()
 
-    async def _ready(self) -> tuple[Engine, Client]:
-        if self._engine is None or self._client is None:
-            engine = await asyncio.to_thread(self._load)
-            if self._engine is not engine or self._client is None:
-                self._engine, self._client = engine, _client(self.name, engine)
-        return self._engine, self._client
+    async def _ready(self) -> tuple[LlamaServer, Client]:
+        if self._server is None or self._client is None:
+            server = await asyncio.to_thread(self._load)
+            if self._server is not server or self._client is None:
+                self._server, self._client = server, _client(self.name, server)
+        return self._server, self._client
 
-    def _load(self) -> Engine:
+    def _load(self) -> LlamaServer:
         slots = 1 if self.reproducible else SAMPLES
-        setup = Setup(self._located(), threads=self.threads, context=self.context, slots=slots)
-        return engine_of(setup, self.name)
+        setup = Setup(self._locate_file(), threads=self.threads, context=self.context, slots=slots)
+        return shared_server(setup, self.name)
 
     def _size(self, tokens: int) -> int:
         """The part of the context that a call holds; all of it where nothing may run beside."""
@@ -137,11 +139,11 @@ class Embedded(Model):
         return tokens or await self._beginning(client)
 
     async def _beginning(self, client: Client) -> list[int]:
-        assert self._engine is not None
-        body = {"content": self._engine.first, "parse_special": True}
-        tokens: list[int] = (await client.post("/tokenize", body))["tokens"] if self._engine.first else []
+        assert self._server is not None
+        body = {"content": self._server.first, "parse_special": True}
+        tokens: list[int] = (await client.post("/tokenize", body))["tokens"] if self._server.first else []
         if not tokens:
-            raise Declined("the prompt is empty")
+            raise RequestRejected("the prompt is empty")
         return tokens
 
     def _body(self, prompt: list[int], request: Request, n: int, first: int) -> dict[str, Any]:
@@ -160,39 +162,41 @@ class Embedded(Model):
         return {key: value for key, value in body.items() if value is not None}
 
     async def _likelihood(self, context: str, continuation: str) -> Likelihood:
-        engine, client = await self._ready()
+        server, client = await self._ready()
+        # spaces at the end of the context go to the continuation: the tokenizer writes them at the beginning of a word
         kept = context.rstrip()
         before = await self._tokens(client, kept)
         whole = await self._tokens(client, kept + context[len(kept) :] + continuation) if kept else None
         forced = whole[len(before) :] if whole else await self._tokens(client, context + continuation)
         if len(before) + len(forced) > self.context:
-            raise Declined(f"{len(before) + len(forced)} tokens, and the context holds {self.context}")
+            raise RequestRejected(f"{len(before) + len(forced)} tokens, and the context holds {self.context}")
         if not continuation or not forced:
             return Likelihood(logprob=0.0, tokens=0, greedy=True)
-        async with engine.room.take(self._size(len(before) + len(forced))):
-            return await self._forced(client, before, forced)
+        async with server.room.take(self._size(len(before) + len(forced))):
+            return await self._force_tokens(client, before, forced)
 
-    async def _forced(self, client: Client, before: list[int], forced: list[int]) -> Likelihood:
+    async def _force_tokens(self, client: Client, before: list[int], forced: list[int]) -> Likelihood:
         body = {
             "prompt": before,
             "n_predict": len(forced),
             "temperature": 0,
             "n_probs": 1,
             "cache_prompt": not self.reproducible,
+            # a grammar with one sentence; llama.cpp reports the log-probabilities before it applies the grammar
             "grammar": "root ::= " + " ".join(f"<[{token}]>" for token in forced),
         }
         try:
-            told = (await client.post("/completion", body))["completion_probabilities"]
-        except Again as problem:
+            probabilities = (await client.post("/completion", body))["completion_probabilities"]
+        except RetryableError as problem:
             if "grammar" in str(problem):  # a token that ends texts cannot be forced
-                raise Declined("the continuation holds a control token") from None
+                raise RequestRejected("the continuation holds a control token") from None
             raise
-        if [one["id"] for one in told] != forced:
-            raise Declined("the continuation could not be forced on the model")
+        if [one["id"] for one in probabilities] != forced:
+            raise RequestRejected("the continuation could not be forced on the model")
         return Likelihood(
-            logprob=math.fsum(one["logprob"] for one in told),
+            logprob=math.fsum(one["logprob"] for one in probabilities),
             tokens=len(forced),
-            greedy=all(one["top_logprobs"][0]["id"] == one["id"] for one in told),
+            greedy=all(one["top_logprobs"][0]["id"] == one["id"] for one in probabilities),
         )
 
 
@@ -206,47 +210,41 @@ class SmolLM2(Embedded):
         self._set_up()
 
     def _file(self) -> dict[str, Any]:
-        from kofn.models import weights
+        path = smollm2_weights.find()
+        return {
+            "file": smollm2_weights.FILE,
+            "sha256": file_sha256(path) if path else smollm2_weights.SHA256,
+        }
 
-        path = weights.find()
-        return {"file": weights.FILE, "sha256": weights.digest(path) if path else weights.SHA256}
-
-    def _located(self) -> Path:
-        from kofn.models.weights import ensure
-
+    def _locate_file(self) -> Path:
         return ensure().resolve()
 
 
-def _client(name: str, engine: Engine) -> Client:
-    from kofn.models.address import Address
-    from kofn.models.http import Client
-
-    address = Address(model=name, base=engine.url, shown=engine.url, official=False)
-    return Client(name, address, engine.headers, LONGEST_REPLY)
+def _client(name: str, server: LlamaServer) -> Client:
+    address = Address(model=name, base=server.url, display=server.url, official=False)
+    return Client(name, address, server.headers, LONGEST_REPLY)
 
 
-def _reply(told: dict[str, Any], place: int, first: int, logprobs: bool) -> Reply:
-    from kofn.models.http import whole
-
+def _reply(result: dict[str, Any], place: int, first: int, logprobs: bool) -> Reply:
     return Reply(
-        text=whole(told["content"]),
+        text=replace_surrogates(result["content"]),
         place=place,
-        index=first + told["index"],
-        finish=FINISH.get(told["stop_type"], told["stop_type"]),
-        logprob=math.fsum(one["logprob"] for one in told["completion_probabilities"]) if logprobs else None,
-        tokens_in=told["tokens_evaluated"],
-        tokens_out=told["tokens_predicted"],
+        index=first + result["index"],
+        finish=FINISH.get(result["stop_type"], result["stop_type"]),
+        logprob=math.fsum(one["logprob"] for one in result["completion_probabilities"]) if logprobs else None,
+        tokens_in=result["tokens_evaluated"],
+        tokens_out=result["tokens_predicted"],
     )
 
 
 def _threads() -> int:
     """KOFN_THREADS, else the cores that this process may use."""
-    told = os.environ.get("KOFN_THREADS")
-    if not told:
+    given = os.environ.get("KOFN_THREADS")
+    if not given:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not told.isdecimal() or int(told) < 1:
-        raise InputError(f"KOFN_THREADS={told}: expected a whole number from 1")
-    return int(told)
+    if not given.isdecimal() or int(given) < 1:
+        raise InputError(f"KOFN_THREADS={given}: expected a whole number from 1")
+    return int(given)
 
 
 def _has_template(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""`fake:module:function` and any Python callable as a model."""
+"""`fake:module:function`, or any Python callable, as a model."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kofn.errors import InputError, KofnError
-from kofn.models.base import Again, Declined, Model, Reply
+from kofn.models.base import Model, Reply, RequestRejected, RetryableError
+from kofn.registry import model
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from kofn.models.base import Prompt, Request
 
-GIVEN = ("request", "repeat", "seed", "case_id")
-TOGETHER = 64
+PASSED = ("request", "repeat", "seed", "case_id")
+TOGETHER = 64  # outputs that a function of `request` may be asked for at once
 
 
 class Fake(Model):
@@ -30,8 +31,6 @@ class Fake(Model):
     local: ClassVar[bool] = True
 
     def __init__(self, spec: str) -> None:
-        from kofn.registry import model
-
         module, colon, function = spec.partition(":")
         if not (module and colon and function):
             raise InputError(f"model 'fake:{spec}': expected fake:module:function")
@@ -39,7 +38,7 @@ class Fake(Model):
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Fake:
-        """A function that is at hand."""
+        """A function given as it is, not by name."""
         self = cls.__new__(cls)
         kind = type(function)
         module = getattr(function, "__module__", None) or kind.__module__
@@ -59,21 +58,21 @@ class Fake(Model):
         self.samples = TOGETHER if "request" in self._named else 1
 
     async def generate(self, requests: Sequence[Request]) -> AsyncIterator[Reply]:
-        """One call a sample, until one gives several."""
+        """One call per sample, until one gives several."""
         for place, request in enumerate(requests):
             index = 0
             while index < request.n:
-                for told in await self._outputs(request, index):
-                    yield _reply(told, place, index)
+                for output in await self._outputs(request, index):
+                    yield _reply(output, place, index)
                     index += 1
 
     async def _outputs(self, request: Request, index: int) -> list[Any]:
-        told = await self._call(request, index)
-        if not isinstance(told, list | tuple):
-            return [told]
-        if len(told) != request.n - index:
-            raise Declined(f"{self.name} returned {len(told)} outputs: expected {request.n - index}")
-        return list(told)
+        outputs = await self._call(request, index)
+        if not isinstance(outputs, list | tuple):
+            return [outputs]
+        if len(outputs) != request.n - index:
+            raise RequestRejected(f"{self.name} returned {len(outputs)} outputs: expected {request.n - index}")
+        return list(outputs)
 
     async def _call(self, request: Request, index: int) -> Any:
         seed = request.sampling.seed
@@ -83,24 +82,24 @@ class Fake(Model):
             "seed": None if seed is None else seed + index,
             "case_id": request.case_id,
         }
-        args = (asked(request.prompt),) if self._prompted else ()
+        args = (prompt_text(request.prompt),) if self._prompted else ()
         named = {name: every[name] for name in self._named}
         try:
             if self._waits:
                 return await self._function(*args, **named)
-            told = await asyncio.to_thread(self._function, *args, **named)
-            return await told if inspect.isawaitable(told) else told
-        except (KofnError, Again, Declined):
+            result = await asyncio.to_thread(self._function, *args, **named)
+            return await result if inspect.isawaitable(result) else result
+        except (KofnError, RetryableError, RequestRejected):
             raise
-        except Exception as problem:  # whatever a user's function raises is a row
-            raise Declined(f"{type(problem).__name__}: {problem}") from problem
+        except Exception as problem:  # whatever a user's function raises becomes an error row, not a crash
+            raise RequestRejected(f"{type(problem).__name__}: {problem}") from problem
 
 
-def asked(prompt: Prompt) -> str:
+def prompt_text(prompt: Prompt) -> str:
     """The text of a prompt, or what the user said last.
 
     >>> from kofn.models.base import Message
-    >>> asked((Message("system", "Be short."), Message("user", "Hi"), Message("assistant", "Hello")))
+    >>> prompt_text((Message("system", "Be short."), Message("user", "Hi"), Message("assistant", "Hello")))
     'Hi'
     """
     if isinstance(prompt, str):
@@ -108,12 +107,12 @@ def asked(prompt: Prompt) -> str:
     return next((m.content for m in reversed(prompt) if m.role == "user"), "")
 
 
-def _reply(told: Any, place: int, index: int) -> Reply:
-    if isinstance(told, Reply):
-        return replace(told, place=place, index=index)
-    if not isinstance(told, str):
-        raise Declined(f"the function returned {type(told).__name__}: expected a text")
-    return Reply(text=told, place=place, index=index)
+def _reply(output: Any, place: int, index: int) -> Reply:
+    if isinstance(output, Reply):
+        return replace(output, place=place, index=index)
+    if not isinstance(output, str):
+        raise RequestRejected(f"the function returned {type(output).__name__}: expected a text")
+    return Reply(text=output, place=place, index=index)
 
 
 def _parameters(function: Any) -> tuple[list[str], bool]:
@@ -122,7 +121,7 @@ def _parameters(function: Any) -> tuple[list[str], bool]:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # built-in functions may have no signature
         return [], True
-    named = [p.name for p in parameters if p.name in GIVEN and p.kind is not p.POSITIONAL_ONLY]
+    named = [p.name for p in parameters if p.name in PASSED and p.kind is not p.POSITIONAL_ONLY]
     others = [p for p in parameters if p.name not in named and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return named, bool(others) or any(p.kind is p.VAR_POSITIONAL for p in parameters)
 
@@ -132,5 +131,7 @@ def _code_of(function: Any) -> str:
     from hashlib import blake2b
 
     code = getattr(function, "__code__", None)
-    told = repr(function) if code is None else repr((code.co_code, code.co_names, [str(c) for c in code.co_consts]))
-    return blake2b(told.encode(), digest_size=4).hexdigest()
+    description = (
+        repr(function) if code is None else repr((code.co_code, code.co_names, [str(c) for c in code.co_consts]))
+    )
+    return blake2b(description.encode(), digest_size=4).hexdigest()

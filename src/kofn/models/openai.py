@@ -1,4 +1,4 @@
-"""`openai:MODEL` and `openai:MODEL@BASE_URL`: any server that speaks the OpenAI format (vLLM, llama.cpp, Ollama...).
+"""`openai:MODEL` and `openai:MODEL@BASE_URL`: any server with the OpenAI chat or completions API (vLLM, Ollama...).
 
 Messages go to /chat/completions, a text to /completions. Keys come from the environment: OPENAI_API_KEY for
 api.openai.com and for the base URL that OPENAI_BASE_URL names, KOFN_API_KEY for every other base URL.
@@ -15,9 +15,9 @@ from math import fsum, isfinite
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
-from kofn.models.address import Vendor, find_address
-from kofn.models.base import Declined, Model, Reply
-from kofn.models.http import Client, checked_options, count, mapping, whole
+from kofn.models.base import Model, Reply, RequestRejected
+from kofn.models.endpoint import Vendor, find_address
+from kofn.models.http_client import Client, as_mapping, checked_options, replace_surrogates, token_count
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 VENDOR = Vendor("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL")
 OWN = frozenset({"model", "messages", "prompt", "n", "stream", "echo", "best_of"})
-MOST_STOPS = 4  # of api.openai.com
+MOST_STOPS = 4  # what api.openai.com accepts; other servers have no such limit
 
 
 class OpenAI(Model):
@@ -42,8 +42,8 @@ class OpenAI(Model):
     def __init__(self, spec: str, *, timeout: float | None = None, options: Mapping[str, Any] | None = None) -> None:
         address = find_address(spec, VENDOR)
         self.model, self.official = address.model, address.official
-        self.name = f"openai:{self.model}" + ("" if self.official else f"@{address.shown}")
-        self.base_url = address.shown
+        self.name = f"openai:{self.model}" + ("" if self.official else f"@{address.display}")
+        self.base_url = address.display
         self.options = checked_options(self.name, options, OWN)
         self.concurrency, self.samples, self.chat = 16, 128, True
         self._length = "max_completion_tokens" if self.official else "max_tokens"
@@ -51,7 +51,7 @@ class OpenAI(Model):
         self._client = Client(self.name, address, key, timeout)
 
     async def generate(self, requests: Sequence[Request]) -> AsyncIterator[Reply]:
-        """One call a request; all outputs of a request come together."""
+        """One call per request; all outputs of a request come together."""
         for place, request in enumerate(requests):
             path = "/completions" if isinstance(request.prompt, str) else "/chat/completions"
             reply = await self._client.post(path, self._body(request))
@@ -87,7 +87,7 @@ class OpenAI(Model):
             body["seed"] = sampling.seed
         if sampling.stop:
             body["stop"] = self._stops(sampling)
-        if sampling.logprobs:  # one alternative a token: 0 means none at all to some servers, and no number 20 of them
+        if sampling.logprobs:  # one alternative per token: some servers take 0 to mean no log-probabilities at all
             body |= {"logprobs": 1} if text else {"logprobs": True, "top_logprobs": 1}
         return self._with_options(body) if self.options else body
 
@@ -107,22 +107,22 @@ class OpenAI(Model):
     def _replies(self, reply: Any, place: int, n: int) -> Iterator[Reply]:
         every = reply["choices"]
         choices = every[:n]
-        usage = mapping(reply.get("usage"))
-        tokens_in, total = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
-        for at, (index, choice) in enumerate(zip(places(choices, n), choices, strict=True)):
+        usage = as_mapping(reply.get("usage"))
+        tokens_in, total = token_count(usage.get("prompt_tokens")), token_count(usage.get("completion_tokens"))
+        for at, (index, choice) in enumerate(zip(choice_places(choices, n), choices, strict=True)):
             if choice.get("finish_reason") == "content_filter":
                 continue
-            text, reasoning, finish = said(choice)
-            logprob, tokens = likelihood(choice.get("logprobs"))
+            text, reasoning, finish = choice_content(choice)
+            logprob, tokens = output_logprob(choice.get("logprobs"))
             if len(every) == 1:
                 tokens = tokens if total is None else total
             elif total is not None and "timings" not in reply:  # llama.cpp has them, and counts one of several
                 tokens = total // len(every) + (at < total % len(every))
             yield Reply(
-                text=whole(text),
+                text=replace_surrogates(text),
                 place=place,
                 index=index,
-                reasoning=None if reasoning is None else whole(reasoning),
+                reasoning=None if reasoning is None else replace_surrogates(reasoning),
                 finish=finish,
                 logprob=logprob,
                 tokens_in=tokens_in,
@@ -135,28 +135,32 @@ class OpenAI(Model):
             filtered = any(choice["finish_reason"] == "content_filter" for choice in reply["choices"])
         except (KeyError, TypeError):
             filtered = False
-        return Declined("the server's content filter took the output") if filtered else self._client.malformed(reply)
+        return (
+            RequestRejected("the server's content filter took the output")
+            if filtered
+            else self._client.malformed(reply)
+        )
 
 
-def places(choices: Sequence[Mapping[str, Any]], n: int) -> Sequence[int]:
+def choice_places(choices: Sequence[Mapping[str, Any]], n: int) -> Sequence[int]:
     """Which sample each choice is: what its index says where indices can be right, else its place.
 
-    >>> places([{"index": 1}, {"index": 0}], 2), list(places([{"index": 0}, {"index": 0}], 2))
+    >>> choice_places([{"index": 1}, {"index": 0}], 2), list(choice_places([{"index": 0}, {"index": 0}], 2))
     ([1, 0], [0, 1])
     """
-    told = [choice.get("index") for choice in choices]
-    found = [i for i in told if isinstance(i, int) and 0 <= i < n]
+    indices = [choice.get("index") for choice in choices]
+    found = [i for i in indices if isinstance(i, int) and 0 <= i < n]
     return found if len(set(found)) == len(choices) else range(len(choices))
 
 
-def said(choice: Mapping[str, Any]) -> tuple[str, str | None, str | None]:
+def choice_content(choice: Mapping[str, Any]) -> tuple[str, str | None, str | None]:
     """Text, reasoning and why it ended, of a choice of either endpoint. A refusal is what the model said.
 
-    >>> said({"text": "4", "finish_reason": "stop"})
+    >>> choice_content({"text": "4", "finish_reason": "stop"})
     ('4', None, 'stop')
-    >>> said({"message": {"content": "4", "reasoning_content": "2+2"}, "finish_reason": "length"})
+    >>> choice_content({"message": {"content": "4", "reasoning_content": "2+2"}, "finish_reason": "length"})
     ('4', '2+2', 'length')
-    >>> said({"message": {"content": None, "refusal": "No."}, "finish_reason": "stop"})
+    >>> choice_content({"message": {"content": None, "refusal": "No."}, "finish_reason": "stop"})
     ('No.', None, 'refusal')
     """
     finish = choice.get("finish_reason")
@@ -171,12 +175,12 @@ def said(choice: Mapping[str, Any]) -> tuple[str, str | None, str | None]:
     return content or "", reasoning or None, finish
 
 
-def likelihood(logprobs: Any) -> tuple[float | None, int | None]:
+def output_logprob(logprobs: Any) -> tuple[float | None, int | None]:
     """The log-probability of an output and its number of tokens, from either format; none where there are none.
 
-    >>> likelihood({"content": [{"logprob": -0.5}, {"logprob": -0.25}]})
+    >>> output_logprob({"content": [{"logprob": -0.5}, {"logprob": -0.25}]})
     (-0.75, 2)
-    >>> likelihood({"tokens": ["a"], "token_logprobs": [-1.5]}), likelihood(None)
+    >>> output_logprob({"tokens": ["a"], "token_logprobs": [-1.5]}), output_logprob(None)
     ((-1.5, 1), (None, None))
     """
     if not isinstance(logprobs, dict):

@@ -1,4 +1,4 @@
-"""`replay:FILE`: stored outputs as a model, for tests and for running a task again without paying for it.
+"""`replay:FILE`: stored outputs served as a model, for tests and to run a task again without paying for it.
 
 A file of JSON lines, wide (`{"id", "outputs": [...]}`) or long (`{"id", "output", "repeat"?}`), a `candidates.parquet`
 or the run directory that holds one. An output is found by its case and repeat; the prompt is not looked at.
@@ -9,16 +9,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from kofn.core.fields import CANDIDATE_ROLES, CASE_ROLES, WIDE, recognise
 from kofn.errors import InputError
-from kofn.fields import CANDIDATE_ROLES, CASE_ROLES, WIDE, recognise
-from kofn.models.base import Declined, Model, Reply
+from kofn.models.base import Model, Reply, RequestRejected
+from kofn.models.file_digest import file_sha256
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
     from kofn.models.base import Request
 
-    Row = tuple[str, int | None, Mapping[str, Any]]  # case, repeat where it is said, the output by role
+    RoleRow = tuple[str, int | None, Mapping[str, Any]]  # case, repeat if the file has one, the output by role
 
 ROLES = {"id": CASE_ROLES["id"]} | {
     role: CANDIDATE_ROLES[role] for role in ("repeat", "text", "reasoning", "error", "tokens")
@@ -43,7 +44,7 @@ class Replay(Model):
             self._stored = read_stored(self.path)
         for place, request in enumerate(requests):
             if request.case_id is None:
-                raise Declined(f"{self.path}: outputs are found by their case, and this request names none")
+                raise RequestRejected(f"{self.path}: outputs are found by their case, and this request names none")
             for index in range(request.n):
                 repeat = (request.repeat or 0) + index
                 stored = self._stored.get((request.case_id, repeat))
@@ -51,10 +52,8 @@ class Replay(Model):
 
     def describe(self) -> dict[str, Any]:
         """The file and its digest."""
-        from kofn.models.weights import digest
-
         file = _file(self.path)
-        return {"name": self.name, "file": file.name, "sha256": digest(file)}
+        return {"name": self.name, "file": file.name, "sha256": file_sha256(file)}
 
 
 def read_stored(path: Path) -> dict[tuple[str, int], Mapping[str, Any]]:
@@ -63,8 +62,8 @@ def read_stored(path: Path) -> dict[tuple[str, int], Mapping[str, Any]]:
     rows = _table_rows(file) if file.suffix == ".parquet" else _json_rows(file)
     stored: dict[tuple[str, int], Mapping[str, Any]] = {}
     seen: dict[str, int] = {}
-    for case, said, output in rows:
-        repeat = seen.get(case, 0) if said is None else said
+    for case, given, output in rows:
+        repeat = seen.get(case, 0) if given is None else given
         if (case, repeat) in stored:
             raise InputError(f"{file}: case {case!r} has repeat {repeat} twice")
         stored[case, repeat] = output
@@ -74,9 +73,9 @@ def read_stored(path: Path) -> dict[tuple[str, int], Mapping[str, Any]]:
 
 def _reply(path: Path, case: str, repeat: int, stored: Mapping[str, Any] | None, place: int, index: int) -> Reply:
     if stored is None:
-        raise Declined(f"{path}: no output for case {case!r}, repeat {repeat}")
+        raise RequestRejected(f"{path}: no output for case {case!r}, repeat {repeat}")
     if not isinstance(stored.get("text"), str):
-        raise Declined(str(stored.get("error") or f"{path}: case {case!r}, repeat {repeat} has no text"))
+        raise RequestRejected(str(stored.get("error") or f"{path}: case {case!r}, repeat {repeat} has no text"))
     tokens, reasoning = stored.get("tokens"), stored.get("reasoning")
     return Reply(
         text=stored["text"],
@@ -91,7 +90,7 @@ def _file(path: Path) -> Path:
     return path / "candidates.parquet" if path.is_dir() else path
 
 
-def _table_rows(file: Path) -> Iterator[Row]:
+def _table_rows(file: Path) -> Iterator[RoleRow]:
     import polars as pl
 
     try:
@@ -102,7 +101,7 @@ def _table_rows(file: Path) -> Iterator[Row]:
     return _long_rows(file, renamed.iter_rows(named=True))
 
 
-def _long_rows(file: Path, records: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
+def _long_rows(file: Path, records: Iterable[Mapping[str, Any]]) -> Iterator[RoleRow]:
     for record in records:
         roles = _roles(record)
         if "id" not in roles or not {"text", "error"} & set(roles):
@@ -110,7 +109,7 @@ def _long_rows(file: Path, records: Iterable[Mapping[str, Any]]) -> Iterator[Row
         yield str(roles["id"]), _whole(roles.get("repeat")), roles
 
 
-def _json_rows(file: Path) -> Iterator[Row]:
+def _json_rows(file: Path) -> Iterator[RoleRow]:
     import orjson
 
     try:
@@ -124,7 +123,7 @@ def _json_rows(file: Path) -> Iterator[Row]:
         raise InputError(f"{file}: {problem.strerror}") from None
 
 
-def _record_rows(where: str, record: Any) -> Iterator[Row]:
+def _record_rows(where: str, record: Any) -> Iterator[RoleRow]:
     roles = _roles(record) if isinstance(record, dict) else {}
     if roles.get("id") is None:
         raise InputError(f"{where}: expected an object with an id")

@@ -1,102 +1,129 @@
 """Statistics over cases: intervals, comparisons, judges against people, variance and power.
 
-Pure: no I/O, no global state.
+In: arrays with one value per case, their weights and clusters, a seed. Out: `Estimate`, `Interval`, `Comparison`, ...
+Pure functions: no files, no clock, no global state. Imports core alone.
 """
 
-from kofn.stats.corrected import (
-    AnyOfCandidates,
-    Corrected,
-    MoreLabels,
-    any_of_candidates,
-    corrected_rate,
-    corrected_with_known_rates,
-    labels_to_halve,
-    weights_by_verdict,
-)
-from kofn.stats.estimate import DEFAULT_INTERVAL, INTERVALS, SMALL_SEGMENT, estimate, segment_estimates
-from kofn.stats.intervals import (
-    Interval,
-    clopper_pearson,
-    cluster_robust,
-    clustered_se,
-    jeffreys,
-    normal_interval,
-    t_interval,
-    wilson,
-)
-from kofn.stats.judge import (
-    FEW_LABELS,
-    Confusion,
-    JudgeRates,
-    Posterior,
-    Prevalence,
-    judge_rates,
-    known_rates,
-    lang_reiczigel,
-    rogan_gladen,
-    true_prevalence,
-)
-from kofn.stats.paired import Comparison, compare
-from kofn.stats.panel import DawidSkene, PositionBias, cohen_kappa, dawid_skene, fleiss_kappa, position_bias
-from kofn.stats.permutation import holm, mcnemar_p, sign_flip_p
-from kofn.stats.power import cases_for_width, cases_needed, detectable_difference
-from kofn.stats.ppi import PredictionPowered, ppi_mean
-from kofn.stats.resample import bootstrap, bootstrap_mean, bootstrap_means, resampled_means
-from kofn.stats.variance import VarianceShares, variance_shares, what_buys
+from __future__ import annotations
 
-__all__ = [
-    "DEFAULT_INTERVAL",
-    "FEW_LABELS",
-    "INTERVALS",
-    "SMALL_SEGMENT",
-    "AnyOfCandidates",
-    "Comparison",
-    "Confusion",
-    "Corrected",
-    "DawidSkene",
-    "Interval",
-    "JudgeRates",
-    "MoreLabels",
-    "PositionBias",
-    "Posterior",
-    "PredictionPowered",
-    "Prevalence",
-    "VarianceShares",
-    "any_of_candidates",
-    "bootstrap",
-    "bootstrap_mean",
-    "bootstrap_means",
-    "cases_for_width",
-    "cases_needed",
-    "clopper_pearson",
-    "cluster_robust",
-    "clustered_se",
-    "cohen_kappa",
-    "compare",
-    "corrected_rate",
-    "corrected_with_known_rates",
-    "dawid_skene",
-    "detectable_difference",
-    "estimate",
-    "fleiss_kappa",
-    "holm",
-    "jeffreys",
-    "judge_rates",
-    "known_rates",
-    "labels_to_halve",
-    "lang_reiczigel",
-    "mcnemar_p",
-    "normal_interval",
-    "position_bias",
-    "ppi_mean",
-    "resampled_means",
-    "rogan_gladen",
-    "segment_estimates",
-    "sign_flip_p",
-    "t_interval",
-    "true_prevalence",
-    "variance_shares",
-    "weights_by_verdict",
-    "what_buys",
-    "wilson",
-]
+from typing import TYPE_CHECKING
+
+from kofn.core.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from kofn.stats import corrected_curve as corrected_curve
+    from kofn.stats import corrected_rates as corrected_rates
+    from kofn.stats.corrected_rates import Corrected as Corrected
+    from kofn.stats.corrected_rates import MoreLabels as MoreLabels
+    from kofn.stats.corrected_rates import corrected_rate as corrected_rate
+    from kofn.stats.corrected_rates import corrected_with_known_rates as corrected_with_known_rates
+    from kofn.stats.corrected_rates import labels_to_halve as labels_to_halve
+    from kofn.stats.correction_data import weights_by_verdict as weights_by_verdict
+    from kofn.stats.estimates import DEFAULT_INTERVAL as DEFAULT_INTERVAL
+    from kofn.stats.estimates import INTERVALS as INTERVALS
+    from kofn.stats.estimates import SMALL_SEGMENT as SMALL_SEGMENT
+    from kofn.stats.estimates import check_interval as check_interval
+    from kofn.stats.estimates import estimate as estimate
+    from kofn.stats.estimates import segment_estimates as segment_estimates
+    from kofn.stats.independent_candidates import AnyOfCandidates as AnyOfCandidates
+    from kofn.stats.independent_candidates import any_of_candidates as any_of_candidates
+    from kofn.stats.intervals import Interval as Interval
+    from kofn.stats.intervals import check_level as check_level
+    from kofn.stats.intervals import clopper_pearson as clopper_pearson
+    from kofn.stats.intervals import cluster_robust as cluster_robust
+    from kofn.stats.intervals import clustered_se as clustered_se
+    from kofn.stats.intervals import jeffreys as jeffreys
+    from kofn.stats.intervals import normal_interval as normal_interval
+    from kofn.stats.intervals import t_interval as t_interval
+    from kofn.stats.intervals import wilson as wilson
+    from kofn.stats.judge_accuracy import FEW_LABELS as FEW_LABELS
+    from kofn.stats.judge_accuracy import Confusion as Confusion
+    from kofn.stats.judge_accuracy import JudgeRates as JudgeRates
+    from kofn.stats.judge_accuracy import judge_rates as judge_rates
+    from kofn.stats.paired import Comparison as Comparison
+    from kofn.stats.paired import compare as compare
+    from kofn.stats.panel import DawidSkene as DawidSkene
+    from kofn.stats.panel import PositionBias as PositionBias
+    from kofn.stats.panel import cohen_kappa as cohen_kappa
+    from kofn.stats.panel import dawid_skene as dawid_skene
+    from kofn.stats.panel import fleiss_kappa as fleiss_kappa
+    from kofn.stats.panel import position_bias as position_bias
+    from kofn.stats.permutation import holm as holm
+    from kofn.stats.permutation import mcnemar_p as mcnemar_p
+    from kofn.stats.permutation import sign_flip_p as sign_flip_p
+    from kofn.stats.power import cases_for_width as cases_for_width
+    from kofn.stats.power import cases_needed as cases_needed
+    from kofn.stats.power import detectable_difference as detectable_difference
+    from kofn.stats.ppi import PredictionPowered as PredictionPowered
+    from kofn.stats.ppi import ppi_mean as ppi_mean
+    from kofn.stats.prevalence import Posterior as Posterior
+    from kofn.stats.prevalence import Prevalence as Prevalence
+    from kofn.stats.prevalence import known_rates as known_rates
+    from kofn.stats.prevalence import lang_reiczigel as lang_reiczigel
+    from kofn.stats.prevalence import rogan_gladen as rogan_gladen
+    from kofn.stats.prevalence import true_prevalence as true_prevalence
+    from kofn.stats.resample import bootstrap as bootstrap
+    from kofn.stats.resample import bootstrap_mean as bootstrap_mean
+    from kofn.stats.resample import bootstrap_means as bootstrap_means
+    from kofn.stats.resample import resampled_means as resampled_means
+    from kofn.stats.variance import VarianceShares as VarianceShares
+    from kofn.stats.variance import variance_shares as variance_shares
+    from kofn.stats.variance import what_buys as what_buys
+
+__getattr__, __dir__, __all__ = lazy_exports(
+    __name__,
+    {
+        "kofn.stats.corrected_rates": (
+            "Corrected",
+            "MoreLabels",
+            "corrected_rate",
+            "corrected_with_known_rates",
+            "labels_to_halve",
+        ),
+        "kofn.stats.correction_data": ("weights_by_verdict",),
+        "kofn.stats.estimates": (
+            "DEFAULT_INTERVAL",
+            "INTERVALS",
+            "SMALL_SEGMENT",
+            "check_interval",
+            "estimate",
+            "segment_estimates",
+        ),
+        "kofn.stats.independent_candidates": ("AnyOfCandidates", "any_of_candidates"),
+        "kofn.stats.intervals": (
+            "Interval",
+            "check_level",
+            "clopper_pearson",
+            "cluster_robust",
+            "clustered_se",
+            "jeffreys",
+            "normal_interval",
+            "t_interval",
+            "wilson",
+        ),
+        "kofn.stats.judge_accuracy": ("Confusion", "FEW_LABELS", "JudgeRates", "judge_rates"),
+        "kofn.stats.paired": ("Comparison", "compare"),
+        "kofn.stats.panel": (
+            "DawidSkene",
+            "PositionBias",
+            "cohen_kappa",
+            "dawid_skene",
+            "fleiss_kappa",
+            "position_bias",
+        ),
+        "kofn.stats.permutation": ("holm", "mcnemar_p", "sign_flip_p"),
+        "kofn.stats.power": ("cases_for_width", "cases_needed", "detectable_difference"),
+        "kofn.stats.ppi": ("PredictionPowered", "ppi_mean"),
+        "kofn.stats.prevalence": (
+            "Posterior",
+            "Prevalence",
+            "known_rates",
+            "lang_reiczigel",
+            "rogan_gladen",
+            "true_prevalence",
+        ),
+        "kofn.stats.resample": ("bootstrap", "bootstrap_mean", "bootstrap_means", "resampled_means"),
+        "kofn.stats.variance": ("VarianceShares", "variance_shares", "what_buys"),
+    },
+    submodules=("corrected_curve", "corrected_rates"),
+)

@@ -1,4 +1,4 @@
-"""Cases of unequal difficulty: the beta-binomial, fitted to counts, and what it says of more candidates than there are.
+"""Cases of unequal difficulty: the beta-binomial, fitted to pass counts, and any@k extrapolated to larger k.
 
 Each case passes with a chance of its own, and these chances follow a Beta(a, b) (Skellam 1948). With the mean
 p = a/(a+b) and the spread t = 1/(a+b), the chance that k candidates of a case all fail is
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-DRAWS = 400  # refits for a band
+DRAWS = 400  # refits for a confidence band
 _STEPS = 200
-_CLOSE = 1e-10  # of log a and log b
+_CLOSE = 1e-10  # change of log a and log b at which the climb has converged
 _FARTHEST = 1e9  # a + b beyond it is the binomial, below its inverse all or nothing
 
 
@@ -37,8 +37,8 @@ _FARTHEST = 1e9  # a + b beyond it is the binomial, below its inverse all or not
 class BetaBinomial:
     """A population of cases: mean chance p and spread 1/(a+b), 0 for cases that are all alike.
 
-    `kind` says what the data showed: "fit", or a limit: "all" and "none" pass, "alike" (no more spread than chance
-    gives; the binomial) or "all or nothing" (every case passes always or never).
+    `kind` is "fit", or a limit that the data reach: "all" and "none" pass, "alike" (no more spread than chance gives;
+    the binomial) or "all or nothing" (every case passes always or never).
     """
 
     p: float
@@ -65,14 +65,14 @@ class BetaBinomial:
         return [float(x) for x in any_at(np.array([self.p]), np.array([self.spread]), ks)[0]]
 
     def words(self) -> str:
-        """What was fitted, in a line."""
-        told = {
+        """The fit in one line."""
+        limits = {
             "all": "every candidate passes, so more are expected to",
             "none": "no candidate passes, so none is expected to",
             "alike": "cases differ no more than chance would have it: the binomial, as if tries were independent",
             "all or nothing": "every case passes always or never: more candidates change nothing",
         }
-        return told.get(self.kind) or f"beta-binomial with a = {self.a:.3g}, b = {self.b:.3g}"
+        return limits.get(self.kind) or f"beta-binomial with a = {self.a:.3g}, b = {self.b:.3g}"
 
 
 class Tails(NamedTuple):
@@ -84,7 +84,7 @@ class Tails(NamedTuple):
 
 
 def fit(passes: ArrayLike, tries: ArrayLike, weights: ArrayLike | None = None) -> BetaBinomial | None:
-    """The maximum-likelihood fit to `passes` of `tries`, which may differ by case; None where one try a case is all.
+    """The maximum-likelihood fit to `passes` of `tries`, which may differ by case; None with one try per case.
 
     >>> found = fit([0, 0, 1, 2, 4, 4], [4] * 6)
     >>> found.kind, round(found.a, 3), round(found.b, 3)
@@ -117,13 +117,16 @@ def _kind(p: float, spread: float) -> str:
 
 
 def _indicators(c: NDArray[np.int64], n: NDArray[np.int64]) -> Tails:
-    """A row a case: whether it has more than i passes, failures, candidates."""
+    """One row per case: whether it has more than i passes, failures, candidates.
+
+    Summed over cases these are sufficient statistics of the likelihood, so that resamples need not keep cases.
+    """
     i = np.arange(int(n.max(initial=1)))
     return Tails(*((counts[:, None] > i).astype(float) for counts in (c, n - c, n)))
 
 
 def log_likelihood(passes: ArrayLike, tries: ArrayLike, a: float, b: float) -> float:
-    """Of counts under Beta(a, b), the binomial coefficients included.
+    """The log-likelihood of counts under Beta(a, b), the binomial coefficients included.
 
     >>> round(log_likelihood([1], [1], 1, 3), 6)  # log 1/4
     -1.386294
@@ -147,17 +150,17 @@ def fits(tails: Tails) -> tuple[Floats, Floats]:
     mixed = (p > 0) & (p < 1)
     beyond = mixed & (_tarone(tails, p) > 1e-12)
     every = tails.tries[:, 0]
-    sure = beyond & (np.abs(tails.passes[:, 0] + tails.fails[:, 0] - every) < 1e-12)  # passes or fails, never both
-    spread[sure] = inf
-    p = np.where(sure, tails.passes[:, 0] / every, p)
-    rows = np.flatnonzero(beyond & ~sure)
+    extreme = beyond & (np.abs(tails.passes[:, 0] + tails.fails[:, 0] - every) < 1e-12)  # all pass or all fail
+    spread[extreme] = inf
+    p = np.where(extreme, tails.passes[:, 0] / every, p)
+    rows = np.flatnonzero(beyond & ~extreme)
     if len(rows):
-        p[rows], spread[rows] = _climbed(Tails(*(part[rows] for part in tails)), p[rows])
+        p[rows], spread[rows] = _climb(Tails(*(part[rows] for part in tails)), p[rows])
     return p, spread
 
 
 def _tarone(tails: Tails, p: Floats) -> Floats:
-    """The slope of the log-likelihood in the spread at 0: sum of i S_i/p + i F_i/q - i N_i."""
+    """Tarone's score: the slope of the log-likelihood in the spread at 0, sum of i S_i/p + i F_i/q - i N_i."""
     i = np.arange(tails.tries.shape[1])
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(tails.passes @ i / p + tails.fails @ i / (1 - p) - tails.tries @ i)
@@ -170,8 +173,10 @@ def _likelihood(tails: Tails, x: Floats, y: Floats) -> Floats:
     return np.asarray(found.sum(axis=1))
 
 
-def _climbed(tails: Tails, p: Floats) -> tuple[Floats, Floats]:
-    """Climb from a + b = 1: a Newton step where it is higher, else a step of Minka's fixed point, which always is."""
+def _climb(tails: Tails, p: Floats) -> tuple[Floats, Floats]:
+    """Climb from a + b = 1: a Newton step where it raises the likelihood, else one of Minka's fixed point, which never
+    lowers it.
+    """
     x, y = np.log(p), np.log1p(-p)
     height = _likelihood(tails, x, y)
     for _ in range(_STEPS):
@@ -199,13 +204,13 @@ def _sums(tails: Tails, x: Floats, y: Floats, power: int) -> tuple[Floats, Float
 
 
 def _fixed_point(tails: Tails, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Minka (2000): a grows by the ratio of its two sums; the likelihood never falls."""
+    """Minka (2000), "Estimating a Dirichlet distribution": a grows by the ratio of its two sums."""
     s, f, n = _sums(tails, x, y, 1)
     return x + np.log(s / n), y + np.log(f / n)
 
 
 def _newton(tails: Tails, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """One Newton step in (log a, log b), at most 2 in each."""
+    """One Newton step in (log a, log b), at most 2 in each, which keeps a first step from overflowing."""
     a, b = np.exp(x), np.exp(y)
     (s, f, n), (s2, f2, n2) = _sums(tails, x, y, 1), _sums(tails, x, y, 2)
     gx, gy = a * (s - n), b * (f - n)
@@ -218,11 +223,11 @@ def _newton(tails: Tails, x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 
 def any_at(p: Floats, spread: Floats, ks: Sequence[int]) -> Floats:
-    """1 - prod_{i<k} (1 - p + i t)/(1 + i t), a row a population, a column a k."""
+    """1 - prod_{i<k} (1 - p + i t)/(1 + i t): one row per population, one column per k."""
     i = np.arange(max(ks))
     t = np.where(np.isinf(spread), 0.0, spread)[:, None]
     with np.errstate(divide="ignore"):
-        steps = np.log1p(-p[:, None] / (1 + i * t))  # precise where a chance is small; -inf where it is 1
+        steps = np.log1p(-p[:, None] / (1 + i * t))  # precise for small chances; -inf for a chance of 1
     steps = np.where(np.isinf(spread)[:, None] & (i > 0), 0.0, steps)
     return np.asarray(-np.expm1(np.cumsum(steps, axis=1))[:, np.asarray(ks) - 1])
 
@@ -247,9 +252,9 @@ def extrapolate(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> tuple[BetaBinomial, list[Extrapolated]] | None:
-    """The fit, and any@k for each k with a percentile band: cases are drawn again and the fit made again.
+    """The fit, and any@k for each k with a percentile band from refits to resampled cases.
 
-    The band holds what another sample of cases would change. That chances follow a Beta is assumed and not in it.
+    The band covers the variation between samples of cases. That chances follow a Beta is assumed and not part of it.
 
     >>> model, points = extrapolate([0, 0, 1, 2, 4, 4], [4] * 6, [10], seed=1)
     >>> [round(x, 2) for x in points[0][1:]]
@@ -259,14 +264,14 @@ def extrapolate(
     if model is None:
         return None
     c, n = _counts(passes, tries)
-    known = np.asarray(tries) > 0
-    kept = {
-        "weights": None if weights is None else np.asarray(weights)[known],
-        "clusters": None if clusters is None else np.asarray(clusters)[known],
+    tried = np.asarray(tries) > 0
+    units = {
+        "weights": None if weights is None else np.asarray(weights)[tried],
+        "clusters": None if clusters is None else np.asarray(clusters)[tried],
     }
     tails = _indicators(c, n)
     width = tails.tries.shape[1]
-    drawn = resampled_means(np.hstack(tails), **kept, n_resamples=draws, seed=seed)
+    drawn = resampled_means(np.hstack(tails), **units, n_resamples=draws, seed=seed)
     found = any_at(*fits(Tails(*(drawn[:, j * width : (j + 1) * width] for j in range(3)))), ks)
     tail = (1 - check_level(level)) / 2
     low, high = np.quantile(found, [tail, 1 - tail], axis=0)

@@ -1,13 +1,16 @@
-"""Drawing resamples, for what has no computed law: several means at once, and other statistics.
+"""Random resamples, for statistics without a computed law: several means at once, ratios, any statistic.
 
-Also ratios that a few units dominate, whose law has gaps and clumps on too many scales for a lattice.
+They also serve ratios that a few units dominate, whose law has gaps and clumps on too many scales for a lattice.
 """
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from kofn.stats.intervals import check_level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,7 +61,7 @@ def resampled_sums(matrix: NDArray[np.float64], n_resamples: int, seed: int) -> 
 
 def _sums_of_few(rng: np.random.Generator, pairs: NDArray[np.float64], n_resamples: int) -> NDArray[np.float64]:
     """Sums of resamples of at most a few thousand pairs: picking them is then faster than counting."""
-    both = pairs[:, 0] + 1j * pairs[:, 1]  # so that one look finds both
+    both = pairs[:, 0] + 1j * pairs[:, 1]  # as one complex number, so that one `take` fetches both
     at_once = max(1, CELLS // 16 // len(pairs))
     parts = []
     for start in range(0, n_resamples, at_once):
@@ -118,3 +121,74 @@ def resampled_statistic(
     """`take(indices of the drawn units)` for each resample."""
     rng = np.random.default_rng(seed)
     return np.array([take(rng.integers(0, n_units, size=n_units)) for _ in range(n_resamples)], dtype=float)
+
+
+def sums_by_cluster(rows: NDArray[np.float64], codes: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Column sums within each cluster.
+
+    >>> sums_by_cluster(np.array([[1.0], [2.0], [4.0]]), np.array([0, 1, 0])).tolist()
+    [[5.0], [2.0]]
+    """
+    n = int(codes.max()) + 1 if codes.size else 0
+    return np.column_stack([np.bincount(codes, weights=column, minlength=n) for column in rows.T])
+
+
+def distinct_rows(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """The distinct rows, sorted, and the number of each: `np.unique(rows, axis=0, return_counts=True)`.
+
+    Rows of small whole numbers, which most counts are, become one whole number each: a hundred times faster.
+
+    >>> [part.tolist() for part in distinct_rows(np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 0.0]]))]
+    [[[0.0, 2.0], [1.0, 0.0]], [1, 2]]
+    """
+    key, sizes = _row_keys(rows)
+    if key is None:
+        kinds, counts = np.unique(rows, axis=0, return_counts=True)
+        return kinds, counts
+    counts = np.bincount(key)
+    occurring = np.flatnonzero(counts)
+    return np.stack(np.unravel_index(occurring, sizes), axis=1).astype(np.float64), counts[occurring]
+
+
+def _row_keys(rows: NDArray[np.float64]) -> tuple[NDArray[np.intp] | None, tuple[int, ...]]:
+    """One whole number per row, in the order of the rows, and the sizes of its digits; None where there is none."""
+    if not rows.size or not np.isfinite(rows.sum()) or rows.min() < 0:
+        return None, ()
+    sizes = tuple(int(most) + 1 for most in rows.max(axis=0))
+    if prod(sizes) > max(1024, 4 * len(rows)):  # a table of all keys would be larger than the rows
+        return None, ()
+    key = np.zeros(len(rows), dtype=np.intp)
+    for column, size in zip(rows.T, sizes, strict=True):
+        whole = column.astype(np.intp)
+        if not np.array_equal(whole, column):
+            return None, ()
+        key = key * size + whole
+    return key, sizes
+
+
+def resampled_sums_of_units(
+    units: NDArray[np.float64], n_resamples: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Column sums of resamples of the units. Few distinct units need only the count of each (multinomial).
+
+    >>> resampled_sums_of_units(np.ones((4, 2)), 2, np.random.default_rng(0)).tolist()
+    [[4.0, 4.0], [4.0, 4.0]]
+    """
+    distinct, counts = distinct_rows(units)
+    if len(distinct) > max(64, len(units) // 8):
+        return resampled_sums(units, n_resamples, int(rng.integers(2**63)))
+    drawn = rng.multinomial(len(units), counts / len(units), size=n_resamples)
+    return np.asarray(drawn @ distinct)
+
+
+def percentile_ends(draws: NDArray[np.float64], level: float) -> tuple[float, float]:
+    """The percentile ends of draws, of which some may be infinite.
+
+    "inverted_cdf" does not interpolate: between a finite and an infinite draw any other method gives NaN or infinity.
+
+    >>> percentile_ends(np.arange(101.0), 0.9)
+    (5.0, 95.0)
+    """
+    tail = (1 - check_level(level)) / 2
+    low = np.quantile(draws, tail, method="inverted_cdf")
+    return float(low), float(-np.quantile(-draws, tail, method="inverted_cdf"))

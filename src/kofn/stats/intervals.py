@@ -1,4 +1,4 @@
-"""Intervals in closed form: for a count out of n, for a mean, and for a mean over clusters."""
+"""Closed-form intervals (Wilson, Clopper-Pearson, Jeffreys, normal, t, cluster-robust), and clustered errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CR_KINDS = ("CR0", "CR1")
 
 
 class Interval(NamedTuple):
-    """Two ends and the method that made them; both ends are NaN (method "none") where undefined."""
+    """Two ends and the name of their method; both ends are NaN (method "none") where undefined."""
 
     low: float
     high: float
@@ -171,11 +171,11 @@ def cluster_codes(clusters: ArrayLike) -> NDArray[np.intp]:
     [0, 1, 0, 2, 3]
     """
     names = np.asarray(clusters)
-    if names.dtype.kind in "biu":
+    if names.dtype.kind in "biu":  # sorting whole numbers is far faster than a dictionary of names
         return np.unique(names, return_inverse=True)[1].astype(np.intp, copy=False)
     seen: dict[object, int] = {}
-    alone = (object() for _ in names)
-    keys = (next(alone) if name is None else name for name in names.tolist())
+    unnamed = (object() for _ in names)
+    keys = (next(unnamed) if name is None else name for name in names.tolist())
     return np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.intp)
 
 

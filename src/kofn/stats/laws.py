@@ -1,4 +1,4 @@
-"""The law of a mean over cases drawn with replacement, computed instead of drawn.
+"""The bootstrap distribution of a mean over cases, computed exactly instead of estimated from random draws.
 
 A bootstrap that draws estimates the quantiles of this law with Monte Carlo error; here they are
 computed, so the interval is that of infinitely many draws and needs no seed. Which way depends on
@@ -32,7 +32,7 @@ MOST_LEVELS = 256  # more distinct values than this are treated as continuous
 MOST_STEPS = 4096  # a lattice finer than this is treated as continuous
 WINDOW = 32.0  # width of the convolution, in standard deviations of the sum: tails beyond are < 1e-14
 MARGIN = 64  # and points beyond it, for sums with little spread
-LARGEST_FFT = 1 << 21
+LARGEST_FFT = 1 << 21  # points, which bounds the time and the memory of a convolution
 # Cornish-Fisher within these bounds errs by less than .003 of a standard error at tails down to .005
 # (measured on six kinds of data, n = 50 to 3,000); 10,000 draws err by .027 of one.
 SMOOTH_SKEWNESS = 0.1
@@ -258,7 +258,7 @@ def convolve(pmf: NDArray[np.float64], n: int, window: float = WINDOW) -> tuple[
     one = np.bincount((steps - shift) % size, weights=pmf, minlength=size)
     phi = np.fft.rfft(one)
     power = np.zeros_like(phi)
-    kept = np.abs(phi) > np.exp(-45.0 / n)
+    kept = np.abs(phi) > np.exp(-45.0 / n)  # the n-th power of the rest is below e^-45, that is below rounding
     power[kept] = _to_the(phi[kept], n)
     law = np.fft.irfft(power, size)
     law[law < 1e-16] = 0.0
@@ -352,6 +352,7 @@ def _binned_law(
     values: NDArray[np.float64], moments: Moments, low: float, counts: NDArray[np.int64] | None
 ) -> Discrete:
     n = values.size if counts is None else int(counts.sum())
+    # steps of 0.02 to 0.04 standard deviations of a value, unless the bounds of the size make them finer or coarser
     size = 1 << min(max(int(np.log2(WINDOW * sqrt(n) / 0.02)), 16), 20)
     step = WINDOW * moments.sd * sqrt(n) / (size - 2 * MARGIN)
     summed = convolve(split_on_lattice(values, low, step, counts), n)

@@ -1,4 +1,4 @@
-"""Two systems on the same cases: the difference, its interval and whether chance would do."""
+"""Paired comparison of two systems on the same cases: the difference, its interval and p-values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kofn.errors import InputError, UnknownName
-from kofn.stats.estimate import BOOTSTRAPS, DEFAULT_INTERVAL
+from kofn.stats.estimates import BOOTSTRAPS, DEFAULT_INTERVAL
 from kofn.stats.intervals import NO_INTERVAL, Interval, check_level, check_resamples, cluster_codes, wilson
 from kofn.stats.permutation import mcnemar_p, sign_flip_p
 from kofn.stats.resample import as_units, bootstrap_mean

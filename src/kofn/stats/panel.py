@@ -1,4 +1,4 @@
-"""Several judges on the same things: what they agree on, how good each is without labels, and bias by position."""
+"""Several judges of the same items: kappa, Dawid-Skene (accuracy without labels), and position bias of pairs."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kofn.errors import InputError
-from kofn.stats.estimate import estimate
+from kofn.stats.estimates import estimate
 from kofn.stats.intervals import cluster_codes
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from kofn.types import Estimate
+    from kofn.core.types import Estimate
 
-SMOOTH = 1e-6  # added to every count, so that no verdict is impossible and logarithms stay finite
+SMOOTH = 1e-6  # pseudo-count, so that no verdict is impossible and logarithms stay finite
 
 
 def as_votes(votes: ArrayLike, n_classes: int | None = None) -> tuple[NDArray[np.intp], int]:
-    """Verdicts as a table, a row an item and a column a judge: whole numbers from 0, -1 for none; and how many classes.
+    """Verdicts as a table, one row per item and one column per judge (-1: none), and the number of classes.
 
     >>> as_votes([[0, 1], [1, -1]])[1]
     2
@@ -102,16 +102,16 @@ def dawid_skene(
 def _maximise(
     posterior: NDArray[np.float64], given: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """How common classes are and how each judge errs, were the posterior the truth."""
-    said = np.einsum("ia,ijb->jab", posterior, given) + SMOOTH
+    """M step: the shares of classes and the confusion of each judge, with the posterior as the truth."""
+    counts = np.einsum("ia,ijb->jab", posterior, given) + SMOOTH
     common = posterior.sum(axis=0) + SMOOTH
-    return common / common.sum(), said / said.sum(axis=2, keepdims=True)
+    return common / common.sum(), counts / counts.sum(axis=2, keepdims=True)
 
 
 def _expect(
     shares: NDArray[np.float64], confusion: NDArray[np.float64], given: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float]:
-    """The posterior of each item, and the log posterior (likelihood and the vanishing prior) that EM raises."""
+    """E step: the posterior of each item, and the log posterior (likelihood and vanishing prior) that EM raises."""
     joint = np.log(shares) + np.einsum("ijb,jab->ia", given, np.log(confusion))
     top = joint.max(axis=1, keepdims=True)
     each = np.exp(joint - top)
@@ -205,11 +205,11 @@ def position_bias(
     units = np.arange(both.shape[1]) if clusters is None else cluster_codes(clusters)[graded]
     pair = np.tile(units, 2)[(both != 0).ravel()]
     consistent = (both[0] == -both[1]).astype(float)
-    alone = clusters is None and consistent.size > 0
+    independent = clusters is None and consistent.size > 0
     return PositionBias(
         n=int(graded.sum()),
         n_missing=int((~graded).sum()),
-        consistent=estimate(consistent, aggregator="consistent", interval="wilson" if alone else "auto",
+        consistent=estimate(consistent, aggregator="consistent", interval="wilson" if independent else "auto",
                             clusters=None if clusters is None else units, level=level, seed=seed),
         first_shown=estimate((decided > 0).astype(float), aggregator="first shown", clusters=pair, level=level,
                              seed=seed),

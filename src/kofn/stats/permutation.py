@@ -1,4 +1,4 @@
-"""p-values of paired differences: sign flips, McNemar, and Holm over several."""
+"""p-values of paired differences: the sign-flip permutation test, McNemar's exact test, and Holm's correction."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sign_flip_p(differences: NDArray[np.float64], *, n_resamples: int = 10_000, 
     Exact for differences of one size (binomial), for those on a lattice (product of transforms)
     and for up to 16 others (all patterns of signs). Beyond, an expansion where it is accurate, else
     `n_resamples` random patterns with (b + 1)/(m + 1), the same for any order of the differences.
-    Zero differences play no part; none but zeros gives 1. A p too small to be told is given as the
+    Zero differences play no part; none but zeros gives 1. A p too small to be resolved is given as the
     least that can be, or as the bound 2 exp(-(Σd)²/2Σd²) where that is less (Hoeffding 1963).
 
     >>> sign_flip_p(np.array([1.0, 1.0, 1.0, 0.0]))

@@ -1,4 +1,4 @@
-"""How many cases a comparison or an interval needs.
+"""Sample sizes: the number of cases that a comparison or an interval needs, and the difference that n cases detect.
 
 A case's value varies between cases (variance `between`) and, when the system answers again, within
 them (`within`, divided by the number of repeats). Between-case variance of a *difference* is that

@@ -1,4 +1,4 @@
-"""Prediction-powered inference: a mean of any score from few labels of people and many predictions of a judge."""
+"""Prediction-powered inference (ppi++): a mean score from a few human labels and many scores of a judge."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _best_lambda(
     if spread == 0:
         return 0.0
     together = float(w @ ((y - w @ y) * (f - w @ f)))
-    n = 1 / float(w @ w)  # of labels, fewer than there are where weights differ
+    n = 1 / float(w @ w)  # Kish's effective number of labels: fewer than there are where weights differ
     return min(max(together / ((1 + n / g.size) * spread), 0.0), 1.0)
 
 

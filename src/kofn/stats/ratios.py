@@ -1,4 +1,4 @@
-"""The law of a ratio of sums ΣS/ΣW over resampled clusters (or weighted cases), computed.
+"""The bootstrap distribution of a ratio of sums ΣS/ΣW over clusters or weighted cases, computed where possible.
 
 The ratio is at most x exactly when Σ(S - xW) is at most 0, and that is a sum of independent draws,
 whose law `laws` knows how to compute. A quantile of the ratio is the x at which that probability
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from kofn.stats.laws import Law
 
-WINDOW = 16.0  # standard errors: enough for one probability near the middle of the law
+WINDOW = 16.0  # standard errors: enough for one probability near the middle of the distribution
 FEWEST_BINS = 1 << 12  # .004 of a standard error each
 BINS = 100  # and at least so many times √n: splitting values between bins adds .4 % to the variance
 SMOOTH_FROM = 1000  # units from which Cornish-Fisher is used: below, steps of the law may show
@@ -93,10 +93,10 @@ def effective_number(weights: NDArray[np.float64]) -> float:
 
 
 def dominated(parts: NDArray[np.float64], weights: NDArray[np.float64]) -> bool:
-    """Whether a few units make the law: it has clumps, one for each of their counts, far narrower than itself.
+    """Whether a few units dominate: then the law has clumps, one for each of their counts, far narrower than itself.
 
-    So it is where one unit has a fifth of the weight or three fifths of the variance, or where the effective
-    number of units is small in itself (30) and against their number (a quarter).
+    That is where one unit has a fifth of the weight or three fifths of the variance, or where the effective number of
+    units is small in itself (30) and against their number (a quarter).
 
     >>> dominated(np.ones(20), np.ones(20)), dominated(np.ones(20), np.array([10.0] + 19 * [1.0]))
     (False, True)
@@ -168,8 +168,8 @@ class BinnedRatio:
         """With so many bins that they blur the law by little."""
         parts = sums - point * weights
         se = float(np.sqrt(parts @ parts)) / float(weights.sum())
-        wanted = int(min(max(FEWEST_BINS, BINS * sqrt(sums.size)), LARGEST_FFT / 2))
-        return cls(sums, weights, point, se, 1 << (wanted - 1).bit_length())
+        bins = int(min(max(FEWEST_BINS, BINS * sqrt(sums.size)), LARGEST_FFT / 2))
+        return cls(sums, weights, point, se, 1 << (bins - 1).bit_length())
 
     def below(self, x: float) -> float:
         """P(ratio < x) + P(ratio = x)/2, but for the width of a bin."""

@@ -1,4 +1,4 @@
-"""Bootstrap intervals. The resampled unit is the case, or its cluster; never the candidate.
+"""Bootstrap intervals (percentile, expanded, BCa, basic). The resampled unit is the case or its cluster.
 
 The interval of a mean is computed from the law of the resampled mean (see `laws`), so it is the
 interval of infinitely many draws and `n_resamples` and `seed` play no part, except where a few
@@ -44,7 +44,7 @@ LABELS = {"percentile": "bootstrap", "expanded": "expanded", "bca": "bca", "basi
 
 
 class Units(NamedTuple):
-    """What is resampled: each unit's sum of weighted values and its weight (None: 1 each)."""
+    """The resampled units: the sum of weighted values and the weight of each (None: 1 each)."""
 
     sums: NDArray[np.float64]
     weights: NDArray[np.float64] | None
@@ -59,7 +59,7 @@ class Units(NamedTuple):
 
     @property
     def influence(self) -> NDArray[np.float64]:
-        """S - point·W: what each unit adds to the statistic, up to a factor."""
+        """S - point·W: the influence of each unit on the statistic, up to a factor."""
         return self.sums - self.point * (1.0 if self.weights is None else self.weights)
 
     def effective_size(self) -> float:

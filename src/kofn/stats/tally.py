@@ -1,7 +1,7 @@
-"""One value a case as distinct values and how often each is there: what a hundred million cases need not be kept for.
+"""Tallies: how often each value occurs among the cases; tallies of partitions add up.
 
 The law of a resampled mean depends on the values and their counts alone, so an estimate from a tally is the estimate
-from the cases, and the tallies of parts add up to that of the whole whatever the parts are.
+from the cases, and the tallies of partitions add up to that of the whole.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from kofn.core.types import Estimate
 from kofn.errors import InputError
-from kofn.stats.estimate import BOOTSTRAPS, FOR_RATES, RARE, check_interval, estimate
+from kofn.stats.estimates import BOOTSTRAPS, FOR_RATES, RARE, check_interval, estimate
 from kofn.stats.intervals import NO_INTERVAL, Interval, check_level, t_quantile, wilson
 from kofn.stats.laws import mean_law, moments_of_mean
 from kofn.stats.resample import LABELS, bca_tails, tail_probabilities
-from kofn.types import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-EXPANDED_UP_TO = 1 << 20  # cases: fewer are written out and estimated as any others
+EXPANDED_UP_TO = 1 << 20  # cases: fewer are expanded and estimated by `estimate` itself
 
 
 class Tally(NamedTuple):
-    """Distinct values in order, how often each is there, and how many cases have none."""
+    """Distinct values in order, the number of cases with each, and the number of cases without a value."""
 
     values: NDArray[np.float64]
     counts: NDArray[np.int64]
@@ -40,9 +40,9 @@ class Tally(NamedTuple):
         >>> Tally.of(np.array([1.0, np.nan, 0.5, 1.0]))
         Tally(values=array([0.5, 1. ]), counts=array([1, 2]), n_missing=1)
         """
-        known = values[~np.isnan(values)]
-        found, counts = np.unique(known, return_counts=True)
-        return cls(found, counts.astype(np.int64), values.size - known.size)
+        defined = values[~np.isnan(values)]
+        distinct, counts = np.unique(defined, return_counts=True)
+        return cls(distinct, counts.astype(np.int64), values.size - defined.size)
 
     @property
     def n(self) -> int:
@@ -50,10 +50,10 @@ class Tally(NamedTuple):
         return int(self.counts.sum())
 
 
-def added(tallies: Sequence[Tally]) -> Tally:
+def merge_tallies(tallies: Sequence[Tally]) -> Tally:
     """The tally of all.
 
-    >>> added([Tally.of(np.array([0.0, 1.0])), Tally.of(np.array([1.0]))]).counts.tolist()
+    >>> merge_tallies([Tally.of(np.array([0.0, 1.0])), Tally.of(np.array([1.0]))]).counts.tolist()
     [1, 2]
     """
     if len(tallies) == 1:
@@ -83,18 +83,18 @@ def estimate_tally(
     """
     check_interval(interval)
     check_level(level)
-    named: dict[str, Any] = {"aggregator": aggregator, "metric": metric, "segment": segment, "recipe": recipe}
+    labels: dict[str, Any] = {"aggregator": aggregator, "metric": metric, "segment": segment, "recipe": recipe}
     if tally.n <= EXPANDED_UP_TO:
-        written = np.repeat(tally.values, tally.counts)
-        made = estimate(written, interval=interval, level=level, rate=rate, **named)
-        return replace(made, n_missing=tally.n_missing)
+        expanded = np.repeat(tally.values, tally.counts)
+        estimated = estimate(expanded, interval=interval, level=level, rate=rate, **labels)
+        return replace(estimated, n_missing=tally.n_missing)
     ends = _interval(tally, interval, level, rate=rate)
-    known = ends.low == ends.low and ends.method != "degenerate"
+    has_interval = ends.low == ends.low and ends.method != "degenerate"
     return Estimate(
-        **{**named, "recipe": dict(recipe or {})},
+        **{**labels, "recipe": dict(recipe or {})},
         point=moments_of_mean(tally.values, tally.counts).mean,
-        low=ends.low if known else None,
-        high=ends.high if known else None,
+        low=ends.low if has_interval else None,
+        high=ends.high if has_interval else None,
         level=level,
         n=tally.n,
         n_missing=tally.n_missing,
@@ -103,7 +103,7 @@ def estimate_tally(
 
 
 def _interval(tally: Tally, interval: str, level: float, *, rate: bool) -> Interval:
-    """The interval of a tally of so many cases that none of the rules for few of them applies."""
+    """The interval of a tally of more than `EXPANDED_UP_TO` cases, to which no rule for few cases applies."""
     values, n = tally.values, tally.n
     is_rate = bool(np.isin(values, (0.0, 1.0)).all())
     successes = int(tally.counts[values == 1].sum())

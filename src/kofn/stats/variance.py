@@ -1,4 +1,4 @@
-"""Where the variance of scores comes from: the case, the repeat, the judge; and what more of each buys."""
+"""Variance components of scores (between cases, between repeats, between judgings), and what more of each buys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the records of a task are, and how a file of them is read, each with its place for messages."""
+"""Finds the data set of a task and reads its records: JSON, JSON lines, CSV, Parquet, folders and Hugging Face."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from kofn.tasks.spec import DatasetSpec
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
-_DEV = ("dev", "train", "validation", "val")
+_DEV = ("dev", "train", "validation", "val")  # splits to take few-shot examples from, the best first
 
 
-class Placed(NamedTuple):
+class PlacedRecord(NamedTuple):
     """A record and where it stands."""
 
     where: str
     record: dict[str, Any]
 
 
-def folders() -> list[Path]:
+def data_folders() -> list[Path]:
     """Where data is looked for, in order: $KOFN_DATA, ./data, and the cache of the user."""
     named = os.environ.get("KOFN_DATA")
     return [*([Path(named)] if named else []), Path("data"), Path.home() / ".cache" / "kofn" / "data"]
@@ -33,7 +33,7 @@ def folders() -> list[Path]:
 def locate(spec: DatasetSpec, task: str, folder: Path | None, data: Path | None) -> Path | None:
     """The file or folder of a data set; None where the records are not in a file here.
 
-    `data` is a file, or a folder to look in. One that is not there is refused with how to get it.
+    `data` is a file, or a folder to look in. A missing one is refused with a message that says how to get it.
     """
     if data is not None and not data.exists():
         raise InputError(f"{data}: no such file or folder: expected the data of task {task}")
@@ -43,11 +43,12 @@ def locate(spec: DatasetSpec, task: str, folder: Path | None, data: Path | None)
         names: Sequence[str] = (spec.path,)
         places = [data] if data is not None else [folder or Path()]
     else:
-        names, places = spec.files, [data] if data is not None else folders()
+        names, places = spec.files, [data] if data is not None else data_folders()
     for place in places:
         for name in names:
             if (place / name).exists():
                 return place / name
+    # --data names a folder that is itself the data set, not one that holds it under a known name
     if data is not None and (spec.path is not None or spec.records is not None or _is_data(data)):
         return data
     if spec.records is not None or (spec.hf is not None and data is None and _has_datasets()):
@@ -74,25 +75,26 @@ def _missing(spec: DatasetSpec, task: str, names: Sequence[str], places: Iterabl
     return f"task {task}: its data is not here ({looked}): {', or '.join(w for w in ways if w)}"
 
 
-def records_at(path: Path, *, subjects: bool = False) -> Iterator[Placed]:
-    """The records of a file or of a folder of files; `subjects`: CSV files without names, one a subject."""
+def records_at(path: Path, *, subjects: bool = False) -> Iterator[PlacedRecord]:
+    """The records of a file or of a folder of files; `subjects`: CSV files without a header, one file per subject."""
     if subjects and (path.is_dir() or path.suffix == ".csv"):
         return _subjects(path, "test")
     return _folder(path) if path.is_dir() else _file(path)
 
 
-def _folder(path: Path) -> Iterator[Placed]:
+def _folder(path: Path) -> Iterator[PlacedRecord]:
     """Every file of records in a folder, by name; a record knows its `file`."""
     files = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES or p.suffixes[-2:] == [".jsonl", ".gz"])
     if not files:
         raise InputError(f"{path}: no file of records in it: expected {', '.join(SUFFIXES)}")
     for file in files:
         for where, record in _file(file):
-            yield Placed(where, {"file": file.name.partition(".")[0], **record})
+            yield PlacedRecord(where, {"file": file.name.partition(".")[0], **record})
 
 
-def _file(path: Path) -> Iterator[Placed]:
+def _file(path: Path) -> Iterator[PlacedRecord]:
     data = _bytes(path)
+    # by content and not by suffix: downloads are renamed, and .json files often hold JSON lines
     if data.startswith(b"PAR1"):
         return _parquet(path)
     start = data.removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -116,7 +118,7 @@ def _bytes(path: Path) -> bytes:
         raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
 
 
-def _lines(path: Path, data: bytes) -> Iterator[Placed]:
+def _lines(path: Path, data: bytes) -> Iterator[PlacedRecord]:
     import orjson
 
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
@@ -127,10 +129,10 @@ def _lines(path: Path, data: bytes) -> Iterator[Placed]:
             record = orjson.loads(line)
         except orjson.JSONDecodeError as problem:
             raise InputError(f"{where}: expected one JSON object a line: {problem}") from None
-        yield Placed(where, _object(record, where))
+        yield PlacedRecord(where, _object(record, where))
 
 
-def _array(path: Path, data: bytes) -> Iterator[Placed]:
+def _array(path: Path, data: bytes) -> Iterator[PlacedRecord]:
     import orjson
 
     try:
@@ -139,7 +141,7 @@ def _array(path: Path, data: bytes) -> Iterator[Placed]:
         raise InputError(f"{path}: not JSON: {problem}") from None
     for number, record in enumerate(records, start=1):
         where = f"{path}: record {number}"
-        yield Placed(where, _object(record, where))
+        yield PlacedRecord(where, _object(record, where))
 
 
 def _object(record: Any, where: str) -> dict[str, Any]:
@@ -157,6 +159,7 @@ def _rows(path: Path, data: bytes) -> Iterator[tuple[int, list[str]]]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         raise InputError(f"{path}: byte {problem.start} is not UTF-8") from None
+    # strict, so that an open quote is an error and does not swallow the rest of the file as one field
     head = text.partition("\n")[0]
     comma = "\t" if path.suffix == ".tsv" or (head.count("\t") > head.count(",")) else ","
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=comma, strict=True)
@@ -170,17 +173,17 @@ def _rows(path: Path, data: bytes) -> Iterator[tuple[int, list[str]]]:
         raise InputError(f"{path}: line {line}: not CSV: {problem}") from None
 
 
-def _csv(path: Path, data: bytes) -> Iterator[Placed]:
+def _csv(path: Path, data: bytes) -> Iterator[PlacedRecord]:
     rows = _rows(path, data)
     _, names = next(rows)
     for line, row in rows:
         where = f"{path}: line {line}"
         if len(row) != len(names):
             raise InputError(f"{where}: {len(row)} fields, and the header has {len(names)}")
-        yield Placed(where, dict(zip(names, row, strict=True)))
+        yield PlacedRecord(where, dict(zip(names, row, strict=True)))
 
 
-def _parquet(path: Path) -> Iterator[Placed]:
+def _parquet(path: Path) -> Iterator[PlacedRecord]:
     import polars as pl
 
     try:
@@ -188,10 +191,10 @@ def _parquet(path: Path) -> Iterator[Placed]:
     except pl.exceptions.PolarsError as problem:
         raise InputError(f"{path}: not Parquet: {str(problem).partition(chr(10))[0]}") from None
     for number, record in enumerate(frame.iter_rows(named=True), start=1):
-        yield Placed(f"{path}: row {number}", record)
+        yield PlacedRecord(f"{path}: row {number}", record)
 
 
-def _subjects(path: Path, split: str) -> Iterator[Placed]:
+def _subjects(path: Path, split: str) -> Iterator[PlacedRecord]:
     """`{subject}_{split}.csv` files, of a folder or of its folder `split`: question, four options, the right one.
 
     A first row that only names the columns is left out.
@@ -211,10 +214,10 @@ def _subjects(path: Path, split: str) -> Iterator[Placed]:
             where = f"{file}: line {line}"
             if len(row) != 6:
                 raise InputError(f"{where}: {len(row)} fields: expected a question, four options and the right one")
-            yield Placed(where, {"question": row[0], "choices": row[1:5], "answer": row[5], "subject": subject})
+            yield PlacedRecord(where, {"question": row[0], "choices": row[1:5], "answer": row[5], "subject": subject})
 
 
-def dev_records(path: Path, *, subjects: bool = False) -> Iterator[Placed]:
+def dev_records(path: Path, *, subjects: bool = False) -> Iterator[PlacedRecord]:
     """The examples that come with a data set: the `dev` files of a folder, or the file beside that is named so."""
     if subjects and path.is_dir():
         return _subjects(path, "dev")
@@ -228,7 +231,7 @@ def dev_records(path: Path, *, subjects: bool = False) -> Iterator[Placed]:
     )
 
 
-def hub_records(spec: DatasetSpec, split: str | None = None) -> Iterator[Placed]:
+def hub_records(spec: DatasetSpec, split: str | None = None) -> Iterator[PlacedRecord]:
     """The records of a Hugging Face data set."""
     try:
         import datasets
@@ -241,4 +244,4 @@ def hub_records(spec: DatasetSpec, split: str | None = None) -> Iterator[Placed]
         reason = " ".join(str(problem).split())[:200]
         raise WorldError(f"Hugging Face data set {spec.hf}: cannot be loaded: {reason}") from None
     for number, record in enumerate(rows):
-        yield Placed(f"{spec.hf} {split}: row {number}", dict(record))
+        yield PlacedRecord(f"{spec.hf} {split}: row {number}", dict(record))

@@ -1,4 +1,4 @@
-"""Examples before the question: which ones a case is shown, and how every draw is told from the next."""
+"""Few-shot examples: which ones go before the question of a case, and the order of options in each repeat."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kofn.generate.stages import Item
+    from kofn.tasks.stages import Item
 
-_SPARE = 4  # examples beyond the count, for the case itself may be among them
-_FEW = 5  # of so many options all orders are listed, and no two repeats have the same before all have been used
+_SPARE = 4  # examples drawn beyond the count, because the case itself may be among them
+_FEW = 5  # up to so many options every order is used once before one comes again; 6 would have 720 orders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +39,16 @@ class Shots:
             return ()
         own = self._of_group.get(item.fields.get(self.group), self._of_group[None])
         repeat = repeat if self.per_repeat else 0
-        wanted = min(self.count + _SPARE, len(own))
+        count = min(self.count + _SPARE, len(own))
         if self.seed is None and repeat == 0:
-            found: Sequence[Item] = own[:wanted]
+            found: Sequence[Item] = own[:count]
         else:
-            found = drawing(self.seed or 0, "shots", item.case.id, repeat).sample(own, wanted)
-        asked = _plain(item)
-        others = tuple(e for e in found if _plain(e) != asked)
-        if len(others) < self.count and wanted < len(own):
-            others = tuple(e for e in own if _plain(e) != asked)  # many copies of the case itself
+            found = seeded_random(self.seed or 0, "shots", item.case.id, repeat).sample(own, count)
+        # an example that is the case itself would give its answer away
+        question = _plain(item)
+        others = tuple(e for e in found if _plain(e) != question)
+        if len(others) < self.count and count < len(own):
+            others = tuple(e for e in own if _plain(e) != question)  # many copies of the case itself
         return others[: self.count]
 
 
@@ -56,27 +57,28 @@ def _plain(item: Item) -> str:
     return " ".join(item.fields["question"].casefold().split())
 
 
-def drawing(seed: int, what: str, case_id: str, repeat: int) -> random.Random:
+def seeded_random(seed: int, what: str, case_id: str, repeat: int) -> random.Random:
     """A source of draws of its own for every seed, case and repeat, the same on every machine."""
-    told = blake2b(f"{seed}\x00{what}\x00{case_id}\x00{repeat}".encode(), digest_size=8).digest()
-    return random.Random(int.from_bytes(told, "little"))  # noqa: S311 - seeded, not secret
+    digest = blake2b(f"{seed}\x00{what}\x00{case_id}\x00{repeat}".encode(), digest_size=8).digest()
+    return random.Random(int.from_bytes(digest, "little"))  # noqa: S311 - seeded, not secret
 
 
-def order_of(n: int, seed: int, case_id: str, repeat: int) -> tuple[int, ...]:
+def option_order(n: int, seed: int, case_id: str, repeat: int) -> tuple[int, ...]:
     """The order of n options in a repeat: repeat 0 has that of the file, the next ones others, by seed and case.
 
-    >>> order_of(4, 0, "q1", 0)
+    >>> option_order(4, 0, "q1", 0)
     (0, 1, 2, 3)
-    >>> len({order_of(3, 0, "q1", r) for r in range(6)})
+    >>> len({option_order(3, 0, "q1", r) for r in range(6)})
     6
     """
     if repeat == 0 or n < 2:
         return tuple(range(n))
     if n > _FEW:
         order = list(range(n))
-        drawing(seed, "order", case_id, repeat).shuffle(order)
+        seeded_random(seed, "order", case_id, repeat).shuffle(order)
         return tuple(order)
+    # shuffled once per case, not per repeat: so the repeats go through all orders before one comes again
     orders = list(permutations(range(n)))
     others = orders[1:]
-    drawing(seed, "order", case_id, 0).shuffle(others)
+    seeded_random(seed, "order", case_id, 0).shuffle(others)
     return [orders[0], *others][repeat % len(orders)]

@@ -1,14 +1,18 @@
-"""How a task is graded and reported, in the words of the evaluation."""
+"""How a task is graded and reported: its metrics and aggregators as options for scoring and for the report."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kofn.metrics import MetricConfig
+from kofn.metrics.metric_config import REPEAT_AGGREGATORS
+from kofn.registry import metric
+from kofn.scoring.options import Options
+from kofn.scoring.policy import PassPolicy
+
 if TYPE_CHECKING:
-    from kofn.evaluate import Options
-    from kofn.metrics import MetricConfig
-    from kofn.report.convert import Plan
+    from kofn.runs.report_builder import ReportPlan
     from kofn.tasks.spec import MetricSpec, TaskSpec
 
 # names of other tools' task files for what is an aggregator here
@@ -27,9 +31,7 @@ def verdict_of(spec: TaskSpec) -> str | None:
 
 
 def evaluate_options(spec: TaskSpec, **overrides: Any) -> Options:
-    """What `kofn.evaluate` needs. A list of aggregators gains those that metrics name for their repeats."""
-    from kofn.evaluate import Options
-
+    """What `kofn.scoring.evaluate` needs. A list of aggregators gains those that metrics name for their repeats."""
     more = repeat_aggregators(spec)
     aggregate = (*spec.aggregate, *(name for name in more if name not in spec.aggregate)) if spec.aggregate else ()
     settings: dict[str, Any] = {
@@ -42,10 +44,9 @@ def evaluate_options(spec: TaskSpec, **overrides: Any) -> Options:
     return Options(**{**settings, **overrides})
 
 
-def report_plan(spec: TaskSpec, **overrides: Any) -> Plan:
+def report_plan(spec: TaskSpec, **overrides: Any) -> ReportPlan:
     """What the report needs."""
-    from kofn.policy import PassPolicy
-    from kofn.report.convert import Plan
+    from kofn.runs.report_builder import ReportPlan  # brings polars, which `kofn list tasks` does without
 
     groups = spec.groups
     settings: dict[str, Any] = {
@@ -58,7 +59,7 @@ def report_plan(spec: TaskSpec, **overrides: Any) -> Plan:
         "verdict": verdict_of(spec),
         "policy": PassPolicy(spec.policy),
     }
-    return Plan(**{**settings, **overrides})
+    return ReportPlan(**{**settings, **overrides})
 
 
 def metric_configs(spec: TaskSpec) -> list[MetricConfig]:
@@ -67,10 +68,6 @@ def metric_configs(spec: TaskSpec) -> list[MetricConfig]:
 
 
 def _config(one: MetricSpec, output_type: str) -> MetricConfig:
-    from kofn.metrics import MetricConfig
-    from kofn.metrics.config import REPEAT_AGGREGATORS
-    from kofn.registry import metric
-
     name = one.repeat_aggregation
     own = name is None or name in REPEAT_AGGREGATORS
     return MetricConfig(
@@ -83,7 +80,7 @@ def _config(one: MetricSpec, output_type: str) -> MetricConfig:
 
 def _aggregated(name: str, scores: Any, *, predictions: Any = None) -> float:
     """An aggregator of whole runs on the scores of one case."""
-    from kofn.api import aggregate
+    from kofn.scoring.single_set import aggregate  # brings polars, as above
 
     found = aggregate(name, values=list(scores), answers=None if predictions is None else list(predictions))
     return float("nan") if found is None else found

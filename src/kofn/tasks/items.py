@@ -1,30 +1,30 @@
-"""From placed records to items: a case, and the fields its prompts may name."""
+"""Builds the items of a task from its records: a case, and the fields that its prompts may name."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from kofn.core.types import Case
 from kofn.errors import InputError, UnknownName
-from kofn.generate.stages import Item
-from kofn.tasks.records import generic, labelled, plain_fields, with_fields
+from kofn.tasks.records import generic, label_options, plain_fields, with_fields
 from kofn.tasks.shapes import SHAPES
-from kofn.types import Case
+from kofn.tasks.stages import Item
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kofn.tasks.datasets import Placed
+    from kofn.tasks.datasets import PlacedRecord
     from kofn.tasks.records import Example, Option
     from kofn.tasks.spec import TaskSpec
 
 
-def items_of(spec: TaskSpec, placed: Iterable[Placed]) -> list[Item]:
+def items_of(spec: TaskSpec, placed: Iterable[PlacedRecord]) -> list[Item]:
     """Every record as an item. A record that cannot be read is refused with its place; so is an id that is twice."""
     rows = list(placed)
     examples = [_example(spec, row) for row in rows]
-    if letters(spec):
-        for at, found in enumerate(labelled(examples)):
+    if has_option_labels(spec):
+        for at, found in enumerate(label_options(examples)):
             if isinstance(found, InputError):
                 raise InputError(f"{rows[at].where}: {found}")
             examples[at] = found
@@ -33,7 +33,7 @@ def items_of(spec: TaskSpec, placed: Iterable[Placed]) -> list[Item]:
     return [_item(*one) for one in zip(ids, rows, examples, strict=True)]
 
 
-def letters(spec: TaskSpec) -> bool:
+def has_option_labels(spec: TaskSpec) -> bool:
     """Whether the options of a task are labelled, and its references are labels.
 
     Not so where an extractor of another kind looks for the options' texts.
@@ -41,18 +41,18 @@ def letters(spec: TaskSpec) -> bool:
     return spec.output_type == "multiple_choice" or spec.extract is None or spec.extract.startswith(("letter", "llm"))
 
 
-def listed(options: Sequence[Option]) -> str:
-    """Options as a prompt lists them: a line each.
+def list_options(options: Sequence[Option]) -> str:
+    """Options as a prompt lists them, one per line.
 
     >>> from kofn.tasks.records import Option
-    >>> print(listed([Option("A", "red"), Option("B", "blue")]))
+    >>> print(list_options([Option("A", "red"), Option("B", "blue")]))
     A) red
     B) blue
     """
     return "\n".join(str(option) for option in options)
 
 
-def _example(spec: TaskSpec, row: Placed) -> Example:
+def _example(spec: TaskSpec, row: PlacedRecord) -> Example:
     try:
         if spec.shape is None:
             return generic(row.record, spec.fields)
@@ -66,6 +66,7 @@ def _example(spec: TaskSpec, row: Placed) -> Example:
 def _ids(spec: TaskSpec, examples: Sequence[Example]) -> list[str]:
     """The record's own id, else the task's name, or the subject, and the place from 0."""
     subjects = spec.shape is not None and SHAPES[spec.shape].subjects
+    # by place in the file, so that a record has the same id whatever --limit or --sample leave out
     counts: dict[str, int] = defaultdict(int)
     ids = []
     for example in examples:
@@ -75,7 +76,7 @@ def _ids(spec: TaskSpec, examples: Sequence[Example]) -> list[str]:
     return ids
 
 
-def _refuse_twice(ids: Sequence[str], rows: Sequence[Placed]) -> None:
+def _refuse_twice(ids: Sequence[str], rows: Sequence[PlacedRecord]) -> None:
     first: dict[str, str] = {}
     for one, row in zip(ids, rows, strict=True):
         if one in first:
@@ -83,7 +84,7 @@ def _refuse_twice(ids: Sequence[str], rows: Sequence[Placed]) -> None:
         first[one] = row.where
 
 
-def _item(case_id: str, row: Placed, example: Example) -> Item:
+def _item(case_id: str, row: PlacedRecord, example: Example) -> Item:
     tags = dict(example.tags)
     if example.group is not None:
         tags.setdefault("group", example.group)
@@ -101,7 +102,7 @@ def _item(case_id: str, row: Placed, example: Example) -> Item:
 
 
 def _roles(example: Example, case_id: str) -> dict[str, str]:
-    options = listed(example.options)
+    options = list_options(example.options)
     return {
         "id": case_id,
         "question": example.question,
@@ -112,7 +113,7 @@ def _roles(example: Example, case_id: str) -> dict[str, str]:
     }
 
 
-def chosen(
+def select_items(
     items: Sequence[Item], *, samples: Sequence[str] = (), limit: int | None = None, sample: int | None = None,
     group: str = "group", seed: int = 0,
 ) -> list[Item]:  # fmt: skip
@@ -125,13 +126,13 @@ def chosen(
                 raise UnknownName("id", one, sorted(known), hint=f"ids look like {items[0].case.id!r}")
         kept = [item for item in kept if item.case.id in set(samples)]
     kept = kept[:limit]
-    return kept if sample is None else stratified(kept, sample, group, seed)
+    return kept if sample is None else sample_stratified(kept, sample, group, seed)
 
 
-def stratified(items: Sequence[Item], n: int, group: str, seed: int) -> list[Item]:
+def sample_stratified(items: Sequence[Item], n: int, group: str, seed: int) -> list[Item]:
     """`n` items drawn with a seed, every group in proportion to its size; the order of the file is kept.
 
-    Where proportions are no whole numbers the largest remainders are rounded up.
+    Where proportions are not whole numbers the largest remainders are rounded up.
     """
     import random
 
@@ -140,6 +141,7 @@ def stratified(items: Sequence[Item], n: int, group: str, seed: int) -> list[Ite
     places: dict[str, list[int]] = defaultdict(list)
     for at, item in enumerate(items):
         places[item.fields.get(group, "")].append(at)
+    # the largest remainder method, as seats are given to parties
     shares = {name: n * len(own) / len(items) for name, own in places.items()}
     counts = {name: int(share) for name, share in shares.items()}
     left = n - sum(counts.values())

@@ -1,12 +1,13 @@
-"""One record of a data set as an example: its question, references, options and what else is known of it."""
+"""The example that a record of a data set holds: question, references, options, group and tags."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.fields import CASE_ROLES, recognise
 from kofn.errors import InputError, UnknownName
-from kofn.fields import CASE_ROLES, recognise
+from kofn.extract.letter_answer import parse_choices
 from kofn.tasks.template import Template
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def text_of(value: Any) -> str:
     """
     if value is None:
         return ""
-    if isinstance(value, bool):
+    if isinstance(value, bool):  # before numbers: True is an int to Python
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
@@ -83,9 +84,9 @@ def generic(record: Mapping[str, Any], fields: Mapping[str, str] | None = None) 
     >>> e.question, e.references, dict(e.tags)
     ('2 + 2?', ('4',), {'level': 'easy'})
     """
-    given = _given(fields or {})
+    given = _named_roles(fields or {})
     found = {**recognise(record, _READ, {r: n for r, n in given.items() if "{" not in n}), **given}
-    value = {role: named(record, name, role) for role, name in found.items()}
+    value = {role: field_value(record, name, role) for role, name in found.items()}
     used = set(found.values())
     return Example(
         question=text_of(value["input"]) if value.get("input") is not None else _no_question(record),
@@ -102,8 +103,8 @@ def generic(record: Mapping[str, Any], fields: Mapping[str, str] | None = None) 
 def with_fields(example: Example, record: Mapping[str, Any], fields: Mapping[str, str]) -> Example:
     """An example of a native shape, with the roles that a task file gives in its own way."""
     changes: dict[str, Any] = {}
-    for role, name in _given(fields).items():
-        value = named(record, name, role)
+    for role, name in _named_roles(fields).items():
+        value = field_value(record, name, role)
         if role == "reference":
             changes["references"] = _references(value)
         elif role == "choices":
@@ -115,7 +116,7 @@ def with_fields(example: Example, record: Mapping[str, Any], fields: Mapping[str
     return replace(example, **changes) if changes else example
 
 
-def named(record: Mapping[str, Any], name: str, role: str) -> Any:
+def field_value(record: Mapping[str, Any], name: str, role: str) -> Any:
     """A field, or a template of fields."""
     if "{" in name:
         template, plain = Template(name), plain_fields(record)
@@ -126,7 +127,7 @@ def named(record: Mapping[str, Any], name: str, role: str) -> Any:
     return record[name]
 
 
-def _given(fields: Mapping[str, str]) -> dict[str, str]:
+def _named_roles(fields: Mapping[str, str]) -> dict[str, str]:
     """The roles asked for; `question` and `input` are one."""
     return {"input" if role == "question" else role: name for role, name in fields.items()}
 
@@ -166,32 +167,32 @@ def _weight(value: Any) -> float:
     return weight
 
 
-def labelled(examples: Sequence[Example]) -> list[Example | InputError]:
+def label_options(examples: Sequence[Example]) -> list[Example | InputError]:
     """The examples with their options labelled and the label of the right one as reference, in the order given.
 
-    In place of an example whose reference names none of its options stands what is wrong with it.
+    An example whose reference names none of its options is replaced by the error that says so.
     """
-    from kofn.multiple_choice import first_place
+    from kofn.scoring.multiple_choice import detect_base  # brings polars, which `kofn list tasks` does without
 
     reference = [e.references[0] if e.references else None for e in examples]
-    base = first_place([e.choices or None for e in examples], reference)
-    return [e if e.options or not e.choices else _settled(e, base) for e in examples]
+    # over all records: whether 1 is the first option or the second shows only in the whole data set
+    base = detect_base([e.choices or None for e in examples], reference)
+    return [e if e.options or not e.choices else _label_example(e, base) for e in examples]
 
 
-def _settled(example: Example, base: int) -> Example | InputError:
-    from kofn.extract.letter import options_of
-    from kofn.multiple_choice import settle
+def _label_example(example: Example, base: int) -> Example | InputError:
+    from kofn.scoring.multiple_choice import normalize_choices  # brings polars, as above
 
     if not example.references:
         found: Any = example.choices
         labels: tuple[str, ...] = ()
     else:
-        settled = [settle(example.choices, r, base) for r in example.references]
-        found, labels = settled[0][0], tuple(label for _, label in settled if label is not None)
-    known = options_of(found)
+        normalized = [normalize_choices(example.choices, r, base) for r in example.references]
+        found, labels = normalized[0][0], tuple(label for _, label in normalized if label is not None)
+    known = parse_choices(found)
     if wrong := [label for label in labels if label not in known.labels]:
-        shown = ", ".join(str(c)[:30] for c in example.choices)
-        return InputError(f"reference {wrong[0]!r} names none of the options {shown}")
+        excerpts = ", ".join(str(c)[:30] for c in example.choices)
+        return InputError(f"reference {wrong[0]!r} names none of the options {excerpts}")
     texts = known.texts or example.choices
     options = tuple(Option(label, text) for label, text in zip(known.labels, texts, strict=True))
     return replace(example, options=options, references=labels)

@@ -1,4 +1,4 @@
-"""Data sets in the shape they are published in: what in a record is the question, the reference, the options."""
+"""Record formats of published data sets (GSM8K, MMLU, ARC...): where question, reference and options stand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kofn.core.numbers import canonical_number
 from kofn.errors import InputError
+from kofn.extract.boxed_answer import boxes
 from kofn.tasks.records import Example, Option, required, text_of
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ Record = Mapping[str, Any]
 
 
 class Shape(NamedTuple):
-    """How a record is read, and whether its files are CSV without names, one a subject."""
+    """How a record is read, and whether its files are CSV without a header, one file per subject."""
 
     example: Callable[[Record], Example]
     subjects: bool = False
@@ -62,8 +64,6 @@ def math(record: Record) -> Example:
     >>> math({"problem": "?", "solution": r"So $\boxed{\frac{1}{2}}$."}).references
     ('\\frac{1}{2}',)
     """
-    from kofn.extract.boxed import boxes
-
     solution = text_of(required(record, "solution"))
     found = [box.content for box in boxes(solution)]
     given = text_of(record.get("answer")).strip()
@@ -127,11 +127,11 @@ _ARC_OPTION = re.compile(r"\bAnswer(\d):\s*")
 
 
 def _arc_instruction(record: Record) -> Example:
-    told = _ARC_END.sub("", text_of(required(record, "instruction")))
-    stem = _ARC_QUESTION.match(told)
+    instruction = _ARC_END.sub("", text_of(required(record, "instruction")))
+    stem = _ARC_QUESTION.match(instruction)
     if stem is None:
         raise InputError("instruction: expected a question followed by Answer1: ... Answer2: ...")
-    parts = _ARC_OPTION.split(told[stem.end() :])[1:]
+    parts = _ARC_OPTION.split(instruction[stem.end() :])[1:]
     options = tuple(
         Option(ascii_uppercase[int(n) - 1], t.strip()) for n, t in zip(parts[::2], parts[1::2], strict=True)
     )
@@ -142,6 +142,7 @@ def _arc_instruction(record: Record) -> Example:
     return _multiple_choice(stem["stem"], options, ascii_uppercase[int(place) - 1])
 
 
+# an option with its label: "A)5", "(A) 5", "[A] 5", "A. 5", "A: 5"
 _LABELLED = re.compile(r"\s*[(\[]?([A-Za-z])\s*[).\]:]\s*(.*?)\s*", re.DOTALL)
 
 
@@ -213,8 +214,6 @@ SHAPES = {
 
 
 def _number(text: str, name: str) -> str:
-    from kofn.values import canonical_number
-
     found = canonical_number(text)
     if found is None:
         raise InputError(f"{name}: {text.strip()[:40]!r} is no number")
@@ -241,7 +240,7 @@ def _python_list(text: str) -> list[str]:
     """The strings of a list as Python writes it; nothing is evaluated."""
     try:
         found = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, SyntaxError, MemoryError, RecursionError):  # the last two from deep nesting
         found = None
     if not isinstance(found, list):
         raise InputError(f"options: {text[:40]!r} is neither a list nor 'a ) .. , b ) ..'")

@@ -1,22 +1,29 @@
-"""What a task file may say. Every part is strict: a wrong type, and a key nothing knows, are refused."""
+"""The schema of a task file (pydantic). Every part is strict: wrong types and unknown keys are refused."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
+from kofn.core.yaml_file import Strict, format_validation_error
 from kofn.errors import InputError, UnknownName
-from kofn.policy import GroupType, PassPolicy
+from kofn.scoring.policy import GroupType, PassPolicy
+from kofn.tasks.records import ROLES
+from kofn.tasks.shapes import SHAPES
 from kofn.tasks.template import Template
-from kofn.yamlfile import Strict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kofn.core.yaml_file import Yaml
 
 QUESTION = "{question_and_options}"
 REASONING = f"Question: {QUESTION}\nReasoning:"
 ANSWER = "Reasoning: {cot}\nAnswer:"
 NOT_MARKOVIAN = f"Question: {QUESTION}\n{ANSWER}"
 CHOOSING = "Question: {question}\n{options}\nAnswer:"
-REASONED = ("cot", "reasoning")
+REASONED = ("cot", "reasoning")  # how an answer prompt may name the stage before it
 
 OutputType = Literal["generate_until", "loglikelihood", "multiple_choice"]
 
@@ -70,6 +77,7 @@ class PartSpec(Strict):
     max_tokens: int | None = Field(default=None, ge=1)
     stop: Texts = ()
 
+    # the validator of a class that is no base of this one: __func__ is the function inside the classmethod
     _one_or_many = field_validator("stop", mode="before")(_Sampled._one_or_many.__func__)  # type: ignore[attr-defined]
 
     @field_validator("prompt")
@@ -157,7 +165,7 @@ class FewshotSpec(Strict):
 
 
 class MetricSpec(Strict):
-    """A metric: its weight in the report, and the aggregator that makes its repeats one value a case."""
+    """A metric: its weight in the report, and the aggregator that makes its repeats one value per case."""
 
     metric: str
     weight: float = Field(default=1.0, gt=0)
@@ -254,8 +262,6 @@ class TaskSpec(Strict):
     @field_validator("shape")
     @classmethod
     def _known_shape(cls, name: str | None) -> str | None:
-        from kofn.tasks.shapes import SHAPES
-
         if name is not None and name not in SHAPES:
             raise UnknownName("shape", name, list(SHAPES))
         return name
@@ -263,8 +269,6 @@ class TaskSpec(Strict):
     @field_validator("fields")
     @classmethod
     def _known_roles(cls, given: dict[str, str]) -> dict[str, str]:
-        from kofn.tasks.records import ROLES
-
         for role, name in given.items():
             if role not in ROLES:
                 raise UnknownName("role", role, list(ROLES))
@@ -297,3 +301,11 @@ class TaskSpec(Strict):
         usual = CHOOSING if self.output_type == "multiple_choice" else QUESTION
         stages = self.stages or (StageSpec(),)
         return tuple(s if s.prompt is not None else s.model_copy(update={"prompt": usual}) for s in stages)
+
+
+def parse_spec(value: Mapping[str, Any], source: str, file: Yaml | None = None) -> TaskSpec:
+    """The specification that a mapping holds."""
+    try:
+        return TaskSpec.model_validate(dict(value))
+    except ValidationError as problem:
+        raise InputError(format_validation_error(problem, source, file)) from None

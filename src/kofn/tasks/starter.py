@@ -1,4 +1,4 @@
-"""The extractor of the task `starter`: one for facts, which have words to look for, and for word problems."""
+"""The extractor of the task `starter`: for facts it looks for known words, for word problems for a number."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def answer(text: str | None, choices: Sequence[str] | None = None) -> str | None
     """
     if text is None or not choices:
         return number(text)
-    told = strip_reasoning(text) or ""
-    places = {form: found.start() for form, pattern in _words(tuple(choices)) if (found := pattern.search(told))}
+    plain = strip_reasoning(text) or ""
+    places = {form: found.start() for form, pattern in _words(tuple(choices)) if (found := pattern.search(plain))}
     first = min(places, key=places.__getitem__, default=None)
     return None if first is None else next(c for c in choices if first in c.split("|")).partition("|")[0]
 
@@ -43,4 +43,5 @@ def _words(choices: tuple[str, ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
 
 
 def _alone(form: str) -> str:
+    # a number must not be a part of another: of 1,000, 3.14, -5; a word only ends where letters and digits do
     return rf"(?<![\w.,-]){re.escape(form)}(?!\w|[.,]\d)" if form.isdecimal() else rf"(?<!\w){re.escape(form)}(?!\w)"

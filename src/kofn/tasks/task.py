@@ -1,4 +1,4 @@
-"""A task: what is asked, on which data, and how the answers are graded."""
+"""The class `Task`: a task file with its items, its prompts, its grading, and copies with changed settings."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError, UnknownName
+from kofn.registry import aggregator, extractor, metric
 from kofn.tasks import datasets, grading
 from kofn.tasks.fewshot import Shots
-from kofn.tasks.items import chosen, items_of
+from kofn.tasks.grading import REPEATS
+from kofn.tasks.items import items_of, select_items
 from kofn.tasks.recipe import TaskRecipe
 from kofn.tasks.shapes import SHAPES
-from kofn.tasks.spec import PartSpec, StageSpec, TaskSpec, TwoStageSpec
+from kofn.tasks.spec import PartSpec, StageSpec, TaskSpec, TwoStageSpec, parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from kofn.evaluate import Options
-    from kofn.generate.stages import Item
     from kofn.metrics import MetricConfig
-    from kofn.report.convert import Plan
+    from kofn.runs.report_builder import ReportPlan
+    from kofn.scoring.options import Options
+    from kofn.tasks.stages import Item
 
+# settings that belong to a stage and not to the task: `override` sends them there
 _OF_STAGES = tuple(name for name in StageSpec.model_fields if name not in ("name", "model"))
 
 
@@ -61,16 +64,16 @@ class Task:
         for name, count in (("limit", limit), ("sample", sample)):
             if count is not None and count < 1:
                 raise InputError(f"{name}: expected a whole number of at least 1, not {count}")
-        found = items_of(self.spec, map(self.prepared, self._records(data)))
+        found = items_of(self.spec, map(self.prepare_record, self._records(data)))
         if not found:
             raise InputError(f"task {self.name}: its data holds no records")
         self._check_names(found)
-        if data is None:
+        if data is None:  # another file than the task's own need not hold all of its groups
             self._check_groups(found)
         first = limit if limit is not None or samples else self.spec.limit
-        return chosen(found, samples=samples, limit=first, sample=sample, group=self.group_field, seed=seed)
+        return select_items(found, samples=samples, limit=first, sample=sample, group=self.group_field, seed=seed)
 
-    def prepared(self, placed: datasets.Placed) -> datasets.Placed:
+    def prepare_record(self, placed: datasets.PlacedRecord) -> datasets.PlacedRecord:
         """A record as its fields are looked for in it; here as it is."""
         return placed
 
@@ -98,7 +101,7 @@ class Task:
         body = own | {name: value for name, value in named.items() if value is not None}
         body |= {name: {**own.get(name, {}), **part} for name, part in parts.items() if part}
         examples = {} if self.spec.two_stage else {"fewshot": None}
-        return self._changed({"two_stage": body, "stages": None, **examples})
+        return self._with_changes({"two_stage": body, "stages": None, **examples})
 
     def override(self, *, stages: Mapping[str, Mapping[str, Any]] | None = None, **changes: Any) -> Task:
         """The task with some of its settings changed: those of the file, and those of its stages.
@@ -112,15 +115,15 @@ class Task:
             if name not in (*_OF_STAGES, *TaskSpec.model_fields):
                 raise UnknownName("setting", name, [*_OF_STAGES, *TaskSpec.model_fields])
         of_task = {name: value for name, value in given.items() if name not in _OF_STAGES}
-        task = self._changed(self._asked_anew(of_task)) if of_task else self
+        task = self._with_changes(self._asked_anew(of_task)) if of_task else self
         of_stages = {name: value for name, value in given.items() if name in _OF_STAGES}
         return task._with_stages(stages or {}, of_stages) if of_stages or stages else task
 
     def evaluate_options(self, **overrides: Any) -> Options:
-        """How `kofn.evaluate` grades the answers."""
+        """How `kofn.scoring.evaluate` grades the answers."""
         return grading.evaluate_options(self.spec, **overrides)
 
-    def report_plan(self, **overrides: Any) -> Plan:
+    def report_plan(self, **overrides: Any) -> ReportPlan:
         """How the result becomes a report."""
         return grading.report_plan(self.spec, **overrides)
 
@@ -130,23 +133,24 @@ class Task:
 
     def fingerprint(self) -> str:
         """What is asked and how it is graded, as 16 hexadecimal digits; the description does not matter."""
+        # what changes neither a prompt nor a grade must not make stored results look outdated
         return _digest(self.spec.model_dump(mode="json", exclude={"description", "limit", "repeats", "use"}))[:16]
 
     def dataset_digest(self, items: Sequence[Item]) -> str:
         """What these items hold, as a SHA-256, whatever file they came from."""
         return _digest([[i.case.id, i.case.references, i.case.choices, i.case.weight, dict(i.fields)] for i in items])
 
-    def located(self, data: Path | None = None) -> Path | None:
+    def locate_data(self, data: Path | None = None) -> Path | None:
         """The file or folder of the data; None where the records are in the task file or on Hugging Face."""
         return datasets.locate(self.spec.dataset, self.name, self.folder, data)
 
-    def _records(self, data: Path | None) -> Iterator[datasets.Placed]:
-        place = self.located(data)
+    def _records(self, data: Path | None) -> Iterator[datasets.PlacedRecord]:
+        place = self.locate_data(data)
         if place is not None:
             return datasets.records_at(place, subjects=self._subjects)
         own = self.spec.dataset.records
         if own is not None:
-            return (datasets.Placed(f"{self.source}: dataset.{at}", r) for at, r in enumerate(own))
+            return (datasets.PlacedRecord(f"{self.source}: dataset.{at}", r) for at, r in enumerate(own))
         return datasets.hub_records(self.spec.dataset)
 
     @property
@@ -158,23 +162,23 @@ class Task:
         if few is None or not few.count:
             return Shots()
         records = (
-            (datasets.Placed(f"{self.source}: fewshot.source.{at}", r) for at, r in enumerate(few.source))
+            (datasets.PlacedRecord(f"{self.source}: fewshot.source.{at}", r) for at, r in enumerate(few.source))
             if isinstance(few.source, list)
             else self._dev(few.source, data)
         )
-        pool = tuple(items_of(self.spec, map(self.prepared, records)))
+        pool = tuple(items_of(self.spec, map(self.prepare_record, records)))
         if len(pool) < few.count:
             raise InputError(f"task {self.name}: fewshot: {few.count} examples asked for, {len(pool)} there")
         per_repeat = self.spec.output_type == "multiple_choice" if few.per_repeat is None else few.per_repeat
         return Shots(pool=pool, count=few.count, seed=few.seed, per_repeat=per_repeat, group=self.group_field)
 
-    def _dev(self, source: str, data: Path | None) -> Iterator[datasets.Placed]:
+    def _dev(self, source: str, data: Path | None) -> Iterator[datasets.PlacedRecord]:
         if source != "dev":
             path = (self.folder / source) if self.folder else _path(source)
             if not path.exists():
                 raise InputError(f"task {self.name}: fewshot.source: {path}: no such file")
             return datasets.records_at(path, subjects=self._subjects)
-        place = self.located(data)
+        place = self.locate_data(data)
         if place is not None:
             return datasets.dev_records(place, subjects=self._subjects)
         if self.spec.dataset.hf is None:
@@ -187,9 +191,9 @@ class Task:
         """Refuse a prompt that names what some item has not."""
         recipe = TaskRecipe(spec=self.spec)
         for at, stage in enumerate(recipe.stages):
-            wanted = set(recipe.names(at))
+            needed = set(recipe.names(at))
             for item in items:
-                if missing := sorted(wanted - item.fields.keys()):
+                if missing := sorted(needed - item.fields.keys()):
                     there = ", ".join(sorted(item.fields))
                     raise InputError(
                         f"{self.source}: stage {stage.name}: {{{missing[0]}}} is no field of item {item.case.id!r}: "
@@ -222,7 +226,7 @@ class Task:
             if name not in names:
                 raise UnknownName("stage", name, names)
         if self.spec.two_stage and common.keys() <= {"temperature"} and _fits(named, PartSpec):
-            # still two stages, and says so
+            # stays a `two_stage` task, so that `markovian` and the weight of the actor are still known
             parts = {name: named.get(name) for name in names}
             return self.two_staged(
                 temperature=common.get("temperature"), reasoning=parts["reasoning"], answer=parts["answer"]
@@ -238,14 +242,13 @@ class Task:
             fixed = many and stage.temperature == 0
             own = {k: v for k, v in common.items() if not (k == "temperature" and fixed)}
             body.append({**stage.model_dump(exclude_unset=True), **own, **named.get(stage.name, {})})
-        return self._changed({"stages": body, "two_stage": None})
+        return self._with_changes({"stages": body, "two_stage": None})
 
-    def _changed(self, changes: Mapping[str, Any]) -> Task:
-        from kofn.tasks.load import checked, spec_of
-
+    def _with_changes(self, changes: Mapping[str, Any]) -> Task:
+        # only what was set: a default that was written out would look like a choice, and conflict with the changes
         body = {**self.spec.model_dump(mode="json", exclude_unset=True), **changes}
         kept = {name: value for name, value in body.items() if value is not None}
-        return checked(replace(self, spec=spec_of(kept, self.source)))
+        return check_names(replace(self, spec=parse_spec(kept, self.source)))
 
 
 def _fits(named: Mapping[str, Mapping[str, Any]], part: type[PartSpec]) -> bool:
@@ -264,3 +267,18 @@ def _digest(value: Any) -> str:
     import orjson
 
     return sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def check_names(task: Task) -> Task:
+    """The task, once every extractor, metric and aggregator it names is known to exist."""
+    spec = task.spec
+    try:
+        if spec.extract is not None and not spec.extract.startswith("llm"):
+            extractor(spec.extract)
+        for one in spec.metrics:
+            metric(one.metric)
+        for name in (*spec.aggregate, *(m.repeat_aggregation for m in spec.metrics if m.repeat_aggregation)):
+            aggregator(REPEATS.get(name, name))
+    except InputError as problem:
+        raise InputError(f"{task.source}: {problem}") from None
+    return task

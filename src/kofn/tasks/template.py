@@ -11,6 +11,7 @@ from kofn.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+# {{, }}, {name}, or a lone brace, which is an error: a typing mistake must not be sent to a model
 _TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>[^\W\d]\w*)\}|[{}]")
 
 
@@ -61,7 +62,7 @@ def _parts(text: str) -> list[tuple[str, str | None]]:
         elif len(found[0]) == 2:
             literal += found[0][0]
         else:
-            shown = text[max(0, found.start() - 20) : found.start() + 20]
-            raise InputError(f"{shown!r}: a lone brace: write {{name}} for a field, {{{{ and }}}} for braces")
+            excerpt = text[max(0, found.start() - 20) : found.start() + 20]
+            raise InputError(f"{excerpt!r}: a lone brace: write {{name}} for a field, {{{{ and }}}} for braces")
     parts.append((literal + text[at:], None))
     return parts

@@ -1,0 +1,633 @@
+"""Checks requirements on a run: bounds, no drop against a baseline, passes per case, cost, completeness."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from kofn.analysis.trend.series import align_column, count_changed_questions
+from kofn.core.table import case_codes, case_numbers, segment_names
+from kofn.errors import InputError, UnknownName
+from kofn.registry import aggregator, higher_is_better, known
+from kofn.runs.questions import QUESTION_COLUMNS, Questions, score_weights
+from kofn.scoring.evaluate import apply_aggregator
+from kofn.scoring.policy import GroupType, Requirement
+from kofn.stats import SMALL_SEGMENT, compare, estimate, holm, segment_estimates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import polars as pl
+
+    from kofn.aggregators.base import Aggregator
+    from kofn.core.candidate_sets import Floats, Ints
+    from kofn.core.types import Decision, Estimate
+    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.options import Options
+    from kofn.scoring.policy import PassPolicy
+    from kofn.scoring.result import Result
+    from kofn.stats import Comparison
+
+PASS_RATE, SCORE = "pass_rate", "score"
+CASE_MEASURES = (PASS_RATE, SCORE)  # numbers of the report itself, so that every run has them
+REPORT_FIELDS = ("group", "type")  # fields that every run has
+_NAMED = 5  # so many cases are named in a line
+# nine digits at most: `int` of a longer text could take long
+_PASSES = re.compile(r"\s*(\d{1,9})\s*(?:/\s*(\d{1,9})\s*)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One requirement and what came of it. `numbers` is plain data for programs.
+
+    >>> print(Check(name="any_pass >= 0.8", kind="require", passed=True, found="0.850, 60 cases", segment="kind=a"))
+    any_pass >= 0.8 in kind=a: 0.850, 60 cases
+    """
+
+    name: str
+    kind: str
+    passed: bool
+    found: str
+    segment: str | None = None
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        where = "" if self.segment is None else f" in {self.segment}"
+        return f"{self.name}{where}: {self.found}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `kofn check --json` prints it."""
+        own = {"name": self.name, "kind": self.kind, "segment": self.segment, "passed": self.passed}
+        return {**own, "reason": str(self), **self.numbers}
+
+
+@dataclass(frozen=True, slots=True)
+class MinPasses:
+    """At least `passing` candidates of a case pass and, where `of` is given, at least so many are graded.
+
+    >>> str(MinPasses.parse("2")), str(MinPasses.parse("3/5"))
+    ('at least 2 passes', 'at least 3 of 5 passes')
+    """
+
+    passing: int
+    of: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> MinPasses:
+        """Read `M` or `M/N`, with 1 <= M <= N."""
+        found = _PASSES.fullmatch(text)
+        if found is None:
+            raise InputError(f"passes {text!r}: expected M or M/N, such as 3 or 3/5")
+        passing, of = int(found[1]), None if found[2] is None else int(found[2])
+        if passing < 1 or (of is not None and of < passing):
+            raise InputError(f"passes {text!r}: expected at least 1, and no more passes than candidates")
+        return cls(passing, of)
+
+    def __str__(self) -> str:
+        share = f"{self.passing}" if self.of is None else f"{self.passing} of {self.of}"
+        return f"at least {share} {'pass' if self.passing == 1 and self.of is None else 'passes'}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckSubject:
+    """What a run holds that something can be required of.
+
+    cases          a row a case: id, group, type, score (null where nothing was verified), passed
+    group_weights  group -> the weight of its score
+    decide         what a policy says of the run; of None: what its own says
+    verdict        the rule by which a case passes, such as "majority >= 1"
+    result         the candidate sets and their numbers, cases in the same order; None where there are no candidates
+    failure        what broke where the harness did
+    stopped        why outputs are missing that the run should have made
+    """
+
+    name: str
+    task: str
+    cases: pl.DataFrame
+    group_weights: Mapping[str, float]
+    decide: Callable[[PassPolicy | None], Decision]
+    options: Options
+    verdict: str | None = None
+    result: Result | None = None
+    failure: str | None = None
+    stopped: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.result is not None and self.result.scored[0].sets.case_ids.to_list() != self.cases["id"].to_list():
+            raise InputError(f"run {self.name}: its reports and its candidates are not of the same cases")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions:
+    """What is required. Nothing at all means the run's own policy."""
+
+    policy: PassPolicy | None = None
+    requirements: tuple[Requirement, ...] = ()
+    each: tuple[str, ...] = ()
+    alpha: float = 0.05
+    max_cost: float | None = None
+    passes: MinPasses | None = None
+    allow_missing: bool = False
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        if self.each and not self.requirements:
+            raise InputError("each says where a requirement must hold: give a requirement too")
+        if not 0 < self.alpha < 1:
+            raise InputError(f"alpha {self.alpha:g}: expected a number between 0 and 1")
+        if self.max_cost is not None and not self.max_cost >= 0:
+            raise InputError(f"cost {self.max_cost:g}: expected a number of 0 or more")
+
+
+def run_checks(subject: CheckSubject, options: CheckOptions, baseline: CheckSubject | None = None) -> list[Check]:
+    """Every requirement in the order asked for; last, where something is missing, whether the run is complete."""
+    requested = bool(options.requirements) or options.max_cost is not None or options.passes is not None
+    # with no requirement at all the run's own policy decides
+    by_policy = options.policy is not None or not (requested or baseline is not None)
+    checks = [policy_check(subject, options.policy)] if by_policy else []
+    for requirement in options.requirements:
+        checks += requirement_checks(subject, requirement, options.each)
+    if baseline is not None:
+        checks += baseline_checks(subject, baseline, options.requirements, options.alpha)
+    if options.passes is not None:
+        checks.append(passes_check(subject, options.passes))
+    if options.max_cost is not None:
+        checks.append(cost_check(subject, options.max_cost))
+    if options.strict:
+        checks.append(double_dipping_check(subject))
+    # a policy fails by itself where the harness failed
+    if subject.failure is not None and not by_policy:
+        checks.append(Check(name="harness", kind="complete", passed=False, found=f"it failed: {subject.failure}"))
+    incomplete = complete_check(subject, allowed=options.allow_missing)
+    return checks if incomplete is None else [*checks, incomplete]
+
+
+def double_dipping_check(subject: CheckSubject) -> Check:
+    """Whether no number of the run is picked and graded by the same judge or score."""
+    found = () if subject.result is None else subject.result.double_dipping
+    reason = found[0] if found else "nothing picks and grades at once"
+    return Check(name="selector and evaluator are apart", kind="apart", passed=not found, found=reason)
+
+
+def policy_check(subject: CheckSubject, policy: PassPolicy | None) -> Check:
+    """What a policy says of the run; None: the run's own."""
+    said = subject.decide(policy)
+    found = said.reason.removeprefix(f"{said.policy}: ")
+    return Check(name=said.policy, kind="policy", passed=said.passed, found=found, numbers={"policy": said.policy})
+
+
+class Measure(NamedTuple):
+    """A number that every case has one of, and how to take its mean as the run takes its own.
+
+    `higher` says whether more is better; None where nobody can know (a spread, a count).
+    """
+
+    metric: str
+    name: str
+    values: Floats
+    rate: bool
+    higher: bool | None
+    weights: Floats | None = None
+    clusters: Ints | None = None
+    interval: str = "auto"
+
+    @property
+    def title(self) -> str:
+        return f"{self.metric}:{self.name}" if self.metric else self.name
+
+
+def find_measure(subject: CheckSubject, name: str) -> Measure:
+    """The number of this name: pass_rate, score, an aggregator, or METRIC:AGGREGATOR of one of the run's metrics."""
+    if name in CASE_MEASURES:
+        return _case_measure(subject, name)
+    result = subject.result
+    if result is None:
+        hint = f"the run has no candidates, so there is only {' and '.join(CASE_MEASURES)}"
+        raise UnknownName("number", name, list(CASE_MEASURES), hint)
+    scored, spec = _metric_and_spec(result, name)
+    if spec in CASE_MEASURES:
+        raise InputError(f"{name}: {spec} is of whole cases: ask for it without a metric")
+    rule = _find_aggregator(result, scored, spec)
+    key = (scored.metric, spec if rule is None else rule.name)
+    stored = result.case_values.get(key)
+    rate = rule is not None and rule.bounded and (scored.sets.zero_one or not rule.of_values)
+    return Measure(
+        *key,
+        values=apply_aggregator(rule, scored)
+        if stored is None and rule is not None
+        else np.asarray(stored, dtype=np.float64),
+        rate=rate,
+        higher=None if rule is None else higher_is_better(rule.name, scored.sets.higher_is_better),
+        weights=_case_numbers(subject, "weight"),
+        clusters=_case_numbers(subject, "cluster"),
+        interval=subject.options.interval,
+    )
+
+
+def _metric_and_spec(result: Result, name: str) -> tuple[ScoredSets, str]:
+    """METRIC:AGGREGATOR taken apart where METRIC is one of the run's; otherwise the run's first metric."""
+    for one in result.scored:
+        if one.metric and name.startswith(f"{one.metric}:"):
+            return one, name.removeprefix(f"{one.metric}:").strip()
+    prefix, colon, rest = name.partition(":")
+    # "numeric:mean" names a metric that the run lacks, "module:function" an aggregator of the user's own
+    rule = rest.partition("(")[0].partition("@")[0].partition("^")[0]
+    if colon and "." not in prefix and "(" not in prefix and rule in {*known("aggregator"), "pass", "maj", "any"}:
+        raise UnknownName("metric", prefix, [one.metric for one in result.scored if one.metric])
+    return result.scored[0], name
+
+
+def _find_aggregator(result: Result, scored: ScoredSets, spec: str) -> Aggregator | None:
+    """The aggregator; None for one that only the run knows, a function of whoever made it."""
+    try:
+        return aggregator(spec)
+    except InputError:
+        if (scored.metric, spec) in result.case_values:
+            return None
+        raise
+
+
+def _case_numbers(subject: CheckSubject, role: str) -> Any:
+    """The weight or the cluster of every case, as the run took them."""
+    result = subject.result
+    if result is None or result.table is None:
+        return None
+    name = result.understood.get(role)
+    return case_numbers(result.table, name) if role == "weight" else case_codes(result.table, name)
+
+
+def _case_measure(subject: CheckSubject, name: str) -> Measure:
+    """Whether a case passes, or its score. A case of which nothing was verified does not pass and has no score.
+
+    The mean of scores is the report's: each group's mean counts by the group's weight, w = weight / cases with a score.
+    """
+    cases, clusters = subject.cases, _case_numbers(subject, "cluster")
+    scores = np.array(cases["score"].cast(float).to_numpy(), dtype=np.float64)
+    interval = subject.options.interval
+    if name == PASS_RATE:
+        values = np.array(cases["passed"].cast(float).to_numpy(), dtype=np.float64)
+        return Measure("", name, values, rate=True, higher=True, clusters=clusters, interval=interval)
+    weights = score_weights(subject.cases["group"].to_list(), subject.group_weights, scores)
+    if interval not in ("auto", "bootstrap", "expanded", "bca", "cluster"):
+        interval = "auto"  # the run's own is for 0/1 values, or for means without weights
+    return Measure("", name, scores, rate=True, higher=True, weights=weights, clusters=clusters, interval=interval)
+
+
+def requirement_checks(subject: CheckSubject, requirement: Requirement, each: Sequence[str] = ()) -> list[Check]:
+    """The requirement on all cases and, for every field of `each`, within each of its segments."""
+    found = find_measure(subject, requirement.name)
+    estimates = [e for by in (None, *each) for e in _estimates(subject, found, by)]
+    return [_requirement_check(requirement, found, e) for e in estimates]
+
+
+def _estimates(subject: CheckSubject, found: Measure, by: str | None) -> list[Estimate]:
+    """The estimates the run stored, where it did; else made in the same way."""
+    stored = [] if subject.result is None or found.name in CASE_MEASURES else list(subject.result.estimates)
+    own = {e.segment: e for e in stored if (e.metric, e.aggregator) == (found.metric, found.name)}
+    options = subject.options
+    how: dict[str, Any] = {
+        "aggregator": found.name,
+        "metric": found.metric,
+        "weights": found.weights,
+        "clusters": found.clusters,
+        "interval": found.interval,
+        "level": options.level,
+        "n_resamples": options.n_resamples,
+        "seed": options.seed,
+        "rate": found.rate,
+    }
+    names = [] if by is None else [f"{by}={name}" for name in segments_of(subject, by)]
+    segments = [None] if by is None else sorted(set(names))
+    # the stored numbers, so that a check says what the report says
+    if all(name in own for name in segments):
+        return [own[name] for name in segments]
+    try:
+        return [estimate(found.values, **how)] if by is None else segment_estimates(found.values, names, **how)
+    except InputError as problem:  # an interval of the run's that is not for such values
+        raise InputError(f"{found.name}: {problem}") from None
+
+
+def segments_of(subject: CheckSubject, by: str) -> list[str | None]:
+    """The segment of every case by a field: of the file, else the report's `group` or `type`."""
+    table = None if subject.result is None else subject.result.table
+    if table is not None:
+        try:
+            return list(segment_names(table, by))
+        except UnknownName:
+            if by not in REPORT_FIELDS:
+                raise
+    elif by not in REPORT_FIELDS:
+        raise UnknownName("field", by, list(REPORT_FIELDS))
+    return list(subject.cases[by].to_list())
+
+
+def _requirement_check(requirement: Requirement, found: Measure, e: Estimate) -> Check:
+    few = e.segment is not None and e.n + e.n_missing < SMALL_SEGMENT
+    if found.rate and requirement.bound > 1:
+        raise InputError(
+            f"requirement {str(requirement)!r}: {found.name} goes from 0 to 1: write {requirement.bound:g}%"
+        )
+    return Check(
+        name=str(requirement),
+        kind="require",
+        segment=e.segment,
+        passed=requirement.decide(e).passed,
+        found=requirement.describe(e) + (" (few cases)" if few else ""),
+        numbers={
+            "metric": found.metric,
+            "aggregator": found.name,
+            "part": requirement.part,
+            "operator": requirement.operator,
+            "bound": requirement.bound,
+            "value": getattr(e, requirement.part),
+            **{name: getattr(e, name) for name in ("point", "low", "high", "level", "n", "n_missing", "method")},
+            "few_cases": few,
+        },
+    )
+
+
+class _MeasurePair(NamedTuple):
+    """One number of the run and of the baseline, which way is better, and what a line calls it."""
+
+    new: Measure
+    old: Measure
+    higher: bool
+    title: str
+
+
+class _PairTest(NamedTuple):
+    """What a pair is tested with: the p-value adjusted for all tests, their number, and alpha."""
+
+    p: float | None
+    tests: int
+    alpha: float
+
+
+def baseline_checks(
+    subject: CheckSubject, baseline: CheckSubject, requirements: Sequence[Requirement] = (), alpha: float = 0.05
+) -> list[Check]:
+    """No significant drop, case by case: for every number required, else for the run's verdict.
+
+    A drop is a difference the wrong way whose two-sided permutation p, adjusted by Holm for all numbers looked at, is
+    below alpha. Cases that only one run has, or has a value for, take no part.
+    """
+    if baseline.failure is not None:
+        raise InputError(f"baseline {baseline.name}: its harness failed: {baseline.failure}")
+    pairs = list(_pairs(subject, baseline, requirements))
+    keys_new, keys_old = _pairing_keys(subject, baseline)
+    if not set(keys_new) & set(keys_old):
+        raise InputError(f"baseline {baseline.name}: has no case of {subject.name}: compare runs of the same cases")
+    # most ids with other content: two data sets that number their cases alike
+    other, shared = count_changed_questions(_questions(subject), _questions(baseline))
+    if 2 * other > shared:
+        raise InputError(
+            f"baseline {baseline.name}: {other:,} of {shared:,} cases of the same id ask or expect something else: "
+            "compare runs of the same cases"
+        )
+    compared = [_compare_pair(subject, pair, keys_new, keys_old) for pair in pairs]
+    # only tests that were made count: an undefined difference has no p
+    adjusted = iter(holm([c.p for c in compared if c.p is not None]))
+    checks = []
+    for pair, c in zip(pairs, compared, strict=True):
+        test = _PairTest(None if c.p is None else next(adjusted), len(pairs), alpha)
+        notes = _mismatch_notes(subject, baseline, pair.new)
+        notes += [f"{other:,} cases ask or expect something else there"] if other else []
+        checks.append(_baseline_check(pair, c, test, baseline.name, notes))
+    return checks
+
+
+def _questions(subject: CheckSubject) -> Questions:
+    """What the run's cases ask and expect; nothing where it has no candidates."""
+    table = None if subject.result is None else subject.result.table
+    if table is None:
+        return Questions((), {})
+    hashes = {c: table.cases[c].hash().to_numpy() for c in QUESTION_COLUMNS if c in table.cases.columns}
+    return Questions(table.cases["case_id"].to_list(), hashes)
+
+
+def _pairs(
+    subject: CheckSubject, baseline: CheckSubject, requirements: Sequence[Requirement]
+) -> Iterator[_MeasurePair]:
+    several = subject.result is not None and len(subject.result.scored) > 1
+    seen = set()
+    for rule in requirements or _verdict_rules(subject):
+        new = find_measure(subject, rule.name)
+        if (new.metric, new.name) not in seen:
+            seen.add((new.metric, new.name))
+            higher = rule.wants_high if new.higher is None else new.higher
+            yield _MeasurePair(new, _baseline_measure(baseline, new), higher, new.title if several else new.name)
+
+
+def _verdict_rules(subject: CheckSubject) -> list[Requirement]:
+    """What the run's verdict looks at, under every metric that has a say in it; without one, the pass rate."""
+    if subject.result is None or subject.verdict is None:
+        return [Requirement(name=PASS_RATE, bound=1.0)]
+    rule = Requirement.of_verdict(subject.verdict)
+    metrics = [one.metric for one in subject.result.scored if one.metric and not one.beside_labels]
+    return [Requirement(name=f"{m}:{rule.name}", operator=rule.operator, bound=rule.bound) for m in metrics]
+
+
+def _baseline_measure(baseline: CheckSubject, new: Measure) -> Measure:
+    """The baseline's number of the same name under the same metric."""
+    metrics = [] if baseline.result is None else [one.metric for one in baseline.result.scored]
+    if new.name not in CASE_MEASURES and new.metric not in metrics:
+        known = ", ".join(metrics) or "no candidates"
+        raise InputError(f"baseline {baseline.name}: has no {new.title} (it has {known}): compare runs graded alike")
+    try:
+        return find_measure(baseline, new.title)
+    except InputError as problem:
+        raise InputError(f"baseline {baseline.name}: {problem}") from None
+
+
+def _pairing_keys(a: CheckSubject, b: CheckSubject) -> tuple[list[str], list[str]]:
+    """What cases are paired by: their id, with their group where one run has an id in several."""
+    ids = [one.cases["id"].to_list() for one in (a, b)]
+    if all(len(set(names)) == len(names) for names in ids):
+        return ids[0], ids[1]
+    groups = [one.cases["group"].to_list() for one in (a, b)]
+    whole = [[f"{group}\0{name}" for group, name in zip(*both, strict=True)] for both in zip(groups, ids, strict=True)]
+    return whole[0], whole[1]
+
+
+def _compare_pair(subject: CheckSubject, pair: _MeasurePair, keys_new: list[str], keys_old: list[str]) -> Comparison:
+    """The run against the baseline, by the run's clusters and weights. `compare` wants those of its first side."""
+    new, options = pair.new, subject.options
+
+    def there(column: Any) -> list[Any] | None:  # a case that is not shared takes no part
+        return None if column is None else align_column(keys_old, keys_new, column.tolist(), 0)
+
+    return compare(
+        keys_old,
+        pair.old.values,
+        keys_new,
+        new.values,
+        clusters=there(new.clusters),
+        weights=there(new.weights),
+        interval=options.interval if options.interval in ("bootstrap", "expanded", "bca") else "auto",
+        level=options.level,
+        n_resamples=options.n_resamples,
+        seed=options.seed,
+    )
+
+
+def _mismatch_notes(subject: CheckSubject, baseline: CheckSubject, new: Measure) -> list[str]:
+    """What makes the two runs less alike than a comparison would have them."""
+    sizes = [_set_size(one) for one in (subject, baseline)]
+    notes = {
+        f"another task there: {baseline.task}": subject.task != baseline.task,
+        f"another verdict there: {baseline.verdict}": new.name in CASE_MEASURES and subject.verdict != baseline.verdict,
+        f"sets of {sizes[1]} there, of {sizes[0]} here": sizes[0] != sizes[1],
+    }
+    return [note for note, holds in notes.items() if holds]
+
+
+def _set_size(subject: CheckSubject) -> str:
+    if subject.result is None:
+        return "1"
+    sizes = subject.result.scored[0].sets.sizes
+    low, high = int(sizes.min()), int(sizes.max())
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _baseline_check(pair: _MeasurePair, c: Comparison, test: _PairTest, baseline: str, notes: Sequence[str]) -> Check:
+    worse = c.difference is not None and (c.difference < 0 if pair.higher else c.difference > 0)
+    dropped = worse and test.p is not None and test.p < test.alpha
+    wins, losses = (c.wins, c.losses) if pair.higher else (c.losses, c.wins)
+    return Check(
+        name=f"no drop in {pair.title}",
+        kind="baseline",
+        passed=c.n > 0 and not dropped,
+        found="; ".join([_describe_difference(c, test, wins, losses, baseline), *_describe_left_out(c, test), *notes]),
+        numbers={
+            "baseline": baseline,
+            "metric": pair.new.metric,
+            "aggregator": pair.new.name,
+            "before": c.a,
+            "after": c.b,
+            **{key: getattr(c, key) for key in ("difference", "low", "high", "level", "method", "p")},
+            "p_adjusted": test.p,
+            "alpha": test.alpha,
+            "higher_is_better": pair.higher,
+            "wins": wins,
+            "ties": c.ties,
+            "losses": losses,
+            "n": c.n,
+            "n_missing": c.n_missing,
+            "n_only_here": len(c.only_b),
+            "n_only_there": len(c.only_a),
+            "notes": list(notes),
+        },
+    )
+
+
+def _describe_left_out(c: Comparison, test: _PairTest) -> list[str]:
+    """Cases that took no part, and whether the rest could show a drop at all: n signs give p of at least 2^(1 - n)."""
+    unmatched = len(c.only_a) + len(c.only_b)
+    said = [f"{unmatched:,} {'case' if unmatched == 1 else 'cases'} unmatched"] if unmatched else []
+    said += [f"{c.n_missing:,} without a value in one of the runs"] if c.n_missing else []
+    return said + (["too few cases to find any drop"] if 0 < c.n < 64 and 2.0 ** (1 - c.n) >= test.alpha else [])
+
+
+def _describe_difference(c: Comparison, test: _PairTest, wins: int, losses: int, baseline: str) -> str:
+    if c.a is None or c.b is None or c.difference is None or test.p is None:
+        return f"undefined against {baseline}: no case has a value in both"
+    ends = f" [{c.low:+.3f}, {c.high:+.3f}]" if c.low is not None and c.high is not None else ""
+    holm = f" (Holm over {test.tests})" if test.tests > 1 else ""
+    return (
+        f"{c.a:.3f} in {baseline}, {c.b:.3f} here, difference {c.difference:+.3f}{ends}, p {test.p:.3g}{holm}, "
+        f"{wins:,} wins and {losses:,} losses in {c.n:,} cases"
+    )
+
+
+def passes_check(subject: CheckSubject, passes: MinPasses) -> Check:
+    """Every Core case has enough passing candidates, under the first metric. No core cases: not met."""
+    graded, passing = _pass_counts(subject)
+    _check_reachable(subject, passes)
+    core = np.flatnonzero((subject.cases["type"] == GroupType.CORE.value).to_numpy())
+    too_few = (passing < passes.passing) | (graded < (passes.of or 0))
+    if passes.of is not None:  # in larger sets the same share; by products, without rounding
+        too_few |= passing * passes.of < passes.passing * graded
+    short = core[too_few[core]]
+    ids = subject.cases["id"]
+    failing = [{"id": ids[i], "passing": int(passing[i]), "graded": int(graded[i])} for i in short.tolist()]
+    found = f"{len(core) - len(short):,} of {len(core):,} core cases" if len(core) else "no core cases"
+    if failing:
+        named = ", ".join(f"{f['id']} ({f['passing']} of {f['graded']})" for f in failing[:_NAMED])
+        found += f"; short: {named}" + (f" and {len(failing) - _NAMED:,} more" if len(failing) > _NAMED else "")
+    return Check(
+        name=str(passes),
+        kind="passes",
+        passed=bool(len(core)) and not failing,
+        found=found,
+        numbers={
+            "min_passing": passes.passing,
+            "min_graded": passes.of,
+            "n": len(core),
+            "n_met": len(core) - len(short),
+            "failing": failing,
+        },
+    )
+
+
+def _pass_counts(subject: CheckSubject) -> tuple[Ints, Ints]:
+    """(graded, passing) candidates a case; a case without candidates is one attempt."""
+    if subject.result is not None:
+        return subject.result.scored[0].sets.counts
+    verified = subject.cases["score"].is_not_null().to_numpy().astype(np.int64)
+    return verified, subject.cases["passed"].to_numpy().astype(np.int64)
+
+
+def _check_reachable(subject: CheckSubject, passes: MinPasses) -> None:
+    sizes = None if subject.result is None else subject.result.scored[0].sets.sizes
+    largest = 1 if sizes is None else int(sizes.max())
+    if max(passes.passing, passes.of or 0) > largest:
+        noun = "candidate" if largest == 1 else "candidates"
+        raise InputError(f"{passes}: the largest set has {largest} {noun}; ask for no more")
+
+
+def cost_check(subject: CheckSubject, most: float) -> Check:
+    """The cost of all candidates together; those that have none are counted."""
+    costs = None if subject.result is None else subject.result.scored[0].sets.costs
+    if costs is None or bool(np.isnan(costs).all()):
+        raise InputError(f"run {subject.name}: no candidate has a cost, so there is none to bound")
+    total, without = float(np.nansum(costs)), int(np.isnan(costs).sum())
+    rule = Requirement(name="cost", operator="<=", bound=most)
+    note = f"; {without:,} without a cost" if without else ""
+    return Check(
+        name=str(rule),
+        kind="cost",
+        passed=rule.met_by(total),
+        found=f"{total:,.6g} for {costs.size:,} candidates{note}",
+        numbers={"total": total, "bound": most, "n": costs.size - without, "n_without": without},
+    )
+
+
+def complete_check(subject: CheckSubject, *, allowed: bool = False) -> Check | None:
+    """Whether every output is there, every candidate graded and every case verified; None where it is so."""
+    ungraded = _count_ungraded(subject)
+    unverified = subject.cases["score"].null_count()
+    if not ungraded and not unverified and subject.stopped is None:
+        return None
+    parts = [f"the run was stopped: {subject.stopped}"] if subject.stopped is not None else []
+    parts += [f"{ungraded:,} {'candidate' if ungraded == 1 else 'candidates'} not graded"] if ungraded else []
+    parts += [f"{unverified:,} {'case' if unverified == 1 else 'cases'} unverified"] if unverified else []
+    advice = "allowed" if allowed else "--allow-missing lets that pass"
+    return Check(
+        name="complete",
+        kind="complete",
+        passed=allowed,
+        found=f"{', '.join(parts)}; {advice}",
+        numbers={"n_ungraded": ungraded, "n_unverified": unverified, "allowed": allowed},
+    )
+
+
+def _count_ungraded(subject: CheckSubject) -> int:
+    """Candidates that a metric with a say in the verdict has no grade for."""
+    if subject.result is None:
+        return 0
+    # ungraded under any of these metrics: the verdict lacks a part
+    having = [one.sets.graded for one in subject.result.scored if one.metric and not one.beside_labels]
+    return int((~np.logical_and.reduce(having)).sum()) if having else 0

@@ -1,0 +1,458 @@
+"""Paired differences between sides, with p-values adjusted for all tests by Holm's method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from kofn.core.display import Displayable
+from kofn.errors import InputError
+from kofn.scoring.diagnostics import DOUBLE_DIPPING
+from kofn.scoring.result import estimate_dict
+from kofn.stats import compare, holm
+from kofn.stats.paired import same_cases
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from kofn.core.candidate_sets import Floats
+    from kofn.stats import Comparison, JudgeRates
+
+Kind = Literal["runs", "graders", "selectors"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonRules:
+    """How differences are tested: what counts as real, and how intervals and p-values are made."""
+
+    alpha: float = 0.05
+    level: float = 0.95
+    n_resamples: int = 10_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha < 1:
+            raise InputError(f"alpha takes a number between 0 and 1, not {self.alpha}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideValues:
+    """One value a case, NaN where there is none, with the weights and clusters of the cases."""
+
+    cases: Sequence[str]
+    values: Floats
+    weights: Floats | None = None
+    clusters: NDArray[Any] | None = None
+
+    def at(self, cases: Sequence[str], at: NDArray[np.bool_]) -> SideValues:
+        """On some of the cases, which stand there."""
+        return SideValues(
+            cases=cases,
+            values=self.values[at],
+            weights=None if self.weights is None else self.weights[at],
+            clusters=None if self.clusters is None else self.clusters[at],
+        )
+
+    def on(self, cases: Sequence[str], column: NDArray[Any] | None) -> list[Any] | None:
+        """A column of these cases on others; 0 and a cluster of its own where a case is not here."""
+        if column is None:
+            return None
+        known = dict(zip(self.cases, column.tolist(), strict=True))
+        # weight 0 takes no part; a cluster of its own disturbs no other
+        return [known.get(case, 0 if column is self.weights else f"alone {case}") for case in cases]
+
+
+class ComparedNumber(NamedTuple):
+    """One number of all sides: a value a case of each."""
+
+    metric: str
+    aggregator: str
+    columns: tuple[SideValues, ...]
+    more_is_better: bool | None
+
+
+class SegmentCases(NamedTuple):
+    """The cases that one field says the same of."""
+
+    name: str
+    cases: set[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """b - a of one number. `p_holm` is p adjusted for all that was tested with it; None where nothing is shared."""
+
+    metric: str
+    aggregator: str
+    name_a: str
+    name_b: str
+    comparison: Comparison
+    segment: str | None = None
+    more_is_better: bool | None = True
+    p_holm: float | None = None
+    alpha: float = 0.05
+    sides: tuple[int, int] = (0, 1)
+
+    @property
+    def holds(self) -> bool:
+        """Whether chance alone would hardly do it: p_holm < alpha."""
+        return self.p_holm is not None and self.p_holm < self.alpha and bool(self.comparison.difference)
+
+    @property
+    def sign(self) -> int:
+        """1 where b is higher, -1 where it is lower, 0 neither."""
+        d = self.comparison.difference
+        return 0 if d is None else (d > 0) - (d < 0)
+
+    @property
+    def word(self) -> str:
+        """What b is where the difference holds: better, worse, higher, lower; nothing where it may be noise."""
+        if not self.holds:
+            return ""
+        if self.more_is_better is None:
+            return "higher" if self.sign > 0 else "lower"
+        return "better" if (self.sign > 0) == self.more_is_better else "worse"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON prints it; `a` and `b` are the values on the cases both have."""
+        c = self.comparison
+        described = ("a", "b", "difference", "low", "high", "level", "method", "p")
+        counts = ("mcnemar_p", "wins", "ties", "losses", "n", "n_missing")
+        return {
+            "metric": self.metric,
+            "aggregator": self.aggregator,
+            "segment": self.segment,
+            "name_a": self.name_a,
+            "name_b": self.name_b,
+            **{name: getattr(c, name) for name in described},
+            "p_holm": self.p_holm,
+            **{name: getattr(c, name) for name in counts},
+            "holds": self.holds,
+            "more_is_better": self.more_is_better,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateExcerpt:
+    """One candidate as a reader sees it. `index` is its place in its set, from 0."""
+
+    index: int
+    text: str | None
+    answer: str | None
+    passed: bool | None
+
+    def to_dict(self, most: int) -> dict[str, Any]:
+        return {"index": self.index, "text": cut_middle(self.text, most), "answer": self.answer, "passed": self.passed}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedCase:
+    """A case (of two graders, a candidate) on which two sides differ, with what each had to show.
+
+    `passed_a` and `passed_b` are the verdicts; alike where two picks or two answers differ and the verdict does not.
+    """
+
+    case: str
+    name_a: str
+    name_b: str
+    passed_a: bool | None
+    passed_b: bool | None
+    a: tuple[CandidateExcerpt, ...]
+    b: tuple[CandidateExcerpt, ...]
+    input: str | None = None
+    reference: str | None = None
+
+    @property
+    def way(self) -> Literal["up", "down", "other"]:
+        """From fail to pass, from pass to fail, or neither."""
+        if self.passed_a is False and self.passed_b is True:
+            return "up"
+        return "down" if self.passed_a is True and self.passed_b is False else "other"
+
+    def to_dict(self, most: int = 2000) -> dict[str, Any]:
+        """As JSON prints it, long texts cut in the middle."""
+        return {
+            "case": self.case,
+            "name_a": self.name_a,
+            "name_b": self.name_b,
+            "passed_a": self.passed_a,
+            "passed_b": self.passed_b,
+            "input": cut_middle(self.input, most),
+            "reference": self.reference,
+            "a": [one.to_dict(most) for one in self.a],
+            "b": [one.to_dict(most) for one in self.b],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnmatchedCases:
+    """The cases that only one of two sides has."""
+
+    name_a: str
+    name_b: str
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name_a": self.name_a,
+            "name_b": self.name_b,
+            "only_a": list(self.only_a),
+            "only_b": list(self.only_b),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraderAgreement:
+    """Two graders on the same candidates: counts of the verdicts, agreement and kappa with intervals by case.
+
+    `same_answer` is the share of the candidates on which both extract the same, none included; None without answers.
+    """
+
+    name_a: str
+    name_b: str
+    rates: JudgeRates
+    n_ungraded: int
+    same_answer: float | None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Candidates by verdict."""
+        c = self.rates.confusion
+        return {"both_pass": int(c.tp), "only_a": int(c.fn), "only_b": int(c.fp), "both_fail": int(c.tn)}
+
+    def to_dict(self) -> dict[str, Any]:
+        names = ("point", "low", "high", "level", "n", "method")
+        ends = {k: estimate_dict(getattr(self.rates, k)) for k in ("agreement", "kappa")}
+        return {
+            "name_a": self.name_a,
+            "name_b": self.name_b,
+            **self.counts,
+            "n_ungraded": self.n_ungraded,
+            "same_answer": self.same_answer,
+            **{k: {n: e[n] for n in names} for k, e in ends.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueLevel:
+    """The value of every side on the cases that all of them have: a row of numbers for a table."""
+
+    metric: str
+    aggregator: str
+    segment: str | None
+    values: tuple[float | None, ...]
+    n: int
+    more_is_better: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonReport(Displayable):
+    """All that a comparison found. `verdict` says by what the changed cases changed, `graded_by` under which metric."""
+
+    view: ClassVar[str] = "kofn.render.comparison_text:comparison_document"
+
+    kind: Kind
+    names: tuple[str, ...]
+    about: str
+    differences: tuple[Difference, ...]
+    levels: tuple[ValueLevel, ...]
+    rules: ComparisonRules
+    verdict: str | None = None
+    graded_by: str = ""
+    changed: tuple[ChangedCase, ...] = ()
+    unmatched: tuple[UnmatchedCases, ...] = ()
+    agreements: tuple[GraderAgreement, ...] = ()
+    selections: tuple[Any, ...] = ()
+    warnings: tuple[str, ...] = ()
+    n_tests: int = 0
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def double_dipping(self) -> tuple[str, ...]:
+        """The warnings about a number that is picked and graded by the same judge or score."""
+        return tuple(w for w in self.warnings if DOUBLE_DIPPING in w)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `kofn compare --json` prints it."""
+        described: dict[str, Any] = {
+            "kind": self.kind,
+            "names": list(self.names),
+            "about": self.about,
+            **self.facts,
+            "alpha": self.rules.alpha,
+            "level": self.rules.level,
+            "seed": self.rules.seed,
+            "n_tests": self.n_tests,
+            "n_holding": sum(d.holds for d in self.differences),
+            "comparisons": [d.to_dict() for d in self.differences],
+            "verdict": self.verdict,
+            "changed": [c.to_dict() for c in self.changed],
+            "unmatched": [u.to_dict() for u in self.unmatched],
+            "warnings": list(self.warnings),
+        }
+        if self.kind == "graders":
+            described["graders"] = [a.to_dict() for a in self.agreements]
+        if self.kind == "selectors":
+            described["selectors"] = [s.to_dict() for s in self.selections]
+        return described
+
+
+def cut_middle(text: str | None, most: int) -> str | None:
+    """A long text without its middle, since answers stand at its end.
+
+    >>> cut_middle("abcdefghij", 6)
+    'abc … 4 characters left out … hij'
+    """
+    if text is None or len(text) <= most:
+        return text
+    tail = most // 2
+    left = len(text) - most
+    return f"{text[: most - tail]} … {left:,} character{'' if left == 1 else 's'} left out … {text[-tail:]}"
+
+
+def pairs_of(n: int, *, every: bool) -> list[tuple[int, int]]:
+    """Which sides are compared: all with the first, or every two.
+
+    >>> pairs_of(3, every=False), pairs_of(3, every=True)
+    ([(0, 1), (0, 2)], [(0, 1), (0, 2), (1, 2)])
+    """
+    return list(combinations(range(n), 2)) if every else [(0, i) for i in range(1, n)]
+
+
+def compare_values(a: SideValues, b: SideValues, rules: ComparisonRules) -> Comparison:
+    """`kofn.stats.compare` by cluster and by weight: those of b where it has some, else those of a.
+
+    >>> a, b = (SideValues(cases="xyz", values=np.array(v, float)) for v in ([0, 0, 1], [1, 1, 1]))
+    >>> found = compare_values(a, b, ComparisonRules())
+    >>> found.wins, found.ties, found.losses, found.p
+    (2, 1, 0, 0.5)
+    """
+    weights = a.weights if b.weights is None else b.on(a.cases, b.weights)
+    clusters = a.clusters if a.clusters is not None else b.on(a.cases, b.clusters)
+    return compare(
+        a.cases,
+        a.values,
+        b.cases,
+        b.values,
+        clusters=clusters,
+        weights=weights,
+        level=rules.level,
+        n_resamples=rules.n_resamples,
+        seed=rules.seed,
+    )
+
+
+def differences_of(
+    numbers: Sequence[ComparedNumber],
+    names: Sequence[str],
+    pairs: Sequence[tuple[int, int]],
+    rules: ComparisonRules,
+    segments: Sequence[SegmentCases] = (),
+) -> tuple[tuple[Difference, ...], int]:
+    """Every difference with p adjusted for all of them, and how many tests these are.
+
+    Pair by pair, first over all cases, then in every segment. Two numbers that are the same in every case of both
+    sides, as pass@1 and the mean of 0/1 are, ask one question: they count as one test.
+    """
+    found: list[tuple[Difference, Any]] = []
+    slices = _Slices()
+    for a, b in pairs:
+        for segment in (None, *segments):
+            for number in numbers:
+                left, right = (slices.of(number.columns[i], segment) for i in (a, b))
+                difference = Difference(
+                    metric=number.metric,
+                    aggregator=number.aggregator,
+                    name_a=names[a],
+                    name_b=names[b],
+                    comparison=compare_values(left, right, rules),
+                    segment=None if segment is None else segment.name,
+                    more_is_better=number.more_is_better,
+                    alpha=rules.alpha,
+                    sides=(a, b),
+                )
+                found.append((difference, (a, b, difference.segment, _value_key(left), _value_key(right))))
+    return _adjust_p_values(found)
+
+
+def _adjust_p_values(found: Sequence[tuple[Difference, Any]]) -> tuple[tuple[Difference, ...], int]:
+    """The differences with p adjusted for all different tests (Holm 1979); equal keys are one test."""
+    # a dict: numbers that are equal in every case are one key and so one test
+    p_of = {key: d.comparison.p for d, key in found if d.comparison.p is not None}
+    adjusted = dict(zip(p_of, holm(list(p_of.values())), strict=True))
+    return tuple(replace(d, p_holm=adjusted.get(key)) for d, key in found), len(p_of)
+
+
+def _value_key(column: SideValues) -> bytes:
+    """Equal where values are, up to rounding."""
+    return (np.round(column.values, 12) + 0.0).tobytes()  # + 0.0 turns -0.0 into 0.0
+
+
+class _Slices:
+    """Columns on the cases of segments. Which rows those are is looked up once for all numbers of a side."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, str], tuple[list[str], NDArray[np.bool_]]] = {}
+
+    def of(self, column: SideValues, segment: SegmentCases | None) -> SideValues:
+        """A column on the cases of a segment; of none, as it is."""
+        if segment is None:
+            return column
+        key = (id(column.cases), segment.name)  # the columns of a side share their cases
+        if key not in self._known:
+            at = np.array(list(map(segment.cases.__contains__, column.cases)), dtype=np.bool_)
+            self._known[key] = ([column.cases[i] for i in np.flatnonzero(at).tolist()], at)
+        return column.at(*self._known[key])
+
+
+def levels_of(numbers: Sequence[ComparedNumber], segments: Sequence[SegmentCases] = ()) -> tuple[ValueLevel, ...]:
+    """Every side's mean of every number on the cases that all have a value of, over all cases and in every segment."""
+    slices = _Slices()
+    return tuple(
+        _level(number, segment, [slices.of(column, segment) for column in number.columns])
+        for segment in (None, *segments)
+        for number in numbers
+    )
+
+
+def _level(number: ComparedNumber, segment: SegmentCases | None, columns: Sequence[SideValues]) -> ValueLevel:
+    rows = _shared_rows(columns)
+    n = len(rows[0])
+    # the weights of the last side that has some, as `compare_values` takes those of b
+    weighted = next((i for i in reversed(range(len(columns))) if columns[i].weights is not None), None)
+    weights = np.ones(n) if weighted is None else np.asarray(columns[weighted].weights)[rows[weighted]]
+    weights = weights if weights.any() else np.ones(n)
+    means = [float(weights @ c.values[at] / weights.sum()) if n else None for c, at in zip(columns, rows, strict=True)]
+    return ValueLevel(
+        metric=number.metric,
+        aggregator=number.aggregator,
+        segment=None if segment is None else segment.name,
+        values=tuple(means),
+        n=n,
+        more_is_better=number.more_is_better,
+    )
+
+
+def _shared_rows(columns: Sequence[SideValues]) -> list[NDArray[np.intp]]:
+    """Where the cases stand that all columns have a value of, in the order of the first; an array a column."""
+    first = columns[0].cases
+    rows = [_rows_of(first, column.cases) for column in columns]
+    kept = np.ones(len(first), dtype=np.bool_)
+    for column, at in zip(columns, rows, strict=True):
+        values = np.append(column.values, np.nan)  # the last stands for a case that is not there
+        kept &= ~np.isnan(values[at])
+    return [at[kept] for at in rows]
+
+
+def _rows_of(sought: Sequence[str], cases: Sequence[str]) -> NDArray[np.intp]:
+    """Where each of the wanted cases stands among others; -1 where it does not."""
+    if same_cases(sought, cases):
+        return np.arange(len(cases), dtype=np.intp)
+    at = {case: i for i, case in enumerate(cases)}
+    return np.array([at.get(case, -1) for case in sought], dtype=np.intp)

@@ -1,0 +1,537 @@
+"""Compares systems on the same cases: differences of every number, and the cases whose verdict changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kofn.aggregators.passes import CountAggregator
+from kofn.analysis.compare.differences import (
+    CandidateExcerpt,
+    ChangedCase,
+    ComparedNumber,
+    ComparisonReport,
+    ComparisonRules,
+    SegmentCases,
+    SideValues,
+    UnmatchedCases,
+    differences_of,
+    levels_of,
+    pairs_of,
+)
+from kofn.analysis.trend.series import count_changed_questions
+from kofn.core.candidate_sets import NOT_GRADED
+from kofn.core.format import format_count
+from kofn.core.table import case_column, segment_names
+from kofn.errors import InputError, UnknownName
+from kofn.registry import aggregator, higher_is_better, parse_spec
+from kofn.runs.questions import QUESTION_COLUMNS, Questions
+from kofn.scoring.diagnostics import UNCORRECTED, find_double_dipping
+from kofn.scoring.evaluate import apply_aggregator
+from kofn.scoring.policy import Requirement
+from kofn.stats.estimates import SMALL_SEGMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from kofn.aggregators.base import Aggregator
+    from kofn.core.candidate_sets import CandidateSets, Floats
+    from kofn.core.table import Table
+    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.result import Result
+
+VERDICTS = ("any_pass", "majority", "majority_pass")  # what decides about a case, where nobody said
+FEW = 5  # names in a message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One system: its graded candidates under a name, with the weights and clusters of its cases.
+
+    `questions` says what the cases ask and expect where the table does not hold it.
+    """
+
+    name: str
+    result: Result
+    weights: Floats | None = None
+    clusters: NDArray[Any] | None = None
+    questions: Questions | None = None
+
+    @property
+    def table(self) -> Table:
+        assert self.result.table is not None
+        return self.result.table
+
+    @cached_property
+    def cases(self) -> list[str]:
+        found: list[str] = self.table.cases["case_id"].to_list()
+        return found
+
+    @property
+    def metrics(self) -> list[str]:
+        return [one.metric for one in self.result.scored]
+
+    def metric(self, name: str) -> ScoredSets:
+        """The sets under this metric."""
+        return next(one for one in self.result.scored if one.metric == name)
+
+    def of(self, values: Floats) -> SideValues:
+        """One value a case, with what the cases weigh."""
+        return SideValues(cases=self.cases, values=values, weights=self.weights, clusters=self.clusters)
+
+    def first(self, k: int) -> Side:
+        """The same of the first k candidates of every set; numbers that need more are gone."""
+        scored = [replace(one, sets=one.sets.truncate(k)) for one in self.result.scored]
+        return replace(self, result=_recompute(self.result, scored, k))
+
+    def passing_from(self, threshold: float) -> Side:
+        """The same where values pass from here on; labels stay what they are."""
+        scored = [_passing_from(one, threshold) for one in self.result.scored]
+        # every stored number still fits: sets keep their sizes
+        largest = max((int(one.sets.sizes.max(initial=0)) for one in scored), default=0)
+        return replace(self, result=_recompute(self.result, scored, largest))
+
+
+def _recompute(result: Result, scored: Sequence[ScoredSets], k: int) -> Result:
+    """The numbers a result has, made again of sets of at most k candidates."""
+    of = {one.metric: one for one in scored}
+    kept = [key for key in result.case_values if _has_enough(key[1], k)]
+    values = {(metric, name): apply_aggregator(aggregator(name), of[metric]) for metric, name in kept}
+    return replace(result, scored=tuple(scored), case_values=values)
+
+
+def _passing_from(scored: ScoredSets, threshold: float) -> ScoredSets:
+    # labels are verdicts already: no threshold applies
+    if scored.metric in ("", "pass"):
+        return scored
+    return replace(scored, sets=scored.sets.passing_from(threshold), beside_labels=False)
+
+
+def _has_enough(name: str, k: int) -> bool:
+    """Whether sets of k candidates have this number; one that is no name of ours cannot be made again."""
+    rule = _named_aggregator(name)
+    return rule is not None and (getattr(rule, "k", None) or 0) <= k
+
+
+def _named_aggregator(name: str) -> Aggregator | None:
+    """The aggregator that a run names; None of a function "module:name": a stored run must not import code."""
+    try:
+        return None if ":" in parse_spec("aggregator", name)[0] else aggregator(name)
+    except InputError:
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonOptions:
+    """What is compared: of these metrics these aggregators, within the values of these fields."""
+
+    aggregate: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
+    top_k: int | None = None
+    verdict: str | None = None
+    all_pairs: bool = False
+    rules: ComparisonRules = field(default_factory=ComparisonRules)
+
+
+def compare_systems(
+    sides: Sequence[Side], options: ComparisonOptions | None = None, *, bodies: bool = True
+) -> ComparisonReport:
+    """Compare every system with the first, or every two, number by number on the cases both have.
+
+    Per number the difference with its paired interval, the permutation p, McNemar's where both are 0/1, and p adjusted
+    for the whole family of metrics, aggregators, segments and pairs (Holm). Without `bodies` the cases that changed
+    come without their candidates and what they ask.
+
+    >>> import kofn
+    >>> a, b = (kofn.score([{"id": str(i), "passes": [x, y]} for i, (x, y) in enumerate(rows)], aggregate="any_pass")
+    ...         for rows in ([(0, 0), (0, 1), (0, 0)], [(1, 0), (0, 1), (0, 0)]))
+    >>> found = compare_systems([Side(name="a", result=a), Side(name="b", result=b)])
+    >>> [(d.aggregator, round(d.comparison.difference, 3), d.comparison.wins) for d in found.differences]
+    [('any_pass', 0.333, 1)]
+    >>> [(c.case, c.way) for c in found.changed]
+    [('0', 'up')]
+    """
+    options = options or ComparisonOptions()
+    _check(sides)
+    pairs = pairs_of(len(sides), every=options.all_pairs)
+    warnings = _warnings(sides, pairs, options)
+    if options.top_k is not None:
+        sides = [side.first(options.top_k) for side in sides]
+    numbers = _numbers(sides, options)
+    segments = list(_segments(sides, options.by))
+    names = [side.name for side in sides]
+    differences, n_tests = differences_of(numbers, names, pairs, options.rules, segments)
+    rule, metric = _verdict(sides, numbers, options)
+    changed = () if rule is None else tuple(_changed_cases(sides, pairs, metric, rule, bodies=bodies))
+    return ComparisonReport(
+        kind="runs",
+        names=tuple(names),
+        about=_about(sides, options),
+        differences=differences,
+        levels=levels_of(numbers, segments),
+        rules=options.rules,
+        verdict=None if rule is None else _requirement_text(rule),
+        graded_by=metric,
+        changed=changed,
+        unmatched=tuple(_unmatched_cases(sides, pairs)),
+        warnings=(
+            *warnings,
+            *_double_dipping_warnings(sides, numbers, options),
+            *_small_segment_warnings(segments, sides),
+        ),
+        n_tests=n_tests,
+        facts={"n_cases": [len(side.cases) for side in sides], "top_k": options.top_k},
+    )
+
+
+# what can be compared
+
+
+def _check(sides: Sequence[Side]) -> None:
+    if len(sides) < 2:
+        raise InputError("a comparison takes at least two runs or files of the same cases")
+    names = [side.name for side in sides]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"two sides are called {name!r}: give each a name of its own")
+    for side in sides:
+        if len(set(side.cases)) < len(side.cases):
+            twice = next(case for case in side.cases if side.cases.count(case) > 1)
+            raise InputError(f"{side.name}: case {twice!r} is there twice: cases are matched by their id")
+
+
+def _unmatched_cases(sides: Sequence[Side], pairs: Sequence[tuple[int, int]]) -> Iterator[UnmatchedCases]:
+    for a, b in pairs:
+        in_a, in_b = set(sides[a].cases), set(sides[b].cases)
+        only_a, only_b = (tuple(c for c in sides[i].cases if c not in other) for i, other in ((a, in_b), (b, in_a)))
+        if only_a or only_b:
+            yield UnmatchedCases(name_a=sides[a].name, name_b=sides[b].name, only_a=only_a, only_b=only_b)
+
+
+def _shared_metrics(sides: Sequence[Side], requested: Sequence[str]) -> list[str]:
+    """The metrics all sides have, or those asked for."""
+    # in the order of the first side
+    shared = [m for m in sides[0].metrics if all(m in side.metrics for side in sides[1:])]
+    for name in requested:
+        for side in sides:
+            if name not in side.metrics:
+                raise UnknownName("metric", name, [m for m in side.metrics if m], hint=f"{side.name} does not have it")
+    if not shared:
+        each = "; ".join(f"{side.name} has {', '.join(m or 'no labels' for m in side.metrics)}" for side in sides)
+        raise InputError(f"no metric in common: {each}: name one that all can be graded by with --metric")
+    return list(requested) or shared
+
+
+def _numbers(sides: Sequence[Side], options: ComparisonOptions) -> list[ComparedNumber]:
+    """Every metric and aggregator that all sides have, or that was asked for."""
+    requested = [aggregator(name) for name in options.aggregate]
+    names = [rule.name for rule in requested]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"aggregator {name} is there twice")
+    found = [
+        number
+        for metric in _shared_metrics(sides, options.metrics)
+        for number in (_requested_numbers(sides, metric, requested) if requested else _stored_numbers(sides, metric))
+    ]
+    if not found:
+        raise InputError("no number in common: name one with -a, such as -a any_pass")
+    return found
+
+
+def _requested_numbers(sides: Sequence[Side], metric: str, rules: Sequence[Aggregator]) -> Iterator[ComparedNumber]:
+    scored = [side.metric(metric) for side in sides]
+    for rule in rules:
+        if any(one.beside_labels for one in scored) and isinstance(rule, CountAggregator):
+            continue  # the same numbers as under the labels
+        columns = tuple(_apply(side, one, rule) for side, one in zip(sides, scored, strict=True))
+        yield ComparedNumber(metric, rule.name, columns, _direction(rule.name, scored[0].sets))
+
+
+def _apply(side: Side, scored: ScoredSets, rule: Aggregator) -> SideValues:
+    try:
+        return side.of(apply_aggregator(rule, scored))
+    except InputError as problem:
+        raise InputError(f"{side.name}: {problem}") from None
+
+
+def _stored_numbers(sides: Sequence[Side], metric: str) -> Iterator[ComparedNumber]:
+    """The numbers that every side shows already."""
+    for of, name in sides[0].result.case_values:
+        if of == metric and all((metric, name) in side.result.case_values for side in sides[1:]):
+            columns = tuple(side.of(side.result.case_values[metric, name]) for side in sides)
+            yield ComparedNumber(metric, name, columns, _direction(name, sides[0].metric(metric).sets))
+
+
+def _direction(name: str, sets: CandidateSets) -> bool | None:
+    return higher_is_better(name, sets.higher_is_better)
+
+
+# segments
+
+
+def _segments(sides: Sequence[Side], by: Sequence[str]) -> Iterator[SegmentCases]:
+    """The slices of the cases by each field, as the first side that has the field tells it."""
+    for name in by:
+        side = _side_with_field(sides, name)
+        slices: dict[str, set[str]] = {}
+        for case, value in zip(side.cases, segment_names(side.table, name), strict=True):
+            slices.setdefault(f"{name}={value}", set()).add(case)
+        yield from (SegmentCases(of, cases) for of, cases in slices.items())
+
+
+def _side_with_field(sides: Sequence[Side], name: str) -> Side:
+    """The first side that has a field."""
+    for side in sides[:-1]:
+        try:
+            case_column(side.table, name)
+        except UnknownName:
+            continue
+        return side
+    return sides[-1]
+
+
+# the cases that changed
+
+
+def _verdict(
+    sides: Sequence[Side], numbers: Sequence[ComparedNumber], options: ComparisonOptions
+) -> tuple[Requirement | None, str]:
+    """The rule by which a case passes, and its metric: the one asked for, else the first number that is 0/1."""
+    # a metric with passes of its own before one that stands beside labels
+    graded = [n.metric for n in numbers if n.metric and not sides[0].metric(n.metric).beside_labels]
+    graded += [n.metric for n in numbers if n.metric]
+    if not graded:
+        if options.verdict is not None:
+            raise InputError(f"verdict {options.verdict}: nothing is graded, so no case passes or fails")
+        return None, ""
+    metric = graded[0]
+    if options.verdict is not None:
+        return _parse_verdict(options.verdict, sides[0].metric(metric).sets), metric
+    of_metric = [n for n in numbers if n.metric == metric and (options.aggregate or _named_aggregator(n.aggregator))]
+    decided = [n.aggregator for n in of_metric if _zero_one(n)]
+    name = next((v for v in VERDICTS if v in decided), decided[0] if decided else VERDICTS[0])
+    return _parse_verdict(name, sides[0].metric(metric).sets), metric
+
+
+def _zero_one(number: ComparedNumber) -> bool:
+    return all(bool(np.isin(c.values[~np.isnan(c.values)], (0.0, 1.0)).all()) for c in number.columns)
+
+
+def _parse_verdict(text: str, sets: CandidateSets) -> Requirement:
+    """A bound that was given, or the natural one: 1 of a share, 0 of values of which less is better."""
+    if any(sign in text for sign in "<>"):
+        rule = Requirement.parse(text)
+        if rule.part != "point":
+            raise InputError(f"verdict {text!r}: a single case has no interval; bound the value itself")
+        return replace(rule, name=aggregator(rule.name).name)
+    name = aggregator(text).name
+    way = _direction(name, sets)
+    if way is None:
+        raise InputError(f"verdict {name}: say from where on a case passes, such as --verdict '{name} >= 1'")
+    return Requirement(name=name, operator=">=" if way else "<=", bound=1.0 if way else 0.0)
+
+
+def _requirement_text(rule: Requirement) -> str:
+    """A verdict in words: its bound only where it is not the natural one."""
+    return rule.name if (rule.operator, rule.bound) == (">=", 1.0) else str(rule)
+
+
+def set_verdicts(sets: CandidateSets, rule: Requirement) -> list[bool | None]:
+    """Whether each set passes; None where it has no value."""
+    # few distinct values: each is compared with the bound once
+    values, places = np.unique(aggregator(rule.name)(sets), return_inverse=True)
+    verdict_of = [None if v != v else rule.met_by(v) for v in values.tolist()]
+    return [verdict_of[i] for i in places.tolist()]
+
+
+def _changed_cases(
+    sides: Sequence[Side], pairs: Sequence[tuple[int, int]], metric: str, rule: Requirement, *, bodies: bool
+) -> Iterator[ChangedCase]:
+    """The cases that pass on one side and fail on the other, in the order of the first."""
+    sets = [side.metric(metric).sets for side in sides]
+    passed = [dict(zip(side.cases, set_verdicts(s, rule), strict=True)) for side, s in zip(sides, sets, strict=True)]
+    places = [{case: i for i, case in enumerate(side.cases)} for side in sides]
+    for a, b in pairs:
+        for case, before in passed[a].items():
+            after = passed[b].get(case)
+            if before is None or after is None or before == after:
+                continue
+            yield ChangedCase(
+                case=case,
+                name_a=sides[a].name,
+                name_b=sides[b].name,
+                passed_a=before,
+                passed_b=after,
+                a=candidate_excerpts(sets[a], places[a][case]) if bodies else (),
+                b=candidate_excerpts(sets[b], places[b][case]) if bodies else (),
+                **(questions_of(sides[b].table, places[b][case]) if bodies else {}),
+            )
+
+
+def candidate_excerpts(sets: CandidateSets, at: int, only: Sequence[int] | None = None) -> tuple[CandidateExcerpt, ...]:
+    """The candidates of a set, all or some, as a reader sees them."""
+    low, high = int(sets.offsets[at]), int(sets.offsets[at + 1])
+    return tuple(
+        CandidateExcerpt(
+            index=i,
+            text=None if sets.texts is None else sets.texts[low + i],
+            answer=None if sets.answers is None else sets.answers[low + i],
+            passed=None if sets.passes[low + i] == NOT_GRADED else bool(sets.passes[low + i]),
+        )
+        for i in (range(high - low) if only is None else only)
+    )
+
+
+def questions_of(table: Table, at: int) -> dict[str, str | None]:
+    """What a case asks and expects, as texts."""
+    out: dict[str, str | None] = {"input": None, "reference": None}
+    for name in out:
+        if name in table.cases.columns and (value := table.cases[name][at]) is not None:
+            out[name] = value if isinstance(value, str) else " | ".join(map(str, value))
+    return out
+
+
+# what to beware of
+
+
+def _about(sides: Sequence[Side], options: ComparisonOptions) -> str:
+    """What is compared, in a line."""
+    shared = set(sides[0].cases)
+    for side in sides[1:]:
+        shared &= set(side.cases)
+    first = f", the first {options.top_k} candidates of each set" if options.top_k is not None else ""
+    where = "both" if len(sides) == 2 else f"all {len(sides)}"
+    return f"{format_count(len(shared), 'case')} in {where}{first}"
+
+
+def _warnings(sides: Sequence[Side], pairs: Sequence[tuple[int, int]], options: ComparisonOptions) -> list[str]:
+    out: list[str] = []
+    for a, b in pairs:
+        left, right = sides[a], sides[b]
+        shared = set(left.cases) & set(right.cases)
+        if not shared:
+            here, there = (", ".join(map(repr, side.cases[:2])) for side in (left, right))
+            raise InputError(
+                f"{left.name} and {right.name} share no case id ({here}, ... against {there}, ...): "
+                "give runs or files of the same cases"
+            )
+        out += [*_other_cases(left, right), *_other_sizes(left, right, shared, options.top_k)]
+        out += [*_other_extractor(left, right), *_other_weights(left, right, shared), *_other_judges(left, right)]
+    return [*out, *dict.fromkeys(w for side in sides for w in inherited_warnings(side.result))]
+
+
+def inherited_warnings(result: Result) -> list[str]:
+    """What was said of a result that holds for whatever is made of it: no threshold chosen, a judge not corrected."""
+    return [w for w in result.warnings if "--threshold" in w or UNCORRECTED in w]
+
+
+def _other_judges(a: Side, b: Side) -> list[str]:
+    """A difference between two judges is no difference between two systems."""
+    both = a.result.judges.keys() & b.result.judges.keys()
+    # the fingerprint covers model, prompt and parameters
+    differ = [n for n in sorted(both) if a.result.judges[n]["fingerprint"] != b.result.judges[n]["fingerprint"]]
+    return [
+        f"{name} is by different judges: {', '.join(a.result.judges[name]['models'])} in {a.name}, "
+        f"{', '.join(b.result.judges[name]['models'])} in {b.name}, or another prompt or parameters: their difference "
+        "is not that of the systems"
+        for name in differ
+    ]
+
+
+def _other_cases(a: Side, b: Side) -> list[str]:
+    """Cases of one id that are not the same case."""
+    differ, n = count_changed_questions(_questions(a), _questions(b))
+    if not differ:
+        return []
+    what = f"{differ:,} of {format_count(n, 'shared case')} ask or expect something else in {b.name} than in {a.name}"
+    return [f"{what}: are these the same cases?"]
+
+
+def _questions(side: Side) -> Questions:
+    if side.questions is not None:
+        return side.questions
+    frame = side.table.cases
+    return Questions(side.cases, {c: frame[c].hash().to_numpy() for c in QUESTION_COLUMNS if c in frame.columns})
+
+
+def _other_sizes(a: Side, b: Side, shared: set[str], top_k: int | None) -> list[str]:
+    """any_pass of 5 candidates is not any_pass of 10."""
+    at = [dict(zip(s.cases, _sizes(s, top_k), strict=True)) for s in (a, b)]
+    n_differ = sum(at[0][case] != at[1][case] for case in shared)
+    if not n_differ:
+        return []
+    sizes = [[of[case] for case in shared] for of in at]
+    spans, least = [_span(s) for s in sizes], min(map(min, sizes))
+    if spans[0] != spans[1]:
+        what = f"sets differ in size: {spans[0]} candidates in {a.name}, {spans[1]} in {b.name}"
+    else:
+        what = f"sets differ in size in {format_count(n_differ, 'case')} of {a.name} and {b.name}"
+    cure = f"; --top-k {least} cuts both" if least else ""
+    return [f"{what}: numbers such as any_pass rise with more candidates{cure}"]
+
+
+def _sizes(side: Side, top_k: int | None) -> list[int]:
+    sizes = side.result.scored[0].sets.sizes
+    found: list[int] = (sizes if top_k is None else np.minimum(sizes, top_k)).tolist()
+    return found
+
+
+def _span(sizes: Sequence[int]) -> str:
+    low, high = min(sizes), max(sizes)
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def _other_extractor(a: Side, b: Side) -> list[str]:
+    left, right = (side.result.extraction.get("extractor") for side in (a, b))
+    if left == right or left is None or right is None:
+        return []
+    what = f"answers are extracted by {left} in {a.name} and by {right} in {b.name}"
+    return [f"{what}: a difference may be the extractor's; --extract takes one for both"]
+
+
+def _other_weights(a: Side, b: Side, shared: set[str]) -> list[str]:
+    if a.weights is None or b.weights is None:
+        return []
+    at = [dict(zip(s.cases, w.tolist(), strict=True)) for s, w in ((a, a.weights), (b, b.weights))]
+    n = sum(at[0][case] != at[1][case] for case in shared)
+    return (
+        [f"{format_count(n, 'case')} weigh something else in {b.name} than in {a.name}: its weights are used"]
+        if n
+        else []
+    )
+
+
+def _double_dipping_warnings(
+    sides: Sequence[Side], numbers: Sequence[ComparedNumber], options: ComparisonOptions
+) -> list[str]:
+    """Numbers that are picked and graded by the same score or judge."""
+    out = []
+    requested = {rule.name: rule for rule in map(aggregator, options.aggregate)}
+    for metric, name in dict.fromkeys((n.metric, n.aggregator) for n in numbers):
+        rule = requested.get(name) or _named_aggregator(name)
+        for side in sides if rule is not None and "selectors" in rule.needs else ():
+            scored = side.metric(metric)
+            by = getattr(rule, "by", "") or next(iter(scored.sets.selectors), "")
+            if (fault := find_double_dipping(scored, by, side.result.judges)) is not None:
+                out.append(f"{side.name}: {name} picks by `{by}` and is graded by {fault}")
+    return out
+
+
+def _small_segment_warnings(segments: Sequence[SegmentCases], sides: Sequence[Side]) -> list[str]:
+    shared = set(sides[0].cases)
+    for side in sides[1:]:
+        shared &= set(side.cases)
+    if len(shared) < SMALL_SEGMENT:
+        return [f"only {format_count(len(shared), 'shared case')}: intervals over so few are rough"]
+    small = [s.name for s in segments if len(s.cases & shared) < SMALL_SEGMENT]
+    if not small:
+        return []
+    more = f" and {len(small) - FEW} more" if len(small) > FEW else ""
+    return [f"segments of fewer than {SMALL_SEGMENT} cases: {', '.join(small[:FEW])}{more}"]

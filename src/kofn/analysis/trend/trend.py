@@ -1,0 +1,472 @@
+"""Follows the runs of each task over time, and notes what differs between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from kofn.analysis.trend.series import TrendPoint, build_series, case_histories, count_changed_questions, most_flaky
+from kofn.core.types import Estimate
+from kofn.errors import InputError, UnknownName
+from kofn.registry import aggregator, higher_is_better
+from kofn.runs.index import SkippedRun, load_all, read_columns
+from kofn.scoring.policy import Requirement
+from kofn.stats import estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from kofn.analysis.trend.series import CaseHistory, Change, Series
+    from kofn.runs.index import IndexColumn, StoredRun
+
+FROM_REPORTS = ("pass_rate", "score")  # what every run has, with candidates or without
+
+
+class TrendNumber(NamedTuple):
+    """What is followed: an aggregator, under a metric where one is named."""
+
+    aggregator: str
+    metric: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricTrend:
+    """One number over the runs of a task. `notes` says of every run what is different from the one before."""
+
+    name: str
+    metric: str
+    higher_is_better: bool | None
+    series: Series
+    notes: tuple[tuple[str, ...], ...]
+
+    @property
+    def level(self) -> float | None:
+        """The level of the runs' intervals, where it is one."""
+        levels = {p.estimate.level for p in self.series.points if p.estimate.low is not None}
+        return levels.pop() if len(levels) == 1 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskTrend:
+    """The runs of one task, oldest first."""
+
+    task: str
+    runs: tuple[StoredRun, ...]
+    metrics: tuple[MetricTrend, ...]
+    cases: tuple[CaseHistory, ...]
+
+    @property
+    def pass_rate(self) -> float | None:
+        """The mean of the runs' pass rates."""
+        return _mean([r.pass_rate for r in self.runs])
+
+    @property
+    def seconds(self) -> float | None:
+        return _mean([r.seconds for r in self.runs])
+
+    @property
+    def cost(self) -> float | None:
+        return _mean([r.cost for r in self.runs])
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many cases pass in all, some and none of the runs that verified them; and how many none did."""
+        verified = [h for h in self.cases if h.runs]
+        return {
+            "n": len(self.cases),
+            "pass_in_all": sum(h.passes == h.runs for h in verified),
+            "pass_in_some": sum(0 < h.passes < h.runs for h in verified),
+            "pass_in_none": sum(not h.passes for h in verified),
+            "unverified": len(self.cases) - len(verified),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trend:
+    """Every task that was found, and what was left out."""
+
+    tasks: tuple[TaskTrend, ...]
+    left_out: tuple[SkippedRun, ...]
+    alpha: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `kofn trend --json` prints it."""
+        return {
+            "alpha": self.alpha,
+            "n_runs": sum(len(t.runs) for t in self.tasks),
+            "tasks": [_task_dict(t) for t in self.tasks],
+            "left_out": [one._asdict() for one in self.left_out],
+        }
+
+
+def load_trend(
+    directories: Sequence[Path | str],
+    *,
+    task: str | None = None,
+    aggregate: Sequence[str] = (),
+    metric: str | None = None,
+    alpha: float = 0.05,
+    last: int | None = None,
+) -> Trend:
+    """Follow the runs in these directories; `last` keeps the newest so many of each task."""
+    found, left_out = load_all([Path(d) for d in directories])
+    tasks = sorted({r.task for r in found})
+    if found and task is not None and task not in tasks:
+        raise UnknownName("task", task, tasks)
+    selected = [r for r in found if task in (None, r.task)]
+    result = build_trend(selected, left_out, aggregate=aggregate, metric=metric, alpha=alpha, last=last)
+    if not result.tasks:
+        raise _no_runs_error(directories, result.left_out)
+    return result
+
+
+def build_trend(
+    found: Sequence[StoredRun],
+    left_out: Sequence[SkippedRun] = (),
+    *,
+    aggregate: Sequence[str] = (),
+    metric: str | None = None,
+    alpha: float = 0.05,
+    last: int | None = None,
+    read: Callable[[StoredRun, Sequence[IndexColumn]], StoredRun] = read_columns,
+) -> Trend:
+    """The same of runs that are loaded already; `read` gives a run with the columns that are followed."""
+    tasks = sorted({r.task for r in found})
+    ordered = {t: sorted((r for r in found if r.task == t), key=_sort_key) for t in tasks}
+    kept = {t: runs if last is None else runs[-last:] for t, runs in ordered.items()}
+    _check_requested([r for runs in kept.values() for r in runs], aggregate, metric)
+    parts, left = [], list(left_out)
+    for name, runs in kept.items():
+        numbers = _numbers(runs, aggregate, metric)
+        whole, damaged = _read_columns(runs, numbers, read)
+        left += damaged
+        if whole:
+            parts.append(_task_trend(name, _unique_names(whole), numbers, alpha))
+    return Trend(tasks=tuple(parts), left_out=tuple(left), alpha=alpha)
+
+
+def _no_runs_error(directories: Sequence[Path | str], left_out: Sequence[SkippedRun]) -> InputError:
+    where = ", ".join(str(d) for d in directories[:3]) + (", ..." if len(directories) > 3 else "")
+    if not left_out:
+        return InputError(f"{where}: no run in it: expected run directories (kofn score ... --out DIR)")
+    more = f" (and {len(left_out) - 1:,} more)" if len(left_out) > 1 else ""
+    return InputError(f"{where}: no run that can be read: {left_out[0].reason}{more}")
+
+
+def _sort_key(run: StoredRun) -> tuple[Any, ...]:
+    """By the time a run was made. run.json tells it to the second; of one second the evaluation's own time decides."""
+    return (run.when.replace(microsecond=0), run.evaluation.timestamp, run.name, str(run.path))
+
+
+def _unique_names(runs: Sequence[StoredRun]) -> list[StoredRun]:
+    """Runs whose directories are called alike go by their paths."""
+    names = [r.name for r in runs]
+    # counting is quadratic, so only where a name is there twice at all
+    twice = {n for n in names if names.count(n) > 1} if len(set(names)) < len(names) else set()
+    return [replace(r, name=str(r.path)) if r.name in twice else r for r in runs]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _check_requested(runs: Sequence[StoredRun], aggregate: Sequence[str], metric: str | None) -> None:
+    """Refuse a name that no run has."""
+    stored = [c for r in runs for c in r.columns]
+    metrics = sorted({c.metric for c in stored} - {""})
+    if runs and metric is not None and metric not in metrics:
+        raise UnknownName("metric", metric, metrics, "" if metrics else "no run has candidates")
+    known = [*FROM_REPORTS, *sorted({c.aggregator for c in stored})]
+    for name in aggregate:
+        if name in FROM_REPORTS and metric is not None:
+            raise InputError(f"-a {name}: it is over all metrics of a run: leave --metric out")
+        if runs and _canonical(name, known) not in known:
+            raise UnknownName("aggregator", name, known, f"the runs have {', '.join(known)}")
+
+
+def _canonical(name: str, known: Sequence[str]) -> str:
+    """The name an aggregator is stored by: any@5 and pass_at(k=5) are pass@5."""
+    if name in known or ":" in name:
+        return name
+    try:
+        return aggregator(name).name
+    except InputError:
+        return name
+
+
+def _numbers(runs: Sequence[StoredRun], aggregate: Sequence[str], metric: str | None) -> list[TrendNumber]:
+    """What is asked for; else the verdict's aggregator where all runs have the same one, else the pass rate."""
+    if aggregate:
+        known = {*FROM_REPORTS, *(c.aggregator for r in runs for c in r.columns)}
+        return [TrendNumber(name, metric) for name in dict.fromkeys(_canonical(a, list(known)) for a in aggregate)]
+    # runs with different verdicts have no number in common but their pass rate
+    verdicts = {_verdict_name(r) for r in runs}
+    offered = [v for v in verdicts if v] if len(verdicts) == 1 else []
+    if metric is not None or not any(r.evaluation.verdict or r.n_passed for r in runs):
+        offered += [c.aggregator for c in runs[-1].columns]  # runs without labels pass nothing
+    for name in offered:
+        if all(r.column(name, metric) for r in runs):
+            return [TrendNumber(name, metric)]
+    return [TrendNumber("pass_rate")]
+
+
+def _verdict_name(run: StoredRun) -> str | None:
+    verdict = run.evaluation.verdict
+    try:
+        return None if verdict is None else Requirement.of_verdict(verdict).name
+    except InputError:
+        return verdict
+
+
+def _find_column(run: StoredRun, number: TrendNumber) -> IndexColumn | None:
+    return None if number.aggregator in FROM_REPORTS else run.column(*number)
+
+
+def _read_columns(
+    runs: Sequence[StoredRun],
+    numbers: Sequence[TrendNumber],
+    read: Callable[[StoredRun, Sequence[IndexColumn]], StoredRun],
+) -> tuple[list[StoredRun], list[SkippedRun]]:
+    whole, left_out = [], []
+    for run in runs:
+        try:
+            whole.append(read(run, [c for n in numbers if (c := _find_column(run, n))]))
+        except InputError as problem:
+            left_out.append(SkippedRun(str(run.path), str(problem)))
+    return whole, left_out
+
+
+def _task_trend(task: str, runs: Sequence[StoredRun], numbers: Sequence[TrendNumber], alpha: float) -> TaskTrend:
+    return TaskTrend(
+        task=task,
+        runs=tuple(runs),
+        metrics=tuple(_metric_trend(runs, n, alpha) for n in numbers),
+        cases=tuple(case_histories([(r.cases, r.verdicts) for r in runs])),
+    )
+
+
+def _metric_trend(runs: Sequence[StoredRun], number: TrendNumber, alpha: float) -> MetricTrend:
+    found = build_series([_point(r, number) for r in runs], alpha=alpha)
+    columns = [c for r in runs if (c := _find_column(r, number))]
+    metric = columns[-1].metric if columns else ""
+    return MetricTrend(
+        name=number.aggregator,
+        metric=metric,
+        higher_is_better=number.aggregator in FROM_REPORTS
+        or higher_is_better(number.aggregator, _metric_higher_is_better(runs, metric)),
+        series=found,
+        notes=tuple(_notes(runs, i, found.changes[i], number) for i in range(len(runs))),
+    )
+
+
+def _metric_higher_is_better(runs: Sequence[StoredRun], metric: str) -> bool:
+    """Whether more of the metric is better, as the newest run that has it says."""
+    layouts = [r.manifest["layout"] for r in runs if r.result]
+    said = [m["higher_is_better"] for layout in layouts for m in layout["metrics"] if m["metric"] == metric]
+    return bool(said[-1]) if said else True
+
+
+def _point(run: StoredRun, number: TrendNumber) -> TrendPoint:
+    """The number of every case of a run, with its estimate: the stored one, or made now."""
+    name, column = number.aggregator, _find_column(run, number)
+    if column is not None and run.stored is not None:
+        stored, values = run.stored, run.stored.values[column.column]
+        # the stored estimate, so that a trend shows what the run showed
+        found = _stored_estimate(run, column) or estimate(
+            values, aggregator=name, clusters=stored.clusters, weights=stored.weights
+        )
+        return TrendPoint(
+            name=run.name,
+            cases=stored.cases,
+            values=values,
+            estimate=found,
+            clusters=stored.clusters,
+            weights=stored.weights,
+        )
+    if name not in FROM_REPORTS:
+        # a run without the number keeps its place in the series
+        nothing = np.full(len(run.cases), np.nan)
+        return TrendPoint(name=run.name, cases=run.cases, values=nothing, estimate=estimate([], aggregator=name))
+    values = run.scores if name == "score" else run.passed.astype(np.float64)
+    weights, clusters = run.weights if name == "score" else None, _clusters(run)
+    found = estimate(values, aggregator=name, clusters=clusters, weights=weights)
+    return TrendPoint(name=run.name, cases=run.cases, values=values, estimate=found, clusters=clusters, weights=weights)
+
+
+def _clusters(run: StoredRun) -> NDArray[Any] | None:
+    """The cluster of every case report."""
+    if run.stored is None or run.stored.clusters is None:
+        return None
+    known = dict(zip(run.stored.cases, run.stored.clusters.tolist(), strict=True))
+    return np.array([known.get(case) for case in run.cases], dtype=object)
+
+
+def _stored_estimate(run: StoredRun, column: IndexColumn) -> Estimate | None:
+    assert run.result is not None
+    key = (column.metric, column.aggregator, None)
+    return next(
+        (Estimate(**e) for e in run.result["estimates"] if (e["metric"], e["aggregator"], e["segment"]) == key), None
+    )
+
+
+def _notes(runs: Sequence[StoredRun], at: int, change: Change | None, number: TrendNumber) -> tuple[str, ...]:
+    """What somebody should know of a run beside its value: what is different from the one it is compared with."""
+    run, notes = runs[at], []
+    if number.aggregator not in FROM_REPORTS and _find_column(run, number) is None:
+        return (f"has no {number.aggregator}",)
+    if number.aggregator in FROM_REPORTS and (n := int(np.isnan(run.scores).sum())):
+        notes.append(f"{n:,} unverified")
+    if change is None:
+        return tuple(notes)
+    before, found = runs[change.against], change.comparison
+    if not found.n:
+        notes.append("other cases")
+    elif found.only_a or found.only_b:
+        notes.append(f"{len(found.only_b):,} new cases, {len(found.only_a):,} gone")
+    if said := _data_note(before, run):
+        notes.append(said)
+    old, new = _settings(before, number), _settings(run, number)
+    notes += [f"other {k} ({old[k]} → {new[k]})" for k in new if k in old and old[k] != new[k]]
+    return tuple(notes)
+
+
+def _data_note(before: StoredRun, after: StoredRun) -> str:
+    """What two runs were of: the same outputs, cases that ask or expect something else, other files.
+
+    The files of `kofn score` hold the outputs, so they are others in every run; its data are the cases' inputs,
+    references and choices. The files of other runs are their data.
+    """
+    digests = after.digests
+    outputs = after.manifest.get("kind") == "score"
+    if digests and None not in digests and digests == before.digests:
+        return "the same file" if outputs else ""
+    if not outputs and digests and before.digests:
+        return "other data"
+    if before.stored is None or after.stored is None:
+        return ""
+    n, _ = count_changed_questions(before.stored.questions, after.stored.questions)
+    return f"other data ({n:,} cases ask or expect something else)" if n else ""
+
+
+def _settings(run: StoredRun, number: TrendNumber) -> dict[str, str]:
+    """What makes two values of the same cases comparable, as texts; what a run does not say is left out."""
+    known: dict[str, Any] = {"task version": run.evaluation.problem_version}
+    if number.aggregator in FROM_REPORTS:
+        known["verdict"] = run.evaluation.verdict
+    column = _find_column(run, number)
+    if run.result is not None:
+        understood, options = run.result["understood"], run.manifest["options"]
+        known |= {
+            "extractor": run.result["extraction"]["extractor"],
+            "metric": column.metric if column else ", ".join(understood["metrics"]),
+            "number of candidates": understood["set_size"] or "mixed",
+            **{name: options.get(name) for name in ("threshold", "top_k")},
+            **{name: understood[name] for name in ("weight", "cluster")},
+        }
+    return {k: _short("none" if v is None else str(v)) for k, v in known.items()}
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+def change_verdict(change: Change, more_is_better: bool | None) -> str:
+    """A change in a word or two: better, worse, higher, lower, noise; other cases where there is none to compare."""
+    if not change.comparison.n:
+        return "other cases"
+    if not change.real:
+        return "noise"
+    if more_is_better is None:
+        return "higher" if change.sign > 0 else "lower"
+    return "better" if (change.sign > 0) == more_is_better else "worse"
+
+
+def _task_dict(part: TaskTrend) -> dict[str, Any]:
+    shaky = [{"case": h.case, "flips": h.flips, "passes": h.passes, "runs": h.runs} for h in most_flaky(part.cases)]
+    return {
+        "task": part.task,
+        "n_runs": len(part.runs),
+        "mean_pass_rate": part.pass_rate,
+        "mean_seconds": part.seconds,
+        "mean_cost": part.cost,
+        "cases": {**part.counts, "flaky": shaky},
+        "series": [_metric_dict(part, f) for f in part.metrics],
+    }
+
+
+def _metric_dict(part: TaskTrend, f: MetricTrend) -> dict[str, Any]:
+    return {
+        "aggregator": f.name,
+        "metric": f.metric,
+        "higher_is_better": f.higher_is_better,
+        "runs": [_run_dict(part.runs, f, i) for i in range(len(part.runs))],
+        "first_to_last": _change_dict(f.series.overall, f, part.runs),
+        "spread": _spread_dict(f.series),
+    }
+
+
+def _spread_dict(found: Series) -> dict[str, Any] | None:
+    s = found.spread
+    if s is None:
+        return None
+    return {
+        "n": s.n,
+        "mean": s.mean,
+        "sd": s.sd,
+        "min": s.low,
+        "max": s.high,
+        "mean_standard_error": s.standard_error,
+        "noise": s.noise,
+        "same_cases": s.same_cases,
+        "p": s.p,
+        "is_noise": s.is_noise(found.alpha),
+    }
+
+
+def _run_dict(runs: Sequence[StoredRun], f: MetricTrend, at: int) -> dict[str, Any]:
+    run, e = runs[at], f.series.points[at].estimate
+    return {
+        "run": run.name,
+        "path": str(run.path),
+        "when": run.when.isoformat(),
+        "point": e.point,
+        "low": e.low,
+        "high": e.high,
+        "level": e.level,
+        "method": e.method,
+        "n": e.n,
+        "n_missing": e.n_missing,
+        "passed": run.n_passed,
+        "total": len(run.cases),
+        "cost": run.cost,
+        "seconds": run.seconds,
+        "change": _change_dict(f.series.changes[at], f, runs),
+        "notes": list(f.notes[at]),
+    }
+
+
+def _change_dict(change: Change | None, f: MetricTrend, runs: Sequence[StoredRun]) -> dict[str, Any] | None:
+    if change is None:
+        return None
+    c = change.comparison
+    return {
+        "against": runs[change.against].name,
+        "n": c.n,
+        "difference": c.difference,
+        "low": c.low,
+        "high": c.high,
+        "level": c.level,
+        "p": c.p,
+        "p_holm": change.p_holm,
+        "real": change.real,
+        "verdict": change_verdict(change, f.higher_is_better),
+        "wins": c.wins,
+        "ties": c.ties,
+        "losses": c.losses,
+    }

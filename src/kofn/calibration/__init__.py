@@ -1,1 +1,0 @@
-"""Judges against people: labels read, rates corrected, sheets to label."""

@@ -1,1 +1,0 @@
-"""How a case reaches a program, and what is observed of it."""

@@ -1,0 +1,187 @@
+"""A result as a document: headline, tables, notes and warnings, printed as text for a terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import asdict, dataclass
+from textwrap import wrap
+from typing import TYPE_CHECKING, Literal, cast
+
+from kofn.core.escape import escape_controls
+from kofn.errors import UnknownName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kofn.core.types import Estimate
+
+
+BAR_WIDTH = 25
+_WIDTH = 110  # columns of wrapped text; tables are as wide as they are
+
+
+# a str, so that a table treats it as any other cell; only the notebook looks at the places
+class Bar(str):
+    """An interval drawn in characters, and where it is from 0 to 1, to draw it finer.
+
+    places   its low end, its point, its high end
+    rule     a line to hold it against, such as no difference
+    """
+
+    __slots__ = ("places", "rule")
+    places: tuple[float, float, float]
+    rule: float | None
+
+    @classmethod
+    def of(cls, text: str, places: tuple[float, float, float], rule: float | None = None) -> Bar:
+        bar = cls(text)
+        bar.places, bar.rule = places, rule
+        return bar
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A small table. `right` says which columns are numbers."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What there is to say, in order: what was understood, the estimates, what explains them, what to beware of."""
+
+    headline: tuple[str, ...]
+    grids: tuple[Grid, ...]
+    notes: tuple[tuple[str, str], ...]
+    warnings: tuple[str, ...]
+    checklist: tuple[ChecklistLine, ...] = ()
+
+
+def document_text(doc: Document, style: Callable[[str, str], str] = lambda text, _: text) -> str:
+    """Plain text of at most about 100 columns. `style(text, role)` may add colour; roles: head, dim, warn, strong."""
+    lines = [
+        style(escape_controls(line), "strong") if i == 0 else escape_controls(line)
+        for i, line in enumerate(doc.headline)
+    ]
+    for grid in doc.grids:
+        lines += ["", *grid_lines(grid, style)]
+    if doc.notes:
+        width = max(len(label) for label, _ in doc.notes)
+        lines += [
+            "",
+            *(f"{style(label.ljust(width), 'dim')}  {_wrap_text(text, width + 2)}" for label, text in doc.notes),
+        ]
+    if doc.warnings:
+        lines += ["", *(f"{style('!', 'warn')} {_wrap_text(w, 2)}" for w in doc.warnings)]
+    if doc.checklist:
+        lines += ["", *checklist_lines(doc.checklist, style)]
+    return "\n".join(lines)
+
+
+def checklist_lines(
+    checklist: Sequence[ChecklistLine], style: Callable[[str, str], str], width: int = _WIDTH
+) -> list[str]:
+    """The checklist: a mark, the question, and the reason of its answer."""
+    room = max(display_width(line.item) for line in checklist)
+    lines = [style("checklist", "dim")]
+    for line in checklist:
+        role = {"yes": "good", "no": "bad", "unknown": "warn"}[line.answer]
+        margin = room + 4
+        first, *rest = wrap(
+            escape_controls(line.reason), width - margin, break_long_words=False, break_on_hyphens=False
+        ) or [""]
+        lines.append(f"{style(line.mark, role)} {line.item.ljust(room)}  {first}")
+        lines += [" " * margin + more for more in rest]
+    return lines
+
+
+def _wrap_text(text: str, indent: int) -> str:
+    """Text broken at white space, its further lines set in by `indent`."""
+    lines = wrap(escape_controls(text), _WIDTH - indent, break_long_words=False, break_on_hyphens=False)
+    return f"\n{' ' * indent}".join(lines)
+
+
+def interval_bar(e: Estimate, low: float = 0.0, high: float = 1.0, width: int = BAR_WIDTH) -> str:
+    """The estimate drawn on a line from low to high.
+
+    >>> from kofn.core.types import Estimate
+    >>> e = Estimate(aggregator="", point=.5, low=.25, high=.75, level=.95, n=9, n_missing=0, method="")
+    >>> interval_bar(e, width=9)
+    '··──●──··'
+    """
+    if e.point is None or not low <= e.point <= high:
+        return ""
+
+    return interval_cells(e.low, e.point, e.high, (low, high), width)
+
+
+def interval_cells(
+    low: float | None, point: float, high: float | None, axis: tuple[float, float], width: int = BAR_WIDTH
+) -> Bar:
+    """A point and its interval on a line from one end of the axis to the other."""
+    ends = (point, point, point) if low is None or high is None else (low, point, high)
+    start, point, stop = (min(1.0, max(0.0, (x - axis[0]) / (axis[1] - axis[0]))) for x in ends)
+    cells = ["·"] * width
+    first, dot, last = (round(x * (width - 1)) for x in (start, point, stop))
+    if low is not None and high is not None:
+        cells[first : last + 1] = "─" * (last + 1 - first)
+    cells[dot] = "●"
+    # an axis that is symmetric around 0 shows differences: a rule marks no difference
+    return Bar.of("".join(cells), (start, point, stop), 0.5 if axis[0] == -axis[1] else None)
+
+
+def grid_lines(grid: Grid, style: Callable[[str, str], str]) -> list[str]:
+    """A grid as lines of text, its columns aligned."""
+    cells = [[escape_controls(c) for c in row] for row in (grid.header, *grid.rows)]
+    widths = [max(display_width(row[i]) for row in cells) for i in range(len(grid.header))]
+    lines = [style(escape_controls(grid.title), "strong")] if grid.title else []
+    for i, row in enumerate(cells):
+        # by columns, not characters: str.ljust would misalign wide characters
+        gaps = [" " * (width - display_width(cell)) for cell, width in zip(row, widths, strict=True)]
+        padded = [gap + cell if right else cell + gap for cell, gap, right in zip(row, gaps, grid.right, strict=True)]
+        text = "  ".join(padded).rstrip()
+        lines.append(style(text, "head") if i == 0 else text)
+    return lines
+
+
+def display_width(text: str) -> int:
+    """How many columns of a terminal a text takes: two for a wide character, none for a mark on another.
+
+    >>> display_width("日本"), display_width("é"), display_width("e\u0301")
+    (4, 1, 1)
+    """
+    marks = ("Mn", "Me")  # combining marks take no column of their own
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else unicodedata.category(c) not in marks for c in text)
+
+
+ChecklistAnswer = Literal["yes", "no", "unknown"]
+
+
+MARKS = {"yes": "✓", "no": "✗", "unknown": "?"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChecklistLine:
+    """One question of the checklist."""
+
+    item: str
+    answer: ChecklistAnswer
+    reason: str
+
+    @classmethod
+    def of(cls, item: str, answer: str, reason: str) -> ChecklistLine:
+        """A line of three texts, as a file has them."""
+        if answer not in MARKS:
+            raise UnknownName("answer", answer, list(MARKS))
+        return cls(item=item, answer=cast("ChecklistAnswer", answer), reason=reason)
+
+    @property
+    def mark(self) -> str:
+        return MARKS[self.answer]
+
+    def to_dict(self) -> dict[str, str]:
+        """As JSON prints it."""
+        return asdict(self)

@@ -1,0 +1,239 @@
+"""Labels that announce an answer ("answer:", "the answer is", in many languages), and where a text runs on after it."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+# each is looked up with str.find, which is far faster than one pattern of all of them
+WORDS = (
+    "ans",
+    "respuesta",
+    "réponse",
+    "reponse",
+    "antwort",
+    "lösung",
+    "losung",
+    "risposta",
+    "resposta",
+    "antwoord",
+    "odpowiedź",
+    "odpowiedz",
+    "odpověď",
+    "svar",
+    "vastaus",
+    "cevap",
+    "yanıt",
+    "yanit",
+    "jawaban",
+    "válasz",
+    "valasz",
+    "răspuns",
+    "raspuns",
+    "ответ",
+    "відповідь",
+    "απάντηση",
+)
+_PHRASES = ("đáp án", "câu trả lời")
+# scripts that do not separate words with spaces, or join them to others: matched inside a run of letters too
+_UNSPACED = (
+    "答案",
+    "答え",
+    "解答",
+    "回答",
+    "答",
+    "정답",
+    "답변",
+    "답",
+    "الجواب",
+    "الإجابة",
+    "الاجابة",
+    "إجابة",
+    "جواب",
+    "پاسخ",
+    "उत्तर",
+    "जवाब",
+    "উত্তর",
+    "คำตอบ",
+    "תשובה",
+)
+
+_MARKS = r"[\s*_`\"'”’)\]]{0,6}"
+_GAP = (
+    r"(?:\s{0,3}\([^()\n]{1,40}\)"
+    r"|[ ](?:to|for|of|in|as|at|on|choice|option|letter|number|value|here|then|therefore|should|would|will"
+    r"|must|we|I|correcta|finale?|a|à|la|de|del|der|auf|zur|alla|para|final)\b[^\n:：=.,;?!]{0,40}?)?"
+)
+# "the answer is correct" judges an answer and announces none
+_JUDGED = (
+    r"(?!\s{1,3}(?:indeed |also |not |now |\w{2,12}ly )?"
+    r"(?:correct|incorrect|right|wrong|verified|confirmed|consistent|reasonable)\b)"
+)
+_CONNECTOR = (
+    r"(?:[:：=→]|->|\b(?:is|are|was|be|becomes|equals|comes to|es|est|ist|lautet|beträgt|sería|è|é|är|jest"
+    rf"|adalah|là)\b{_JUDGED}|[—–-](?=\s)|は|是|为|為|는|은|هو|هي|है)"
+)
+# "answer" is a label, not a verb, when a connector follows it ...
+_CONNECTED = re.compile(rf"{_MARKS}{_GAP}{_MARKS}{_CONNECTOR}", re.IGNORECASE)
+# ... or when it is all but alone in its line, or at once before a number
+_HEADING_BEFORE = re.compile(r"[#*_> \t]{0,8}(?:[^\W\d]{1,12} ){0,2}")
+_HEADING_AFTER = re.compile(r"[*_`# \t]{0,6}(?:$|(?=[-+−$]?\d))", re.MULTILINE)
+_WORD_TAIL = re.compile(r"(?:wers?)?(?![^\W_])", re.IGNORECASE)
+_WORD = re.compile(r"\w")
+# "each answer is", "the wrong answers are": after such words "answer" means other answers than the one given
+_OTHERS = ("each ", "every ", "wrong ", "incorrect ", "other ")
+_LONGEST_OTHER = max(map(len, _OTHERS))
+_TAG = re.compile(r"<(?P<shut>/?)(?:final[_ -]?)?ans(?:wer)?>", re.IGNORECASE)
+
+BOX = r"\\(?:boxed|fbox)\s{0,3}\{"
+
+# written without lookaround and with ASCII case folding, so that the columnar path runs the same pattern
+RUN_ON_LINE = (
+    r"\n[ \t>*#]{0,8}(?:(?:new |next )?(?:question|problem|exercise)(?: ?#?[0-9]{1,4})?[ \t*]{0,4}[:.\n]"
+    r"|q(?: ?[0-9]{1,4})?[:.]|human:|user:|instruction:|input:|your turn:|###[ ]?instruction)"
+)
+_RUN_ON_MARK = r"<\|(?:im_start|im_end|endoftext|eot_id|start_header_id|user)\|>|\[/?inst\]|</s>"
+
+_RUN_ON = re.compile(f"{RUN_ON_LINE}|{_RUN_ON_MARK}", re.IGNORECASE | re.ASCII)
+
+# a text that begins so, or is no more than such a heading, states a question and not an answer
+_QUESTION = re.compile(
+    r"[\s>*#]{0,12}(?:(?:(?:new |next )?(?:question|problem|exercise)(?: ?#?[0-9]{1,4})?|q(?: ?[0-9]{1,4})?"
+    r"|passage|context|given|text|story|background|article|instructions?|input|options|choices|human|user)"
+    r"[ \t*]{0,4}[:.\n]"
+    r"|(?:example|task|step|part|section|case|test)\W{0,3}[0-9]{1,4}[^\n0-9]{0,80}\s{0,8}\Z)",
+    re.IGNORECASE | re.ASCII,
+)
+_LEADS_ON = ("?", ":")  # a text that ends so is a question
+
+
+class Label(NamedTuple):
+    """A place that announces an answer: the answer must stand in text[end:stop], or is the box's content."""
+
+    start: int
+    end: int
+    stop: int
+    kind: str
+    content: str | None = None
+
+
+def answer_labels(text: str) -> list[tuple[int, int]]:
+    """Where each answer label begins and ends: "answer:", "the answer is", "Respuesta:" and the like.
+
+    "To answer this", "each answer choice:", "the wrong answer is" and "the answer is correct" are not labels.
+
+    >>> answer_labels("To answer this: 3 + 4. The answer is 7")
+    [(27, 36)]
+    """
+    low = text.lower()
+    if len(low) != len(text):  # a few letters change length in lower case, and places must stay comparable
+        low = "".join(c if len(c.lower()) != 1 else c.lower() for c in text)
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(_words(text, low)):
+        if found and start < found[-1][1]:
+            continue
+        after = _CONNECTED.match(text, end) or _heading(text, start, end)
+        if after:
+            found.append((start, after.end()))
+    return found
+
+
+def _words(text: str, low: str) -> list[tuple[int, int]]:
+    places: list[tuple[int, int]] = []
+    unspaced = () if text.isascii() else _UNSPACED
+    for word in (*WORDS, *_PHRASES, *unspaced):
+        start = low.find(word)
+        while start >= 0:
+            end = start + len(word)
+            if word in unspaced:
+                places.append((start, end))
+            elif (tail := _WORD_TAIL.match(text, end)) and _begins_word(low, start):
+                places.append((start, tail.end()))
+            start = low.find(word, end)
+    return places
+
+
+def _begins_word(low: str, start: int) -> bool:
+    before = low[max(0, start - _LONGEST_OTHER) : start]
+    return not before[-1:].isalnum() and not before.endswith(_OTHERS)
+
+
+def _heading(text: str, start: int, end: int) -> re.Match[str] | None:
+    line = text.rfind("\n", max(0, start - 40), start) + 1
+    if line == 0 and start > 40:
+        return None
+    return _HEADING_AFTER.match(text, end) if _HEADING_BEFORE.fullmatch(text, line, start) else None
+
+
+def tagged_answers(text: str) -> list[Label]:
+    """The contents of `<answer>..</answer>`; a tag that is never closed holds the rest of the text.
+
+    >>> [(label.end, label.stop) for label in tagged_answers("<answer>5</answer> or <answer>6")]
+    [(8, 9), (30, 31)]
+    """
+    if "<" not in text:
+        return []
+    found: list[Label] = []
+    for tag in _TAG.finditer(text):
+        if found and found[-1].stop > tag.start():
+            found[-1] = found[-1]._replace(stop=tag.start())
+        if not tag["shut"]:
+            found.append(Label(*tag.span(), len(text), "tag"))
+    return found
+
+
+def in_order(labels: Iterable[Label]) -> list[Label]:
+    """The labels by place, each one's stretch ending where the next label begins or the tag around it ends."""
+    found = sorted(labels, key=lambda label: label[:2])
+    bounds = sorted({place for label in found for place in (label.start, label.stop)})
+    return [label._replace(stop=bounds[bisect_right(bounds, label.start)]) for label in found]
+
+
+def stated_before_run_on(
+    text: str, stated: Callable[[str], str | None], labelled: Callable[[str], int | None]
+) -> str | None:
+    r"""The answer of the part of a text before it runs on into an invented new question.
+
+    `stated` gives the answer of a text, `labelled` the place of its first labelled answer. What stands before
+    the new question counts if it states an answer and is no question itself; else the first labelled answer
+    must come before the text runs on.
+    """
+    end = run_on(text, 0)
+    if end == len(text):
+        return stated(text)
+    head = text[:end]
+    is_prompt = text.startswith("[/", end) or _is_question(head)  # "[/INST]" ends a prompt
+    if not is_prompt and (answer := stated(head)) is not None:
+        return answer
+    first = labelled(text)
+    return stated(text if first is None else text[: run_on(text, first)])
+
+
+def _is_question(text: str) -> bool:
+    return text.rstrip(" \t\r\n*_").endswith(_LEADS_ON) or _QUESTION.match(text) is not None
+
+
+def run_on(text: str, start: int) -> int:
+    r"""Where, after `start`, the text runs on into an invented new question; its length when it does not.
+
+    >>> run_on("Answer: 4\n\nQuestion: what is 3 + 3?", 9)
+    10
+    """
+    match = _RUN_ON.search(text, start)
+    return match.start() if match else len(text)
+
+
+def first_line(text: str) -> str:
+    r"""The first line that holds a letter or a digit, trimmed.
+
+    >>> first_line("**\n\n  42 apples\nmore")
+    '42 apples'
+    """
+    for line in text[:2000].split("\n"):
+        if _WORD.search(line):
+            return line.strip()
+    return ""

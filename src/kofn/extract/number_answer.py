@@ -1,0 +1,249 @@
+r"""Extractor `number`: a labelled number first, else the last number of the text."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from kofn.core.numbers import CURRENCY, canonical_number, plain_characters
+from kofn.extract.answer_labels import Label, answer_labels, first_line, in_order, stated_before_run_on, tagged_answers
+from kofn.extract.boxed_answer import boxes
+from kofn.extract.reasoning import outside_reasoning
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# the end of a GSM8K solution, "#### 18"; but not a heading such as "#### 2. Add"
+_HASHES = re.compile(r"^[ \t]{0,8}####[ \t]{0,8}(?!\d+[.):][ \t])(?=[^\w\n]{0,6}\d)", re.MULTILINE)
+# the answer of a few-shot prompt, "Q: ... A: 18"
+_SHORT = re.compile(r"(?:^|(?<=\s))A:(?=\s)")
+
+_MONEY = re.escape(CURRENCY)
+_DECIMAL = (
+    # spaces part groups of three only where they can hardly part numbers: not in "100 200 300"
+    r"(?:(?<!\d )\d{1,2}(?: \d{3}){2,12}(?!\d| \d)(?:\.\d++)?+"
+    r"|\d{1,3}(?:,\d{2,3}){0,12},\d{3}(?!\d)(?:\.\d++)?+|\d++(?:\.\d++)?+|\.\d++)"
+)
+_BRACED = r"\{ ?-?[\d.,]{1,60} ?\}"
+_TEN = r"10 ?(?:(?:\^|\*\*) ?(?:\{ ?[+-]?\d{1,9} ?\}|[+-]?\d++)|[⁻⁺]?[⁰¹²³⁴-⁹]++)"
+_NUMBER = re.compile(
+    # a minus is a sign only where nothing stands that it could be subtracted from
+    rf"(?=[-\\.\d{_MONEY}])(?P<sign>(?<![\w)\]}}%])(?<![\d)] )-)?"
+    rf"(?:\\?[{_MONEY}] ?)?(?P<inner>(?<=[{_MONEY}])-)?(?P<value>"
+    rf"(?:(?<![A-Za-z_\d.])\d++ ?)?+\\[dtc]?frac ?(?:{_BRACED} ?{_BRACED}|\d\d)"
+    r"|(?<![A-Za-z_\d])(?<!\d[.:/])"
+    r"(?!\d{4}-\d\d-\d)(?!(?<=\d{4}-)\d\d-\d)(?<!\d{4}-\d\d-)(?:"
+    rf"{_DECIMAL} ?(?:[×xX*·⋅]|\\times|\\cdot) ?{_TEN}"
+    rf"|{_TEN}(?!\w)"
+    r"|\d++ \d++/\d++(?![\d/])"
+    rf"|{_DECIMAL} ?/ ?{_DECIMAL}(?!/)"
+    rf"|{_DECIMAL}(?:[eE][+-]?\d++(?!\w))?+"
+    r"))(?!\d|[:/]\d|\.\d)(?P<ordinal>(?:st|nd|rd|th)\b)?",
+    re.ASCII,
+)
+_ITEM_BEFORE = re.compile(r"\n[ \t>*#-]{0,8}\(?\Z")
+_ITEM_AFTER = re.compile(r"\*{0,2}[.):]\*{0,2}[ \t]+\S")
+# what separates groups of three digits in typeset numbers: narrow spaces, and LaTeX's \, and \!
+_GROUP_SPACE = re.compile(r"(?<=\d)(?:[\u00a0\u2007\u2009\u202f]|\\[,!])(?=,?\d{3}(?!\d))|(?<=\d,)\\! ?(?=\d{3}(?!\d))")
+
+# what follows an answer in prose, as opposed to the middle of an equation
+_ASIDE = re.compile(r"\b(?:because|since|as|so|where|which|given|for)\b|[.;,]\s|(?<![-+*/×÷^=(\s])\s?\(", re.IGNORECASE)
+_WINDOW = 24  # characters before a number in which its lead ("=", "so") may stand
+_RESULT = re.compile(rf"(?:=|≈|\\approx)[\s*_`{{\\({_MONEY}]*\Z")
+_CONCLUSION = re.compile(
+    rf"(?:=|≈|\b(?:is|are|was|be|equals?|so|makes?|thus|therefore|hence|total of))[:,]?[\s*_`\\({_MONEY}]*\Z",
+    re.IGNORECASE,
+)
+_DENIED = re.compile(r"\W{0,6}(?:is )?not\b.{0,60}?(?:\bbut(?: rather)?\b|, (?:it's|it is)\b)", re.IGNORECASE)
+_UNIT = re.compile(r"\\(?:text|textbf|mathrm|mbox)\s?\{[^{}]*\}(?:\^\{?\d\}?)?|\^\s?\{?\\circ\}?")
+_TEXT_ALONE = re.compile(r"\s*\\(?:text|textbf|mathrm|mbox)\s?\{([^{}]*)\}\s*")
+_NOT_ONE_NUMBER = re.compile(
+    r"\\(?:sqrt|pi|log|ln|sin|cos|tan|infty|cup|in|leq?|geq?|pm|binom)(?![A-Za-z])|\d[a-z](?![a-z])|[\^_!]"
+)
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+_MAX_LEAD_WORDS = 6  # between a label and its number: more words begin a solution
+_DIGIT = re.compile(r"\d")
+_WORD = re.compile(r"[^\W_]")
+
+
+class Token(NamedTuple):
+    """One number in a text, and whether it only counts things: as an ordinal (2nd) or as a list item (3.)."""
+
+    start: int
+    end: int
+    value: str
+    ordinal: bool
+    item: bool
+
+    @property
+    def weak(self) -> bool:
+        return self.ordinal or self.item
+
+
+def number(text: str | None, choices: Sequence[str] | None = None) -> str | None:
+    r"""The labelled number, else the last number of the text, as its canonical text.
+
+    Labels: "answer:", "the answer is" (and the like in other languages), "#### ", "A: ", `<answer>`,
+    `\boxed{..}`; the last one with a number counts. A labelled equation gives its result. Nothing in an invented
+    next question counts. Without a label, ordinals and list numbering count only when nothing else does; times
+    and dates never do. A box that holds something else than one number is no answer.
+
+    >>> number("Answer: $1,080.00."), number("Q: .. A: 18"), number("so 3 + 4 = 7 eggs"), number("none")
+    ('1080', '18', '7', None)
+    >>> number("The answer is 5.\n\nQuestion: what is 3 + 3?\nAnswer: 6")
+    '5'
+    """
+    if text is None:
+        return None
+    return stated_before_run_on(_prepared(text), _stated, first_labelled)
+
+
+def _stated(text: str) -> str | None:
+    for label in reversed(labels(text)):
+        value = labelled_number(text, label)
+        if value is not None or label.kind == "box":
+            return value
+    return last_number(text)
+
+
+def has_labelled_number(text: str) -> bool:
+    """Whether a text labels a number as its answer.
+
+    >>> has_labelled_number("The answer is 42"), has_labelled_number("6 * 7 = 42")
+    (True, False)
+    """
+    text = _prepared(text)
+    return any(labelled_number(text, label) is not None for label in labels(text))
+
+
+def labels(text: str) -> list[Label]:
+    """Every label in order of place; each one's stretch ends where the next label begins."""
+    end = len(text)
+    found = [Label(*span, end, "word") for span in answer_labels(text)]
+    if "####" in text:
+        found += [Label(*match.span(), end, "hashes") for match in _HASHES.finditer(text)]
+    if "A:" in text:
+        found += [Label(*match.span(), end, "short") for match in _SHORT.finditer(text)]
+    found += [Label(box.start, box.end, end, "box", box.content) for box in boxes(text)]
+    return in_order(found + tagged_answers(text))
+
+
+def first_labelled(text: str) -> int | None:
+    """Where the first label stands that announces a number, or the first box."""
+    found = (label.end for label in labels(text) if label.kind == "box" or labelled_number(text, label))
+    return next(found, None)
+
+
+def labelled_number(text: str, label: Label) -> str | None:
+    """The number that a label announces, or None when it announces none."""
+    if label.content is not None:
+        return _number_in_box(label.content)
+    stretch = text[label.end : label.stop]
+    line = first_line(stretch)
+    if not line:
+        return None
+    if label.kind == "tag":
+        more = _WORD.search(stretch, stretch.find(line) + len(line))
+        return last_number(stretch) if more else number_in_line(line, len(line))
+    if text[label.end - 1] not in ":：=#":
+        line = _SENTENCE_END.split(line, maxsplit=1)[0]
+    goes_on = _DIGIT.search(stretch, stretch.find(line) + len(line)) is not None
+    most_words = (0 if label.kind == "short" else _MAX_LEAD_WORDS) if goes_on else len(line)
+    return number_in_line(line, most_words)
+
+
+def number_in_line(line: str, most_words: int = _MAX_LEAD_WORDS) -> str | None:
+    """The number a labelled line states: an equation's result, what "is" or "so" leads to, else the first.
+
+    None when more than `most_words` words come before the first number: such a line begins a solution.
+
+    >>> [number_in_line(line) for line in ("3 * 6 = 18 eggs", "there are 3 boxes of 6, so 18", "5 of 20")]
+    ['18', '18', '5']
+    """
+    if denied := _DENIED.match(line):
+        line = line[denied.end() :]
+    if (whole := canonical_number(line)) is not None:
+        return whole
+    numbers = tokens(line)
+    # a list begins with 1: any other number at the head of the line is the answer ("12. Check: 3 * 4")
+    numbers = [token for token in numbers if not token.weak or (token.item and token.value != "1")] or numbers
+    if not numbers:
+        return None
+    first = numbers[0]
+    words = len(re.findall(r"[^\W\d_]+", line[: first.start]))
+    if words > most_words:
+        return None
+    if words:
+        return _last_after(_CONCLUSION, line, numbers) or first.value
+    equation = line.find("=", first.end)
+    if "=" in line[: first.start] or (equation >= 0 and not _ASIDE.search(line, first.end, equation)):
+        return _last_after(_RESULT, line, numbers) or first.value
+    return first.value
+
+
+def last_number(text: str) -> str | None:
+    """The last number of a text; one that only counts things when there is no other."""
+    last_weak: str | None = None
+    for line in reversed(text.split("\n")):
+        for match in reversed(list(_NUMBER.finditer(line))):
+            token = _token(line, match)
+            if token is not None and not token.weak:
+                return token.value
+            if token is not None and last_weak is None:
+                last_weak = token.value
+    return last_weak
+
+
+def tokens(text: str) -> list[Token]:
+    """The numbers of a text in order, without times, dates and version numbers.
+
+    >>> [token.value for token in tokens("from 3:30, 1,200 of 3/4 kg at -$5 on 1/2/2024")]
+    ['1200', '0.75', '-5']
+    """
+    return [token for match in _NUMBER.finditer(text) if (token := _token(text, match)) is not None]
+
+
+def _token(text: str, match: re.Match[str]) -> Token | None:
+    negative = "-" if match["sign"] or match["inner"] else ""
+    value = canonical_number(negative + match["value"])
+    if value is None:
+        return None
+    return Token(*match.span(), value, match["ordinal"] is not None, _is_list_item(text, match))
+
+
+def _is_list_item(text: str, match: re.Match[str]) -> bool:
+    if not _ITEM_AFTER.match(text, match.end()):
+        return False
+    begin = match.start()
+    before = text[begin - 12 : begin] if begin >= 12 else "\n" + text[:begin]
+    return _ITEM_BEFORE.search(before) is not None
+
+
+def _last_after(lead: re.Pattern[str], line: str, numbers: list[Token]) -> str | None:
+    """The last number directly behind a match of the pattern."""
+    for token in reversed(numbers):
+        if lead.search(line[max(0, token.start - _WINDOW) : token.start]):
+            return token.value
+    return None
+
+
+def _number_in_box(content: str) -> str | None:
+    if (whole := canonical_number(content)) is not None:
+        return whole
+    if words := _TEXT_ALONE.fullmatch(content):
+        amounts = tokens(words[1].strip())
+        return amounts[0].value if len(amounts) == 1 and amounts[0].start == 0 else None
+    content = _UNIT.sub(" ", content)
+    _, equals, result = content.rpartition("=")
+    content = result if equals else content
+    if _NOT_ONE_NUMBER.search(content):
+        return None
+    numbers = tokens(content[:2000])
+    return numbers[0].value if len(numbers) == 1 else None
+
+
+def _prepared(text: str) -> str:
+    text = outside_reasoning(text)
+    if "\\" in text or "{,}" in text or not text.isascii():
+        text = _GROUP_SPACE.sub("", text.replace("{,}", ","))
+    return plain_characters(text)

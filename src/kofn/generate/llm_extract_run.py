@@ -1,0 +1,135 @@
+"""The LLM extractor in `kofn run --extract llm`: its answers and cost for run.json, results.jsonl and the report."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from kofn.core.sync import run_sync
+from kofn.core.types import Candidate
+from kofn.generate.llm_extractor import PER_SECOND, extract_all, open_extraction_model
+from kofn.generate.prepared_run import extractor_of, limits_of
+from kofn.models.base import Model
+from kofn.registry import extractor
+from kofn.runs.results_jsonl import ModelExtraction, accuracy_with
+from kofn.scoring.grade import Answers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kofn.generate.limits import Limits
+    from kofn.generate.llm_extractor import Kind, LLMExtraction
+    from kofn.generate.prepared_run import PreparedRun
+    from kofn.generate.pricing import Prices
+    from kofn.generate.store import Store
+    from kofn.runs.report_builder import ReportPlan
+    from kofn.scoring.result import Result
+
+_LISTED = 100  # disagreements kept in run.json, which is read whole
+
+
+@dataclass(frozen=True, slots=True)
+class LLMExtractionReport:
+    """What the LLM extractor found, as results.jsonl, run.json (`entry`, `notes`) and the warnings have it."""
+
+    metric: ModelExtraction | None = None
+    entry: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def extract_run_with_llm(
+    prepared: PreparedRun, store: Store, result: Result, plan: ReportPlan, prices: Prices
+) -> LLMExtractionReport:
+    """Let a model read every output too, where the settings name one. Without a key it is skipped with a warning."""
+    spec = prepared.settings.llm_extract
+    if spec is None:
+        return LLMExtractionReport()
+    model = open_extraction_model(spec)
+    if not isinstance(model, Model):
+        return LLMExtractionReport(warnings=(model,))
+    found = run_sync(_extract(prepared, store, result, model, prices))
+    return _report(found, result, plan, prepared)
+
+
+async def _extract(prepared: PreparedRun, store: Store, result: Result, model: Model, prices: Prices) -> LLMExtraction:
+    cases = {item.case.id: item.case for item in prepared.items}
+    try:
+        return await extract_all(
+            list(_candidates(result)),
+            model,
+            store,
+            cases=cases,
+            kind=kind_of(result),
+            price=prices.cost,
+            limits=_limits(prepared, result),
+        )
+    finally:
+        await model.close()
+
+
+def _limits(prepared: PreparedRun, result: Result) -> Limits:
+    """The limits of the run, at most 50 calls per second, with the money and tokens that the outputs have left."""
+    limits = limits_of(prepared)
+    table = result.table
+    assert table is not None
+    cost, tokens = (
+        float(table.candidates.select(columns).sum_horizontal().sum()) if columns else 0.0
+        for columns in (
+            [c for c in names if c in table.candidates.columns] for names in (("cost",), ("tokens", "tokens_in"))
+        )
+    )
+    return replace(
+        limits,
+        requests_per_second=min(limits.requests_per_second or PER_SECOND, PER_SECOND),
+        max_cost=None if limits.max_cost is None else max(0.0, limits.max_cost - cost),
+        max_tokens_total=None if limits.max_tokens_total is None else max(0, limits.max_tokens_total - round(tokens)),
+    )
+
+
+def _candidates(result: Result) -> Iterator[Candidate]:
+    """Every candidate with its text and the answer the extractor found."""
+    sets = result.scored[0].sets
+    assert sets.texts is not None
+    texts = sets.texts.to_list()
+    answers = [None] * len(texts) if sets.answers is None else sets.answers.to_list()
+    bounds = sets.offsets.tolist()
+    for i, case_id in enumerate(sets.case_ids.to_list()):
+        for row in range(bounds[i], bounds[i + 1]):
+            yield Candidate(case_id=case_id, index=row - bounds[i], text=texts[row], answer=answers[row])
+
+
+def kind_of(result: Result) -> Kind:
+    """What the answers are: letters, numbers, or other words."""
+    name = str(result.extraction.get("extractor"))
+    return "letter" if name.startswith("letter") else "number" if name.startswith("number") else "text"
+
+
+def _report(found: LLMExtraction, result: Result, plan: ReportPlan, prepared: PreparedRun) -> LLMExtractionReport:
+    accuracy = accuracy_with(result, plan, _answers(found, result, prepared))
+    metric = ModelExtraction(accuracy=accuracy, cost_usd=found.cost_usd, num_calls=found.num_calls)
+    entry = {
+        "model": found.model,
+        "accuracy": accuracy,
+        "cost_usd": found.cost_usd,
+        "num_calls": found.num_calls,
+        "n_failed": found.n_failed,
+        "n_fallback": found.n_fallback,
+        "n_disagreements": len(found.disagreements),
+        "disagreements": [asdict(d) for d in found.disagreements[:_LISTED]],
+    }
+    stopped = (f"answers read by {found.model}: stopped: {found.stopped}",) if found.stopped else ()
+    return LLMExtractionReport(metric, {"llm_extraction": entry}, {"answers read by": str(found)}, stopped)
+
+
+def _answers(found: LLMExtraction, result: Result, prepared: PreparedRun) -> Answers:
+    """The model's answers as a column, in the form the extractor gives them so that equal ones vote together."""
+    answers = list(found.answers)
+    if kind_of(result) == "text":
+        find = extractor(extractor_of(prepared))
+        choices = {item.case.id: item.case.choices for item in prepared.items}
+        of = [choices[one.case_id] for one in _candidates(result)]
+        answers = [None if a is None else find(a, c or None) for a, c in zip(answers, of, strict=True)]
+    return Answers(column=pl.Series("answer", answers, dtype=pl.String), extractor=None, reason="read by a model")

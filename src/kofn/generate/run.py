@@ -1,0 +1,153 @@
+"""`kofn.run`: prepares a run, generates what is missing, scores it and writes the run directory."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kofn.core.sync import run_sync
+from kofn.generate import markovian
+from kofn.generate.cost_forecast import probe
+from kofn.generate.markovian import with_both_answers
+from kofn.generate.preparation import directory_of, prepare
+from kofn.generate.prepared_run import cache_of, limits_of, prices_of, repeats_of
+from kofn.generate.run_progress import RunProgress
+from kofn.generate.runner import generate
+from kofn.generate.scored_run import write_scored_run
+from kofn.generate.settings import make_settings
+from kofn.generate.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kofn.generate.cost_forecast import Forecast
+    from kofn.generate.prepared_run import PreparedRun
+    from kofn.generate.runner import GenerationOutcome
+    from kofn.generate.settings import Settings
+    from kofn.generate.store import ReplyRow
+    from kofn.runs.record import Run
+    from kofn.tasks.stages import Item
+
+
+def run(task: Any, given: Settings | None = None, **options: Any) -> Run:
+    """Run a task: generate what is not there yet, score everything, write the run directory and its report.
+
+    `options` are the fields of `Settings`. Without `out` nothing is kept but what is returned. Running the same again
+    asks for nothing that was answered; more repeats or cases ask only for the new ones.
+
+    >>> rows = [{"id": "a", "question": "2 + 2", "answer": "4"}, {"id": "b", "question": "3 + 4", "answer": "7"}]
+    >>> task = {"name": "sums", "dataset": rows, "stages": [{"name": "answer", "prompt": "{question} ="}]}
+    >>> done = run(task, model=lambda prompt: "It is 4.", repeats=2)
+    >>> done.result.get("mean").point
+    0.5
+    """
+    settings = make_settings(given, options)
+    prepared = prepare(task, settings)
+    if settings.out is not None:
+        return run_in(prepared, settings.out)
+    with tempfile.TemporaryDirectory(prefix="kofn-") as folder:
+        return run_in(prepared, Path(folder) / "run")
+
+
+def run_in(prepared: PreparedRun, directory: Path) -> Run:
+    """The same in a directory, which may hold a part of the run already."""
+    prices_of(prepared)  # an error in a price file must come before the first paid call
+    store = Store.open(directory, fingerprint=prepared.fingerprint())
+    try:
+        if prepared.settings.retry_errors:
+            store.forget_errors()
+        # Only a store with two replies for one candidate needs to know which of them belong to this run.
+        used: set[bytes] | None = set() if store.has_duplicates() else None
+        asking = _with_comparison(prepared)
+        with RunProgress.of(prepared, directory, len(asking.recipe.stages)) as progress:
+            outcome = run_sync(_generate(asking, store, used, progress))
+            progress.file.mark_scoring()
+            against = _answered_with_the_question(prepared, store, directory, outcome, used)
+            run = write_scored_run(prepared, store, directory, outcome, against=against, keys=used)
+            progress.file.stop(outcome.stopped)
+        return run
+    finally:
+        store.close()
+
+
+def _with_comparison(prepared: PreparedRun) -> PreparedRun:
+    """The run with a second answer stage that sees the question, if the two are to be compared."""
+    return with_both_answers(prepared) if prepared.settings.compare_markovian else prepared
+
+
+def _answered_with_the_question(
+    prepared: PreparedRun, store: Store, directory: Path, outcome: GenerationOutcome, keys: set[bytes] | None
+) -> Run | None:
+    """The same reasoning answered with the question, as a run of its own."""
+    if not prepared.settings.compare_markovian:
+        return None
+    alone = replace(prepared, settings=replace(prepared.settings, llm_extract=None, append_results=None))
+    return write_scored_run(markovian.with_question(alone), store, directory / markovian.FOLDER, outcome, keys=keys)
+
+
+def forecast(prepared: PreparedRun) -> Forecast:
+    """What a run will cost and take, from a few of its requests; what they answer is kept for the run."""
+    store = Store.open(directory_of(prepared), fingerprint=prepared.fingerprint())
+    try:
+        return run_sync(_probe(_with_comparison(prepared), store))
+    finally:
+        store.close()
+
+
+async def _generate(
+    prepared: PreparedRun, store: Store, used: set[bytes] | None, progress: RunProgress
+) -> GenerationOutcome:
+    """Generate everything that is missing. `used`, if given, collects the keys of the replies of this run."""
+    try:
+        async with progress.watching():
+            return await generate(
+                prepared.items,
+                prepared.recipe,
+                prepared.models,
+                store,
+                repeats=repeats_of(prepared),
+                run_seed=prepared.settings.seed,
+                limits=limits_of(prepared),
+                price=prices_of(prepared).cost,
+                cache=cache_of(prepared),
+                on_case=_case_callback(progress, used),
+                tally=progress.progress.tally,
+                chat=prepared.chat,
+            )
+    finally:
+        await _close(prepared)
+
+
+def _case_callback(progress: RunProgress, used: set[bytes] | None) -> Callable[[Item, list[ReplyRow]], None]:
+    if used is None:
+        return progress.on_case
+
+    def on_case(item: Item, rows: list[ReplyRow]) -> None:
+        used.update(row.key for row in rows)
+        progress.on_case(item, rows)
+
+    return on_case
+
+
+async def _probe(prepared: PreparedRun, store: Store) -> Forecast:
+    try:
+        return await probe(
+            prepared.items,
+            prepared.recipe,
+            prepared.models,
+            store,
+            repeats=repeats_of(prepared),
+            run_seed=prepared.settings.seed,
+            limits=limits_of(prepared),
+            price=prices_of(prepared).cost,
+            chat=prepared.chat,
+        )
+    finally:
+        await _close(prepared)
+
+
+async def _close(prepared: PreparedRun) -> None:
+    for model in {id(m): m for m in prepared.models.values()}.values():
+        await model.close()

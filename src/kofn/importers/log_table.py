@@ -1,0 +1,207 @@
+"""Builds the table from the rows of another tool's log: the last step of every log importer."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import polars as pl
+
+from kofn.core.table import CASE_COLUMNS, duplicates_note, from_rows
+from kofn.errors import InputError
+from kofn.importers import scalars
+from kofn.importers.json_records import CONVERT, Columns, typed_series
+from kofn.importers.long_form import check_named_fields, constant_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from kofn.core.table import Table
+    from kofn.importers.reader_options import ReadOptions
+
+_TAG, _LABEL, _SELECTOR = "tag.", "label.", "selector."
+_EXAMPLES = 3
+
+
+class LogRow(NamedTuple):
+    """One candidate of a log: its place in the file, and its values by role.
+
+    Keys are the roles of `kofn.core.fields` (id, repeat, text, answer, reference, input, passed, score, cost, seconds,
+    tokens, reasoning, error, choices, ...), `tokens_in`, `label.NAME` for each grade the tool gave (a number or None),
+    `selector.NAME`, and `tag.NAME` for what has one value per case.
+    """
+
+    place: str
+    values: Mapping[str, Any]
+
+
+def log_table(
+    rows: Iterable[LogRow],
+    *,
+    source: str,
+    form: str,
+    options: ReadOptions,
+    labels: Mapping[str, bool] | None = None,
+    systems: tuple[str, ...] = (),
+    notes: Iterable[str] = (),
+    origin: Mapping[str, Any] | None = None,
+    fields: Mapping[str, str] | None = None,
+) -> Table:
+    """A table of a log's rows, those of one id together.
+
+    labels    label NAME -> whether more is better; names that stand only in rows are better when higher
+    systems   tags that tell systems apart (provider, prompt, model): where a log has several values of one, each
+              (case, system) is a set of its own, its id says which, and the sets of one case are a cluster
+    fields    role -> what the tool calls it, for "read FILE as ..."
+
+    A row that occurs twice (the same id and repeat) is a copy of a resumed log: equal ones are dropped, of unequal
+    ones the last is kept, with a note. `options.where` is applied first. `labels`, `notes` and `origin` are read after
+    the rows, so an importer may fill them while it yields rows.
+    """
+    collected = Columns()
+    places: list[str] = []
+    for place, values in rows:
+        if matches(values, options.where):
+            collected.add(len(places), _typed(values, f"{source}: {place}"))
+            places.append(place)
+    if not places:
+        raise InputError(_no_rows(source, form, options))
+    frame = pl.DataFrame([typed_series(name, values) for name, values in collected.columns.items()])
+    return frame_of_log(
+        frame,
+        places.__getitem__,
+        source=source,
+        form=form,
+        options=options,
+        labels=labels,
+        systems=systems,
+        notes=notes,
+        origin=origin,
+        fields=fields,
+    )
+
+
+def frame_of_log(
+    frame: pl.DataFrame,
+    place: Callable[[int], str],
+    *,
+    source: str,
+    form: str,
+    options: ReadOptions,
+    labels: Mapping[str, bool] | None = None,
+    systems: tuple[str, ...] = (),
+    notes: Iterable[str] = (),
+    origin: Mapping[str, Any] | None = None,
+    fields: Mapping[str, str] | None = None,
+) -> Table:
+    """The second half of `log_table`, for readers that have columns already: named as in `LogRow`, each of its type."""
+    frame = frame.drop([c for c in frame.columns if c != "id" and frame[c].null_count() == frame.height])
+    frame, tags = _unprefix_tags(frame)
+    frame = _separate_systems(frame, [name for name in systems if name in tags])
+    frame = frame.with_columns(pl.Series("at", range(frame.height)))
+    frame, copies = without_copies(frame)
+    at = frame["at"]
+    frame = frame.drop("at")
+    roles = {c: (fields or {}).get(c, c.removeprefix(_LABEL)) for c in frame.columns if c not in tags}
+    check_named_fields([*roles, *roles.values(), *tags], source, options)
+    graded = [c.removeprefix(_LABEL) for c in frame.columns if c.startswith(_LABEL)]
+    order = dict.fromkeys([*(name for name in labels or {} if name in graded), *graded])
+    return from_rows(
+        frame,
+        roles,
+        tags,
+        lambda row: f"{source}: {place(at[row])}",
+        form=form,
+        sources=(source,),
+        constant=constant_columns(options, roles),
+        labels={name: (labels or {}).get(name, True) for name in order},
+        notes=(*notes, *copies),
+        origin=origin,
+    )
+
+
+def matches(values: Mapping[str, Any], where: Mapping[str, str]) -> bool:
+    """Whether a row is selected by `where`; a field it lacks selects it, for `check_named_fields` reports that."""
+    return all(str(scalars.as_text(values.get(f"{_TAG}{name}", value))) == value for name, value in where.items())
+
+
+def _no_rows(source: str, form: str, options: ReadOptions) -> str:
+    if options.where:
+        condition = ", ".join(f"{name}={value}" for name, value in options.where.items())
+        return f"{source}: no candidate has {condition}"
+    return f"{source}: no candidates in these {form}: the log is empty, or its run had not begun"
+
+
+def _typed(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The values of a row, each with the one type of its role."""
+    out: dict[str, Any] = {}
+    for name, value in values.items():
+        try:
+            out[name] = None if value is None else _converter(name)(value)
+        except scalars.InvalidValue as problem:
+            raise InputError(f"{where}: {name}: {problem}") from None
+    if out.get("id") is None:
+        raise InputError(f"{where}: no id: every row needs the id of its case")
+    return out
+
+
+@lru_cache(maxsize=4096)
+def _converter(name: str) -> Callable[[Any], Any]:
+    """The function that gives the values of a column their type; cached, as it is looked up for every value."""
+    if name.startswith(_TAG):
+        return _tag
+    plain = scalars.as_number if name.startswith((_LABEL, _SELECTOR)) or name == "tokens_in" else scalars.as_text
+    return CONVERT.get(name, plain)
+
+
+def _tag(value: Any) -> Any:
+    return value if isinstance(value, (str, int, float, bool)) else scalars.as_text(value)
+
+
+def _unprefix_tags(frame: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """Tags by their own names; one that has the name of a role keeps its prefix."""
+    taken = {c for c in frame.columns if not c.startswith(_TAG)} | {*CASE_COLUMNS, "id", "at"}
+    names = {c: c.removeprefix(_TAG) for c in frame.columns if c.startswith(_TAG)}
+    names = {c: n if n not in taken else c for c, n in names.items()}
+    return frame.rename(names), list(names.values())
+
+
+def _separate_systems(frame: pl.DataFrame, systems: list[str]) -> pl.DataFrame:
+    """Give the sets of several systems ids of their own, and make those of one case a cluster."""
+    several = [name for name in systems if frame[name].n_unique() > 1]
+    if not several:
+        return frame
+    words = [pl.col(name).cast(pl.String).fill_null("none") for name in several]
+    cluster = [] if "cluster" in frame.columns else [pl.col("id").alias("cluster")]
+    return frame.with_columns(pl.concat_str([pl.col("id"), *words], separator=" | ").alias("id"), *cluster)
+
+
+def without_copies(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """Rows without those that a resumed log has twice, and notes on them.
+
+    Of rows with the same id and repeat the last is kept, in the place of the first. Without a repeat index a copy
+    cannot be told from a repeat, and all rows are kept.
+
+    >>> frame = pl.DataFrame({"id": ["a", "b", "a"], "repeat": [1, 1, 1], "text": ["x", "y", "x"]})
+    >>> rows, notes = without_copies(frame)
+    >>> rows["id"].to_list(), notes
+    (['a', 'b'], ('1 row is there twice, word for word (case a): a resumed log? it counts once',))
+    """
+    if "repeat" not in frame.columns or frame["repeat"].null_count() or not frame.height:
+        return frame, ()
+    key = ["id", "repeat"]
+    order = frame.select(key).unique(maintain_order=True)
+    if order.height == frame.height:
+        return frame, ()
+    kept = order.join(frame.unique(key, keep="last"), on=key, how="left", maintain_order="left").select(frame.columns)
+    values = [c for c in frame.columns if c != "at"]
+    same = frame.height - frame.unique(values).height
+    other = frame.height - kept.height - same
+    examples = ", ".join(frame.filter(frame.select(key).is_duplicated())["id"].unique(maintain_order=True)[:_EXAMPLES])
+    notes = []
+    if same:
+        notes.append(duplicates_note(same, frame["id"].filter(frame.select(values).is_duplicated())))
+    if other:
+        rows = "1 row is" if other == 1 else f"{other:,} rows are"
+        notes.append(f"{rows} there again with other values (case {examples}): a resumed log? the last one counts")
+    return kept, tuple(notes)

@@ -1,0 +1,184 @@
+"""Functions for training loops: evaluate a model in memory, and return its accuracy and every answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kofn.errors import InputError
+from kofn.generate.run import run
+from kofn.integrations.evaluation.task_setup import extraction_settings, has_letter_answers, two_staged
+from kofn.models.base import Model
+from kofn.models.hugging_face import Transformers
+from kofn.models.in_training import weights_digest
+from kofn.runs.results_jsonl import append_line
+from kofn.tasks import load_task
+from kofn.tasks.data_override import with_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kofn.tasks import Task
+
+HAIKU = ("haiku_accuracy", "haiku_cost_usd", "haiku_num_calls")
+
+
+class _EvaluationTuple(NamedTuple):
+    accuracy: float | None
+    results: list[dict[str, Any]]
+    haiku_metrics: dict[str, Any] | None
+
+
+class Evaluated(_EvaluationTuple):
+    """The result of an evaluation; unpacks into accuracy, results and haiku_metrics.
+
+    accuracy         the share of the cases that are right; None where no case could be graded
+    results          one dictionary per case: question, reasoning, generated_answer, predicted, answer, correct, repeats
+    haiku_metrics    haiku_accuracy, haiku_cost_usd and haiku_num_calls; None where no model read the answers
+    accuracy_legacy  the same with the answers that the older rule for letters or numbers finds; None without such
+    line             all of it, as results.jsonl has it
+    """
+
+    line: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, line: Mapping[str, Any]) -> Evaluated:
+        """From a line of results.jsonl."""
+        haiku = {name: line[name] for name in HAIKU} if HAIKU[0] in line else None
+        self = cls(line["accuracy"], line["detailed_results"], haiku)
+        self.line = line
+        return self
+
+    @property
+    def accuracy_legacy(self) -> float | None:
+        """The accuracy by the older rule."""
+        found: float | None = self.line.get("accuracy_legacy")
+        return found
+
+
+def evaluate_model_on(
+    task: str | Path | Mapping[str, Any] | Task,
+    actor_model: Any,
+    critic_model: Any = None,
+    tokenizer: Any = None,
+    device: Any = None,
+    test_data: Iterable[Any] | None = None,
+    hyperparameters: Mapping[str, Any] | None = None,
+    batch_size: int | None = None,
+    answer_extraction_method: str | None = None,
+    enable_haiku_metric: bool = False,
+    **options: Any,
+) -> Evaluated:
+    """Evaluate a model of a training loop on a task, in two stages: the actor reasons, then the answer follows.
+
+    actor_model, critic_model   models of transformers, which are left as they were found, or names such as hf:PATH.
+                     Without a critic the actor's frozen base answers: a PeftModel with its adapters off, else itself.
+    test_data        (question, answer) pairs or mappings; None: the task's own data
+    hyperparameters  temperature, cot_length and answer_length (tokens), markovian, actor_reward_weight, repeats, seed,
+                     limit; others, such as a training run has, are not looked at. Questions are never cut.
+    answer_extraction_method   simple, anchor, any extractor's name, or llm, which is the task's own (as None is) and
+                     enable_haiku_metric
+    enable_haiku_metric        let a model read the answers too (it needs a key, and costs money)
+    options          of `kofn.run`, such as aggregate=["any_pass"], out=DIR or batch_index=500
+    """
+    hyper = dict(hyperparameters or {})
+    staged = two_staged(load_with_data(task, test_data), hyper)
+    actor, critic = backends(actor_model, critic_model, tokenizer, device=device, batch=batch_size)
+    line = run_line(
+        staged,
+        actor,
+        critic,
+        {
+            **extraction_settings(
+                answer_extraction_method, letters=has_letter_answers(staged), haiku=enable_haiku_metric
+            ),
+            **{name: hyper[name] for name in ("repeats", "seed", "limit") if hyper.get(name) is not None},
+            "batch_size": batch_size,
+            "device": str(device) if device is not None and isinstance(actor, str) else None,
+            **options,
+        },
+    )
+    return Evaluated.of(line)
+
+
+def evaluate_model_on_gsm8k(
+    actor_model: Any,
+    critic_model: Any = None,
+    tokenizer: Any = None,
+    device: Any = None,
+    test_data: Iterable[Any] | None = None,
+    hyperparameters: Mapping[str, Any] | None = None,
+    batch_size: int | None = None,
+    answer_extraction_method: str | None = None,
+    enable_haiku_metric: bool = False,
+    **options: Any,
+) -> Evaluated:
+    """`evaluate_model_on("gsm8k", ...)`."""
+    return evaluate_model_on(
+        "gsm8k", actor_model, critic_model, tokenizer, device, test_data, hyperparameters, batch_size,
+        answer_extraction_method, enable_haiku_metric, **options,
+    )  # fmt: skip
+
+
+def evaluate_model_on_mmlu(
+    actor_model: Any,
+    critic_model: Any = None,
+    tokenizer: Any = None,
+    device: Any = None,
+    test_data: Iterable[Any] | None = None,
+    hyperparameters: Mapping[str, Any] | None = None,
+    batch_size: int | None = None,
+    answer_extraction_method: str | None = None,
+    enable_haiku_metric: bool = False,
+    **options: Any,
+) -> Evaluated:
+    """`evaluate_model_on("mmlu", ...)`; `.accuracy_legacy` of what it returns takes the first of A to E anywhere."""
+    return evaluate_model_on(
+        "mmlu", actor_model, critic_model, tokenizer, device, test_data, hyperparameters, batch_size,
+        answer_extraction_method, enable_haiku_metric, **options,
+    )  # fmt: skip
+
+
+def backends(
+    actor: Any, critic: Any, tokenizer: Any, *, device: Any = None, batch: int | None = None
+) -> tuple[str | Model, str | Model | None]:
+    """Actor and critic for `kofn.run`. A critic that is the actor itself is the actor's base."""
+    if critic is None or critic is actor:
+        if isinstance(actor, str):
+            return actor, None  # a run finds the base of a name by itself
+        off = hasattr(actor, "disable_adapter")
+        return _backend(actor, tokenizer, "actor", device, batch), _backend(
+            actor, tokenizer, "critic", device, batch, disable_adapter=off
+        )
+    return _backend(actor, tokenizer, "actor", device, batch), _backend(critic, tokenizer, "critic", device, batch)
+
+
+def _backend(model: Any, tokenizer: Any, role: str, device: Any, batch: int | None, **more: Any) -> str | Model:
+    if isinstance(model, str | Model):
+        return model
+    if tokenizer is None:
+        raise InputError(f"{role}_model is a model in memory: give its tokenizer too")
+    name = f"{role}-{weights_digest(model)}"  # so that a run directory with replies of other weights is not resumed
+    return Transformers.of(model, tokenizer, device=device, name=name, batch=batch, **more)
+
+
+def run_line(task: Task, actor: str | Model, critic: str | Model | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a task and return its line of results.jsonl, which is appended to the file `append_results` where named."""
+    answers = any(stage.model == "critic" for stage in task.spec.all_stages())
+    options = {"model": actor, "answer_model": critic if answers else None, "repeats": 1, **settings}
+    results = options.pop("append_results", None)
+    with TemporaryDirectory(prefix="kofn-line-") as folder:
+        path = Path(folder) / "results.jsonl"
+        run(task, **options, append_results=path)
+        text = path.read_text(encoding="utf-8")
+    line: dict[str, Any] = json.loads(text.splitlines()[-1])
+    if results is not None:
+        append_line(Path(results), line)
+    return line
+
+
+def load_with_data(task: Any, test_data: Iterable[Any] | None) -> Task:
+    """The task, on these records if there are any."""
+    return load_task(task) if test_data is None else with_records(load_task(task), test_data)

@@ -1,0 +1,272 @@
+"""A calibration as JSON and as text for a terminal."""
+
+from __future__ import annotations
+
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+from kofn.core.document import Document, Grid, grid_lines
+from kofn.core.escape import escape_controls
+from kofn.stats import FEW_LABELS, PredictionPowered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kofn.core.types import Estimate
+    from kofn.judge.calibration import Calibration
+    from kofn.stats import AnyOfCandidates, Corrected, MoreLabels
+
+RATES = ("sensitivity", "specificity", "agreement", "kappa")
+MEANS = {
+    "sensitivity": "of what people pass, the judge passes",
+    "specificity": "of what people fail, the judge fails",
+    "agreement": "both say the same",
+    "kappa": "agreement beyond chance",
+}
+_WIDTH = 110
+
+
+def to_dict(calibration: Calibration) -> dict[str, Any]:
+    """As `kofn calibrate --json` prints it."""
+    rates = calibration.rates
+    confusion = None if rates is None else {k: getattr(rates.confusion, k) for k in ("tp", "fp", "fn", "tn")}
+    fields: dict[str, Any] = {
+        "of": calibration.of,
+        "n_rows": calibration.n_rows,
+        "n_labels": calibration.n_labels,
+        "n_unlabelled": calibration.n_unlabelled,
+        "n_not_graded": calibration.n_not_graded,
+        "n_passing": None if rates is None else rates.n_passing,
+        "n_failing": None if rates is None else rates.n_failing,
+        "confusion": None if confusion is None else {k: _count(v) for k, v in confusion.items()},
+        **{name: None if rates is None else _estimate(getattr(rates, name)) for name in RATES},
+        "scores": _scores(calibration),
+        "n_judged": calibration.n_judged,
+        "n_judged_not_graded": calibration.n_judged_not_graded,
+        "raw": None if calibration.raw is None else _estimate(calibration.raw),
+        "corrected": _corrected(calibration.corrected),
+        "not_corrected_because": calibration.why,
+        "raw_sets": None if calibration.raw_sets is None else _estimate(calibration.raw_sets),
+        "corrected_sets": _bound(calibration.sets),
+        "labels_to_halve": None
+        if calibration.more is None
+        else {"more": calibration.more.more, "reason": calibration.more.reason or None},
+    }
+    if calibration.segment is not None:
+        return {"segment": calibration.segment, **fields}
+    return {**fields, "warnings": list(calibration.warnings), "segments": [to_dict(s) for s in calibration.segments]}
+
+
+def _count(value: float) -> float | int:
+    return int(value) if value == int(value) else value
+
+
+def _estimate(e: Estimate) -> dict[str, Any]:
+    return {"point": e.point, "low": e.low, "high": e.high, "level": e.level, "n": e.n, "method": e.method}
+
+
+def _scores(calibration: Calibration) -> dict[str, Any] | None:
+    s = calibration.scores
+    if s is None:
+        return None
+    fields: dict[str, Any] = {name: _estimate(getattr(s, name)) for name in ("human", "judge", "difference")}
+    return {**fields, "correlation": s.correlation}
+
+
+def _corrected(c: Corrected | PredictionPowered | None) -> dict[str, Any] | None:
+    if c is None:
+        return None
+    fields: dict[str, Any] = {"point": c.point, "low": c.low, "high": c.high, "level": c.level, "method": c.method}
+    if isinstance(c, PredictionPowered):
+        return {**fields, "clipped": False, "lambda": c.lam}
+    names = ("clipped", "unclipped", "fits", "design", "sensitivity", "specificity")
+    return {**fields, **{name: getattr(c, name) for name in names}}
+
+
+def _bound(bound: AnyOfCandidates | None) -> dict[str, Any] | None:
+    if bound is None:
+        return None
+    names = ("point", "low", "high", "level", "method", "positions", "assumption")
+    return {name: getattr(bound, name) for name in names}
+
+
+def as_text(
+    calibration: Calibration, style: Callable[[str, str], str], *, source: Mapping[str, str] | None = None
+) -> str:
+    """A few lines: how many labels, the confusion, the rates, the corrected rate, segments, warnings."""
+    parts = [[style(_headline(calibration), "strong")]] if calibration.n_rows else []
+    if calibration.rates is not None and calibration.n_labels:
+        parts += [grid_lines(_confusion(calibration), style), grid_lines(_rates_grid([calibration]), style)]
+    if calibration.scores is not None:
+        parts.append(grid_lines(_scores_grid(calibration), style))
+    if calibration.raw is not None:
+        parts.append(_correction(calibration, source or {}, style))
+    if calibration.segments:
+        parts += [grid_lines(grid, style) for grid in _by_segment(calibration.segments)]
+    if calibration.warnings:
+        parts.append([f"{style('!', 'warn')} {_wrapped(w)}" for w in calibration.warnings])
+    return "\n\n".join("\n".join(part) for part in parts)
+
+
+def document(calibration: Calibration) -> Document:
+    """The same for a notebook."""
+    grids = (
+        [_confusion(calibration), _rates_grid([calibration])]
+        if calibration.rates is not None and calibration.n_labels
+        else []
+    )
+    grids += [_scores_grid(calibration)] if calibration.scores is not None else []
+    grids += [_corrections(calibration, {})] if calibration.raw is not None else []
+    notes = [("", text) for text in _labels_words(calibration)] if calibration.raw is not None else []
+    return Document(
+        (_headline(calibration),), (*grids, *_by_segment(calibration.segments)), tuple(notes), calibration.warnings
+    )
+
+
+def _wrapped(text: str) -> str:
+    return "\n  ".join(wrap(escape_controls(text), _WIDTH - 2, break_long_words=False, break_on_hyphens=False))
+
+
+def _things(calibration: Calibration) -> str:
+    return "candidates" if calibration.of == "candidate" else "cases"
+
+
+def _headline(calibration: Calibration) -> str:
+    parts = [f"{calibration.n_labels:,} labels of {_things(calibration)}"]
+    if calibration.n_unlabelled:
+        parts.append(f"{calibration.n_unlabelled:,} not labelled yet")
+    if calibration.n_not_graded:
+        parts.append(f"{calibration.n_not_graded:,} the judge did not grade")
+    return ", ".join(parts)
+
+
+def _confusion(calibration: Calibration) -> Grid:
+    assert calibration.rates is not None
+    c = calibration.rates.confusion
+
+    digits = 0 if all(n == int(n) for n in (c.tp, c.fp, c.fn, c.tn)) else 1
+
+    def format_count(value: float) -> str:
+        return f"{value:,.{digits}f}"
+
+    rows = (
+        ("judge passes", format_count(c.tp), format_count(c.fp)),
+        ("judge fails", format_count(c.fn), format_count(c.tn)),
+    )
+    return Grid("", ("", "people pass", "people fail"), rows, (False, True, True))
+
+
+def _ends(low: float | None, high: float | None) -> str:
+    return "-" if low is None or high is None else f"[{low:.3f}, {high:.3f}]"
+
+
+def _value(point: float | None) -> str:
+    return "undefined" if point is None else f"{point + 0.0:.3f}".replace("-0.000", "0.000")
+
+
+def _rates_grid(calibration: Sequence[Calibration]) -> Grid:
+    rates = calibration[0].rates
+    assert rates is not None
+    estimates = [(name, getattr(rates, name)) for name in RATES]
+    rows = tuple(
+        (name, _value(e.point), _ends(e.low, e.high), str(e.n), e.method, MEANS[name]) for name, e in estimates
+    )
+    level = f"{100 * rates.sensitivity.level:g} % interval"
+    return Grid(
+        "",
+        ("rate", "value", level, "labels", "interval by", "which is"),
+        rows,
+        (False, True, False, True, False, False),
+    )
+
+
+def _scores_grid(calibration: Calibration) -> Grid:
+    s = calibration.scores
+    assert s is not None
+    rows = [(e.aggregator, _value(e.point), _ends(e.low, e.high), e.method) for e in (s.human, s.judge, s.difference)]
+    rows.append(("correlation", _value(s.correlation), "", ""))
+    level = f"{100 * s.human.level:g} % interval"
+    return Grid("", ("score", "mean", level, "interval by"), tuple(rows), (False, True, False, False))
+
+
+def _correction(calibration: Calibration, source: Mapping[str, str], style: Callable[[str, str], str]) -> list[str]:
+    """The raw rate beside the corrected one, and how many labels would halve the interval."""
+    return [*grid_lines(_corrections(calibration, source), style), *_labels_words(calibration)]
+
+
+def _corrections(calibration: Calibration, source: Mapping[str, str]) -> Grid:
+    raw, c = calibration.raw, calibration.corrected
+    assert raw is not None
+    rows = [
+        (
+            f"raw: {source.get('metric', 'the judge')}, uncorrected",
+            _value(raw.point),
+            _ends(raw.low, raw.high),
+            raw.method,
+        )
+    ]
+    if c is not None:
+        mark = " (clipped)" if getattr(c, "clipped", False) else ""
+        how = "with known rates" if getattr(c, "design", "") == "known rates" else "by labels"
+        rows.append((f"corrected {how}{mark}", _value(c.point), _ends(c.low, c.high), c.method))
+    if calibration.sets is not None and calibration.raw_sets is not None:
+        s, bound = calibration.raw_sets, calibration.sets
+        rows.append(("raw: any candidate passes, uncorrected", _value(s.point), _ends(s.low, s.high), s.method))
+        rows.append(
+            ("corrected, upper bound (independent)", _value(bound.point), _ends(bound.low, bound.high), bound.method)
+        )
+    of = f" of {source['name']}" if "name" in source else ""
+    title = f"{'rate' if calibration.scores is None else 'mean'}{of}, {calibration.n_judged:,} {_things(calibration)}"
+    level = f"{100 * raw.level:g} % interval"
+    return Grid("", (title, "value", level, "interval by"), tuple(rows), (False, True, False, False))
+
+
+def _labels_words(calibration: Calibration) -> list[str]:
+    """Of which cases the labels are, and how many more would halve the interval."""
+    words = {
+        "inside": "labels are of judged cases: in every rate those of a verdict stand for all with that verdict",
+        "separate": "labels are of other cases than the judged ones",
+        "overlapping": "some labels are of judged cases, the others are not",
+    }
+    lines = [text for design, text in words.items() if getattr(calibration.corrected, "design", "") == design]
+    return lines if calibration.more is None else [*lines, *_more(calibration.more)]
+
+
+def _more(more: MoreLabels) -> list[str]:
+    if more.more is None:
+        return [f"half the interval: {more.reason}"]
+    return [f"half the interval: about {more.more:,} more labels"]
+
+
+def _by_segment(segments: Sequence[Calibration]) -> list[Grid]:
+    """A table a field: rates and corrected rates of its segments."""
+    fields: dict[str, list[Calibration]] = {}
+    for one in segments:
+        fields.setdefault((one.segment or "").partition("=")[0], []).append(one)
+    return [_segment_grid(name, some) for name, some in fields.items()]
+
+
+def _segment_grid(name: str, segments: Sequence[Calibration]) -> Grid:
+    corrected = any(one.raw is not None for one in segments)
+    rows = []
+    for one in segments:
+        rates = one.rates
+        few = rates is not None and min(rates.n_passing, rates.n_failing) < FEW_LABELS
+        cells = [(one.segment or "").partition("=")[2] + ("*" if few else ""), f"{one.n_labels:,}"]
+        if rates is not None:
+            cells += [_with_ends(rates.sensitivity), _with_ends(rates.specificity), _with_ends(rates.kappa)]
+        if corrected:
+            c = one.corrected
+            raw = "-" if one.raw is None else _value(one.raw.point)
+            mark = " (clipped)" if getattr(c, "clipped", False) else ""
+            cells += [raw, f"{c.point:.3f} {_ends(c.low, c.high)}{mark}" if c is not None else "not corrected"]
+        rows.append(tuple(cells))
+    rated = ("sensitivity", "specificity", "kappa") if segments[0].rates is not None else ()
+    header = (name, "labels", *rated, *(("raw", "corrected") if corrected else ()))
+    some = any(row[0].endswith("*") for row in rows)
+    title = f"by {name}" + (f" (*: fewer than {FEW_LABELS} labels of a class)" if some else "")
+    return Grid(title, header, tuple(rows), tuple(h in ("labels", "raw") for h in header))
+
+
+def _with_ends(e: Estimate) -> str:
+    return _value(e.point) if e.low is None or e.high is None else f"{e.point:.3f} {_ends(e.low, e.high)}"

@@ -1,0 +1,148 @@
+"""Calls of all judges: opens the models, asks one after the other within one budget, and shows progress."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kofn.errors import InputError
+from kofn.generate.calls import CallTally, sum_tallies
+from kofn.generate.pricing import Prices
+from kofn.generate.progress_line import ProgressLine, snapshot_of
+from kofn.generate.progress_writer import ProgressWriter
+from kofn.generate.store import Cache, Store
+from kofn.judge.client import ask_judge
+from kofn.models import open_model
+from kofn.models.user_cache import cache_folder
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from pathlib import Path
+
+    from kofn.generate.limits import Limits
+    from kofn.generate.progress_line import Snapshot
+    from kofn.judge.client import JudgeQuestion, JudgeReplies
+    from kofn.judge.judge_settings import JudgeSettings
+    from kofn.judge.rubric import Rubric
+    from kofn.models.base import Model
+
+
+JUDGE_FOLDER = "judging"  # the store of verdicts, in the run's directory
+
+
+def open_judges(settings: JudgeSettings) -> list[Model]:
+    """The models, each once."""
+    models = [open_model(spec) for spec in settings.models]
+    names = [model.name for model in models]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"judge {name} is there twice: --repeats asks one judge several times")
+    return models
+
+
+def label_judges(name: str, models: Sequence[Model]) -> list[str]:
+    """Metric names: the rubric's for one judge, with the model's behind it for several."""
+    if len(models) == 1:
+        return [name]
+    short = [model.name.rpartition("/")[2].partition("@")[0] for model in models]
+    if len(set(short)) < len(short):
+        short = [f"{s}-{i + 1}" for i, s in enumerate(short)]
+    return [f"{name}.{s}" for s in short]
+
+
+async def ask_judges(
+    models: Sequence[Model],
+    questions: Mapping[str, JudgeQuestion],
+    rubric: Rubric,
+    settings: JudgeSettings,
+    directory: Path,
+) -> list[JudgeReplies]:
+    """Every judge, one after another; a budget is of all of them together."""
+    prices = Prices.load(settings.prices)
+    unknown = [model.name for model in models if not prices.known(model.name)]
+    if settings.limits.max_cost is not None and unknown:
+        raise InputError(f"max_cost: no price is known for {unknown[0]}: give --prices FILE, or --max-tokens-total")
+    found: list[JudgeReplies] = []
+    tallies: list[CallTally] = []
+    with (
+        # no fingerprint: the store holds the verdicts of every judge that was ever asked about this run
+        Store.open(directory / JUDGE_FOLDER, fingerprint={}) as store,
+        _progress_writer(
+            directory / JUDGE_FOLDER, rubric, models, len(questions), settings.repeats, tallies
+        ) as progress_writer,
+    ):
+        if settings.retry_errors:
+            store.forget_errors()
+        cache = Cache.open(cache_folder() / "replies.sqlite") if settings.cache else None
+        try:
+            for model in models:
+                limits = _remaining_limits(settings.limits, tallies)
+                tallies.append(CallTally())
+                async with _progress_line(tallies[-1], len(questions) * settings.repeats, settings):
+                    judge_replies = await ask_judge(
+                        questions,
+                        rubric,
+                        model,
+                        store,
+                        sampling=settings.sampling(rubric),
+                        repeats=settings.repeats,
+                        limits=limits,
+                        seed=settings.seed,
+                        price=prices.cost,
+                        cache=cache,
+                        tally=tallies[-1],
+                    )
+                found.append(judge_replies)
+                progress_writer.stop(next((one.stopped for one in found if one.stopped), None))
+        finally:
+            for model in models:
+                await model.close()
+            if cache is not None:
+                cache.close()
+    return found
+
+
+def _progress_writer(
+    folder: Path, rubric: Rubric, models: Sequence[Model], questions: int, repeats: int, tallies: Sequence[CallTally]
+) -> ProgressWriter:
+    """Progress of all judges together, for whoever looks from outside."""
+    import time
+
+    began, cases = time.monotonic(), questions * len(models)
+
+    def take_snapshot() -> Snapshot:
+        return snapshot_of(sum_tallies(tallies), cases, cases * repeats, time.monotonic() - began)
+
+    return ProgressWriter(
+        folder, take_snapshot, kind="judge", task=rubric.name, model=", ".join(model.name for model in models)
+    )
+
+
+def _remaining_limits(limits: Limits, tallies: Sequence[CallTally]) -> Limits:
+    """What earlier judges left of the budget; what was stored before this start is paid for."""
+    spent, used = sum(t.cost for t in tallies), sum(t.tokens_in + t.tokens_out for t in tallies)
+    return replace(
+        limits,
+        max_cost=None if limits.max_cost is None else max(0.0, limits.max_cost - spent),
+        max_tokens_total=None if limits.max_tokens_total is None else max(0, limits.max_tokens_total - used),
+    )
+
+
+@asynccontextmanager
+async def _progress_line(tally: CallTally, total: int, settings: JudgeSettings) -> AsyncIterator[None]:
+    """The progress line of one judge, where somebody looks at a terminal."""
+    import asyncio
+    import sys
+
+    if not settings.progress or not sys.stderr.isatty():
+        yield
+        return
+    with ProgressLine(tally, total, total, stages=1) as progress:
+        watching = asyncio.create_task(progress.watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching

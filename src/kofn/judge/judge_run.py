@@ -1,0 +1,147 @@
+"""`kofn judge`: adds a judge's metric to a run, or to the candidates of a file, and generates nothing again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from kofn.errors import InputError
+from kofn.judge.judge_calls import JUDGE_FOLDER
+from kofn.judge.judge_metrics import (
+    name_only_selector,
+)
+from kofn.judge.pairwise import tournament
+from kofn.judge.pointwise import judge_outputs
+from kofn.render.run_directory import update_run, write_run
+from kofn.runs.files import MANIFEST, check_new, checksum_mismatch, digest, read_json, read_verified
+from kofn.runs.load import load_graded
+from kofn.runs.lock import lock_directory
+from kofn.runs.report_builder import ReportPlan
+from kofn.runs.staging import recover
+from kofn.scoring.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kofn.judge.judge_metrics import (
+        JudgeResult,
+    )
+    from kofn.judge.judge_settings import JudgeSettings
+    from kofn.judge.rubric import Rubric
+    from kofn.runs.load import GradedCandidates
+    from kofn.runs.record import Run
+
+VERDICTS = "verdicts.parquet"
+
+
+def judge(
+    source: Path | str,
+    rubric: Any,
+    settings: JudgeSettings,
+    *,
+    out: Path | None = None,
+    options: Options | None = None,
+    fields: Mapping[str, str] | None = None,
+) -> Run:
+    """Judge a run in place, or a file into a new run directory `out`; asking again pays only for what is new.
+
+    The directory is locked from before it is read until it is written: of two judges none loses what the other gave.
+    """
+    loaded = settings.rubric(rubric)
+    source = Path(source)
+    if source.is_dir():
+        _check_whole(source, out, options, fields)
+    elif not source.exists():
+        raise InputError(f"{source}: no such file or directory")
+    directory = source if source.is_dir() else out or Path("runs") / f"{source.name.partition('.')[0]}-{loaded.name}"
+    with lock_directory(directory):
+        return _judge_in(directory, source, loaded, settings, options or Options(), fields)
+
+
+def _judge_in(
+    directory: Path,
+    source: Path,
+    rubric: Rubric,
+    settings: JudgeSettings,
+    options: Options,
+    fields: Mapping[str, str] | None,
+) -> Run:
+    """The same in a directory that is locked."""
+    judge_all = judge_outputs
+    if rubric.kind == "pairwise":
+        judge_all = tournament
+    graded = _load(directory if _is_run_of(directory, source) else source, options, fields)
+    judge_result = judge_all(graded, rubric, settings, directory)
+    run = graded.run or _new_run(graded, judge_result, directory)
+    return update_run(
+        run,
+        judge_result.result,
+        tables={VERDICTS: merge_verdicts(directory / VERDICTS, judge_result, run.manifest["files"].get(VERDICTS))},
+        manifest={"options": _manifest_options(graded.options, run)},
+    )
+
+
+def _check_whole(source: Path, out: Path | None, options: Options | None, fields: Mapping[str, str] | None) -> None:
+    """A run is judged in place and as a whole: a part of it would be written over the rest."""
+    if out is not None:
+        raise InputError(f"{source}: a run is judged in place: leave out --out")
+    refused = {"--split": options and options.split, "--top-k": options and options.top_k, "--field": fields}
+    for name, value in refused.items():
+        if value:
+            raise InputError(
+                f"{source}: a run is judged as a whole: leave out {name}, or judge the file it was made of"
+            )
+
+
+def _is_run_of(directory: Path, source: Path) -> bool:
+    """Whether there is a run to judge: the source itself, or one that an earlier judging made of the same file."""
+    if directory == source:
+        return True
+    recover(directory)
+    if (directory / MANIFEST).is_file() and source.is_file():
+        source_digests = [one.get("sha256") for one in read_json(directory / MANIFEST).get("sources", [])]
+        if source_digests == [digest(source)]:
+            return True
+    if (directory / MANIFEST).exists() or not (directory / JUDGE_FOLDER).is_dir():  # else an earlier start began it
+        check_new(directory)
+    return False
+
+
+def _new_run(graded: GradedCandidates, judge_result: JudgeResult, directory: Path) -> Run:
+    """The run of a file, as kofn score would write it; where nothing else grades, the judge does."""
+    first = graded.result if graded.result.scored[0].metric else judge_result.result
+    plan = ReportPlan(task=graded.name, name=directory.resolve().name)
+    run = write_run(first, directory, sources=[graded.path], options=_manifest_options(graded.options, None), plan=plan)
+    return replace(run, path=directory)
+
+
+def _manifest_options(options: Options, run: Run | None) -> dict[str, Any]:
+    """Options as run.json keeps them: those the run has, with what was asked for now."""
+    from dataclasses import asdict
+
+    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(options).items() if k != "engine"}
+    before = {} if run is None else run.manifest["options"]  # how the run was graded stays on record
+    return {**plain, **before, **{k: plain[k] for k in ("aggregate", "by", "use")}}
+
+
+def _load(source: Path, options: Options, fields: Mapping[str, str] | None) -> GradedCandidates:
+    """What is judged. Aggregators may need the judge's own scores, so they are asked for once these are there."""
+    graded = load_graded(source, replace(options, aggregate=()), fields=fields)
+    aggregate = options.aggregate or name_only_selector(
+        graded.options.aggregate, list(graded.result.scored[0].sets.selectors)
+    )
+    return replace(graded, options=replace(graded.options, aggregate=aggregate))
+
+
+def merge_verdicts(path: Path, judge_result: JudgeResult, sha256: str | None = None) -> pl.DataFrame:
+    """The verdicts of a run with those of other judges that it had before."""
+    if not path.exists():
+        return judge_result.verdicts
+
+    before, _, same = read_verified(path, judge_result.verdicts.schema, sha256=sha256)
+    if not same:
+        raise checksum_mismatch(path)
+    return pl.concat([before.filter(~pl.col("metric").is_in(judge_result.names)), judge_result.verdicts])

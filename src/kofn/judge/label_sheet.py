@@ -1,0 +1,146 @@
+"""Draws the cases or candidates that people label, by the verdict of the judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kofn.errors import InputError
+from kofn.judge.verdict_source import picked_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kofn.judge.labels import LabelRows
+    from kofn.judge.verdict_source import VerdictRows
+    from kofn.runs.load import GradedCandidates
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelSample:
+    """What is to be labelled: a mapping a row; `texts` is the column of outputs, one text or a list of them."""
+
+    rows: tuple[dict[str, Any], ...]
+    of: str
+    n_passing: int
+    n_failing: int
+    n_left: int
+    question: str = "Is this output good?"
+
+
+def draw_label_sheet(
+    verdicts: VerdictRows,
+    n: int,
+    *,
+    candidates: bool = False,
+    selected: bool = False,
+    selector: str | None = None,
+    seed: int = 0,
+) -> LabelSample:
+    """n things drawn at random, half of those the judge passes and half of those it fails, as far as there are.
+
+    `selected` draws from what a selector picks, one candidate a case: a spot check of what people are shown. Its labels
+    are of cases (the pick's place is in `picked`): they correct the rate of the picks, not that of all candidates. The
+    weight of a row is how many things it stands for, N_v/n_v. Things the judge did not grade are never drawn.
+    """
+    if n < 1:
+        raise InputError(f"--sample {n}: expected how many to label, at least 1")
+    rows = verdicts.candidates if candidates or selected else (verdicts.sets or verdicts.candidates)
+    if rows is None or rows.judge is None:
+        raise InputError(f"{verdicts.name} has one verdict a case: there are no candidates to draw from")
+    pool = picked_rows(verdicts, selector) if selected else np.arange(len(rows))
+    values = rows.judge[pool]
+    drawn, weights = draw_by_verdict(values, n, seed)
+    at = pool[drawn]
+    filled = tuple(
+        _sheet_row(verdicts.graded, rows, int(place), float(weight), selected=selected)
+        for place, weight in zip(at, weights, strict=True)
+    )
+    passing = int((rows.judge[at] == 1).sum())
+    return LabelSample(
+        rows=filled,
+        of="candidate" if rows.of_candidates and not selected else "case",
+        n_passing=passing,
+        n_failing=at.size - passing,
+        n_left=int(np.isfinite(values).sum()) - at.size,
+        question=question_for(None if rows.of_candidates else verdicts.aggregate),
+    )
+
+
+def question_for(aggregate: str | None) -> str:
+    """What people are asked of a set, by what makes it pass, or of one output.
+
+    >>> question_for("any_pass"), question_for(None)
+    ('Is at least one of these outputs good?', 'Is this output good?')
+    """
+    known = {
+        None: "Is this output good?",
+        "any_pass": "Is at least one of these outputs good?",
+        "all_pass": "Are all of these outputs good?",
+    }
+    return known.get(aggregate, f"Is this set of outputs good, by {aggregate}?")
+
+
+def draw_by_verdict(verdicts: NDArray[np.float64], n: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """As `stratified_by_verdict`, in an order that tells nothing of the verdict."""
+    drawn, weights = stratified_by_verdict(verdicts, n, seed)
+    # another stream than the drawing: with the same one the order would depend on what was drawn
+    order = np.random.default_rng([seed, 1]).permutation(drawn.size)
+    return drawn[order], weights[order]
+
+
+def stratified_by_verdict(
+    verdicts: NDArray[np.float64], n: int, seed: int
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Places of n verdicts, half of each kind as far as there are, and the weight of each.
+
+    >>> places, weights = stratified_by_verdict(np.array([1.0, 1, 1, 1, 0, np.nan]), 4, seed=0)
+    >>> len(places), sorted(weights.tolist())
+    (4, [1.0, 1.3333333333333333, 1.3333333333333333, 1.3333333333333333])
+    """
+    rng = np.random.default_rng(seed)
+    passed, failed = (rng.permutation(np.flatnonzero(verdicts == v)) for v in (1, 0))
+    if not passed.size + failed.size:
+        raise InputError("nothing to draw from: the judge has graded nothing")
+    from_passed = min(max(n - n // 2, n - failed.size), passed.size)
+    from_failed = min(n - from_passed, failed.size)
+    weights = np.repeat(
+        [passed.size / max(from_passed, 1), failed.size / max(from_failed, 1)], [from_passed, from_failed]
+    )
+    return np.concatenate([passed[:from_passed], failed[:from_failed]]), weights
+
+
+def _sheet_row(
+    graded: GradedCandidates | None, rows: LabelRows, place: int, weight: float, *, selected: bool
+) -> dict[str, Any]:
+    """One thing to label, with whatever is known of it."""
+    index = None if rows.indices is None else rows.indices[place]
+    assert rows.judge is not None
+    about = {"id": rows.ids[place], **({} if index is None else {"picked" if selected else "index": index})}
+    displayed = {} if graded is None else _displayed_fields(graded, rows.ids[place], index)
+    fields = {
+        name: column[place] for name, column in rows.fields.items() if name not in displayed and name not in about
+    }
+    about |= {} if rows.clusters is None else {"cluster": rows.clusters[place]}
+    return {**about, **displayed, **fields, "judge": int(rows.judge[place]), "weight": round(weight, 6), "human": None}
+
+
+def _displayed_fields(graded: GradedCandidates, case: str, index: int | None) -> dict[str, Any]:
+    """Input, output or outputs, and reference of a case."""
+    table = graded.table
+    at = graded.result.scored[0].sets.case_ids.index_of(case)
+    assert at is not None
+    low, high = int(table.offsets[at]), int(table.offsets[at + 1])
+    texts = (
+        table.candidates["text"][low:high].to_list() if "text" in table.candidates.columns else [None] * (high - low)
+    )
+    references = next(
+        (f["reference"][i] for f, i in ((table.cases, at), (table.candidates, low)) if "reference" in f.columns), None
+    )
+    if references is not None and not isinstance(references, str):
+        references = " | ".join(references.to_list())
+    case_input = table.cases["input"][at] if "input" in table.cases.columns else None
+    output = {"outputs": texts} if index is None else {"output": texts[index]}
+    return {"input": case_input, **output, "reference": references}

@@ -1,0 +1,347 @@
+"""Labels from a file: one row per case or candidate, with the label of people and the verdict of the judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import isfinite, nan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kofn.core.fields import CASE_ROLES
+from kofn.errors import InputError
+from kofn.importers import SEPARATORS, kind_of
+from kofn.importers.scalars import FALSE, TRUE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+ROLES: dict[str, tuple[str, ...]] = {
+    "id": CASE_ROLES["id"],
+    "index": ("index", "candidate", "candidate_index", "repeat"),
+    "human": ("human", "label", "human_label", "person"),
+    "judge": ("judge", "verdict", "judge_verdict"),
+    "weight": ("weight",),
+    "cluster": ("cluster",),
+    "segment": ("segment",),
+}
+DANGEROUS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes a cell that begins so for a formula
+_EMPTY = ("", "null", "none", "nan", "n/a")
+_MOSTLY = 0.5  # values that are numbers and no verdicts, from which a column holds scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelRows:
+    """Things with verdicts or scores, one entry a row.
+
+    human is None where nobody was asked (rows of a judge alone); NaN: not labelled. judge is None where the file says
+    nothing of a judge; NaN: not graded. indices: the candidate's place, None where the row is about a whole set.
+    scores: the values are scores, not verdicts.
+    """
+
+    source: str
+    ids: tuple[str, ...]
+    indices: tuple[int, ...] | None
+    human: NDArray[np.float64] | None
+    judge: NDArray[np.float64] | None
+    weights: NDArray[np.float64] | None
+    clusters: tuple[str | None, ...] | None
+    fields: Mapping[str, tuple[str | None, ...]]
+    scores: bool = False
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def human_values(self) -> NDArray[np.float64]:
+        """What people said, of rows that they were asked about."""
+        assert self.human is not None
+        return self.human
+
+    @property
+    def judge_values(self) -> NDArray[np.float64]:
+        """What the judge said, of rows that have a judge."""
+        assert self.judge is not None
+        return self.judge
+
+    @property
+    def of_candidates(self) -> bool:
+        """Whether several rows are of one case: they have a place, or an id is there more than once."""
+        return self.indices is not None or len(set(self.ids)) < len(self.ids)
+
+    def things(self) -> list[tuple[str, int | None]]:
+        """What a row is about: a case, or one of its candidates."""
+        return list(zip(self.ids, self.indices or (None,) * len(self.ids), strict=True))
+
+    def units(self) -> list[object] | None:
+        """What is resampled together: the named cluster, else the case where it has several rows; None: each row."""
+        if self.clusters is None:
+            return list(self.ids) if self.of_candidates else None
+        unclustered = self.ids if self.of_candidates else (None,) * len(self.ids)
+        return [("cluster", c) if c is not None else unit for c, unit in zip(self.clusters, unclustered, strict=True)]
+
+    def take(self, at: NDArray[np.intp]) -> LabelRows:
+        """Some of the rows, in this order."""
+        some = at.tolist()
+
+        def of(column: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+            return None if column is None else column[at]
+
+        return replace(
+            self,
+            ids=tuple(self.ids[i] for i in some),
+            indices=None if self.indices is None else tuple(self.indices[i] for i in some),
+            human=of(self.human),
+            judge=of(self.judge),
+            weights=of(self.weights),
+            clusters=None if self.clusters is None else tuple(self.clusters[i] for i in some),
+            fields={name: tuple(column[i] for i in some) for name, column in self.fields.items()},
+        )
+
+
+def read_labels(path: Path, threshold: float | None = None) -> LabelRows:
+    """Labels from JSON lines, CSV or Parquet. Columns: id, human, and judge, index, segment, cluster, weight.
+
+    human and judge are 0/1, true/false, pass/fail, yes/no, or scores; `threshold` makes scores verdicts. An empty
+    human is not labelled yet; one that cannot be read is refused. A judge that says neither is not graded.
+    """
+    return _rows(list(_records(path)), str(path), threshold, needed=("id", "human"))
+
+
+def read_judge_rows(path: Path, threshold: float | None = None) -> LabelRows | None:
+    """Lines of a judge alone: id and judge, index, cluster and other fields; None where there is no judge."""
+    from itertools import islice
+
+    first = list(islice(_records(path), 1))
+    if not first or "judge" not in _columns([record for _, record in first]):
+        return None
+    human_names = set(ROLES["human"])
+    records = [
+        (place, {k: v for k, v in row.items() if k.strip().lower() not in human_names}) for place, row in _records(path)
+    ]
+    return _rows(records, str(path), threshold, needed=("id", "judge"))
+
+
+def _columns(records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Role -> the name of its column."""
+    seen = {name.strip().lower(): name for record in records for name in record}
+    found = {role: next((seen[n] for n in names if n in seen), None) for role, names in ROLES.items()}
+    return {role: name for role, name in found.items() if name is not None}
+
+
+def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every row as a mapping, with its place."""
+    kind = kind_of(path)
+    if kind == "parquet":
+        import polars as pl
+
+        try:
+            rows = pl.read_parquet(path).iter_rows(named=True)
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
+            raise InputError(f"{path}: not readable as Parquet: {str(problem).partition(chr(10))[0]}") from None
+        yield from ((f"row {i}", row) for i, row in enumerate(rows, 1))
+    elif kind in SEPARATORS:
+        yield from _csv_records(path, SEPARATORS[kind])
+    else:
+        yield from _json_records(path)
+
+
+def _csv_records(path: Path, separator: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    import csv
+
+    limit = csv.field_size_limit(1 << 30)  # of the whole process: given back below
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, delimiter=separator, strict=True)
+            rows = [(f"line {reader.line_num}", row) for row in reader]
+    except (UnicodeDecodeError, csv.Error) as problem:
+        raise InputError(f"{path}: not readable as CSV in UTF-8: {problem}") from None
+    finally:
+        csv.field_size_limit(limit)
+    for place, row in rows:
+        if row.get(None) is not None:  # where csv puts what is beyond the header
+            raise InputError(f"{path}: {place}: more cells than the header has")
+        yield place, {name: _remove_guard(cell) for name, cell in row.items()}
+
+
+def _remove_guard(cell: str | None) -> str | None:
+    """A cell without the quote that keeps spreadsheets from taking it for a formula."""
+    return cell[1:] if cell and cell[0] == "'" and cell[1:].startswith((*DANGEROUS, "'")) else cell
+
+
+def _json_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    import orjson
+
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            text = line.removeprefix(b"\xef\xbb\xbf").strip()  # the byte order mark of some editors
+            if not text:
+                continue
+            try:
+                record = orjson.loads(text)
+            except orjson.JSONDecodeError as problem:
+                raise InputError(f"{path}: line {number}: not JSON: {problem}") from None
+            if not isinstance(record, dict):
+                raise InputError(f"{path}: line {number}: expected a JSON object, found {type(record).__name__}")
+            yield f"line {number}", record
+
+
+def _rows(
+    records: list[tuple[str, dict[str, Any]]], source: str, threshold: float | None, needed: tuple[str, ...]
+) -> LabelRows:
+    if not records:
+        raise InputError(f"{source}: no rows")
+    places, rows = [place for place, _ in records], [record for _, record in records]
+    names = _columns(rows)
+    for role in needed:
+        if role not in names:
+            seen = ", ".join(dict.fromkeys(name for row in rows[:20] for name in row))
+            raise InputError(f"{source}: no column {role}: expected one of {', '.join(ROLES[role])}; found {seen}")
+    where = [f"{source}: {place}" for place in places]
+
+    def column(role: str) -> list[Any] | None:
+        return [row.get(names[role]) for row in rows] if role in names else None
+
+    human, judge, scores = _verdicts(column("human"), column("judge"), where, threshold)
+    ids = _ids(column("id") or [], where)
+    indices = _indices(column("index"), where)
+    _check_once(ids, indices, where)
+    taken = {names[role] for role in names if role != "segment"}
+    others = dict.fromkeys(name for row in rows for name in row if name not in taken)
+    return LabelRows(
+        source=source,
+        ids=ids,
+        indices=indices,
+        human=human,
+        judge=judge,
+        weights=_weights(column("weight"), where),
+        clusters=None if (given := column("cluster")) is None else tuple(map(_text, given)),
+        fields={name: tuple(_text(row.get(name)) for row in rows) for name in others if _plain(rows, name)},
+        scores=scores,
+    )
+
+
+def _plain(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
+    return not any(isinstance(row.get(name), (dict, list)) for row in rows)
+
+
+def _text(value: Any) -> str | None:
+    if value is None or value == "":
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _ids(values: Sequence[Any], where: Sequence[str]) -> tuple[str, ...]:
+    for place, value in zip(where, values, strict=True):
+        if _text(value) is None:
+            raise InputError(f"{place}: no id: every row needs the id of its case")
+    return tuple(str(_text(value)) for value in values)
+
+
+def _indices(values: list[Any] | None, where: Sequence[str]) -> tuple[int, ...] | None:
+    if values is None or all(_text(v) is None for v in values):
+        return None
+    out = []
+    for place, value in zip(where, values, strict=True):
+        number = _number(value)
+        if not (isfinite(number) and number >= 0 and number == int(number)):
+            raise InputError(f"{place}: index {value!r}: expected the candidate's place, a whole number from 0")
+        out.append(int(number))
+    return tuple(out)
+
+
+def _check_once(ids: Sequence[str], indices: Sequence[int] | None, where: Sequence[str]) -> None:
+    """The same candidate twice is refused; the same id without places may be several of its candidates."""
+    if indices is None:
+        return
+    seen: dict[tuple[str, int], str] = {}
+    for place, key in zip(where, zip(ids, indices, strict=True), strict=True):
+        if key in seen:
+            raise InputError(f"{place}: candidate {key[1]} of case {key[0]!r} is there twice: keep one line")
+        seen[key] = place
+
+
+def _weights(values: list[Any] | None, where: Sequence[str]) -> NDArray[np.float64] | None:
+    if values is None or all(_text(v) is None for v in values):
+        return None
+    numbers = np.array([_number(v) for v in values])
+    wrong = ~(np.isfinite(numbers) & (numbers > 0))
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise InputError(
+            f"{where[at]}: weight {values[at]!r}: expected a positive number, one over its chance to be drawn"
+        )
+    return numbers
+
+
+def as_verdict(value: Any) -> float:
+    """1.0 or 0.0 of what says pass or fail, NaN of anything else.
+
+    >>> [as_verdict(v) for v in (True, "0", "Pass", "no", 1.0, "maybe", None, 0.7)]
+    [1.0, 0.0, 1.0, 0.0, 1.0, nan, nan, nan]
+    """
+    if isinstance(value, (bool, int, float)):
+        return float(value) if value in (0, 1) else nan
+    word = value.strip().lower() if isinstance(value, str) else ""
+    return 1.0 if word in TRUE else 0.0 if word in FALSE else nan
+
+
+def _number(value: Any) -> float:
+    """A finite number, also as text; NaN of anything else."""
+    try:
+        number = float(value) if isinstance(value, (bool, int, float, str)) else nan
+    except (ValueError, OverflowError):
+        return nan
+    return number if isfinite(number) else nan
+
+
+def _value(value: Any) -> float:
+    """A number, or what a word says."""
+    number = _number(value)
+    return number if isfinite(number) else as_verdict(value)
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and not isfinite(value)) or (
+        isinstance(value, str) and value.strip().lower() in _EMPTY
+    )  # fmt: skip
+
+
+def _verdicts(
+    human: list[Any] | None, judge: list[Any] | None, where: Sequence[str], threshold: float | None
+) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None, bool]:
+    """Both columns as verdicts, or as scores where that is what they hold and no threshold makes them verdicts."""
+    scored = [_holds_scores(column) for column in (human, judge) if column is not None]
+    scores = threshold is None and any(scored)
+
+    def one(value: Any) -> float:
+        if scores:
+            return _value(value)
+        if threshold is not None and isfinite(_number(value)) and any(scored):
+            return float(_number(value) >= threshold)
+        return as_verdict(value)
+
+    found = [None if column is None else np.array([one(v) for v in column], dtype=float) for column in (human, judge)]
+    if human is not None and found[0] is not None:
+        for place, value, read in zip(where, human, found[0], strict=True):
+            if not isfinite(read) and not _is_empty(value):
+                expectation = "a number" if scores else "1 or 0, pass or fail, yes or no, or nothing"
+                raise InputError(f"{place}: human {str(value)[:40]!r}: expected {expectation}")
+    return found[0], found[1], scores
+
+
+def _holds_scores(column: Sequence[Any]) -> bool:
+    """Whether a column holds scores: a number with a fraction, or mostly numbers other than 0 and 1, and no word.
+
+    A few odd whole numbers among verdicts do not make it one: those are not graded.
+
+    >>> [_holds_scores(c) for c in ([0, 1, 0.5], [4, 1, 5], [0, 1, 1, 0, 7], ["pass", 0.5])]
+    [True, True, False, False]
+    """
+    numbers = [n for v in column if isfinite(n := _number(v)) and not isinstance(v, bool)]
+    words = any(isfinite(as_verdict(v)) and not isfinite(_number(v)) for v in column)
+    others = sum(n not in (0.0, 1.0) for n in numbers)
+    return not words and (others > _MOSTLY * len(numbers) or any(n != int(n) for n in numbers))

@@ -1,0 +1,179 @@
+"""Metrics `json_equal` and `schema`, for JSON outputs: equal as data, or valid against a JSON Schema."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+from functools import lru_cache, partial
+from typing import Any, ClassVar, Literal
+
+from kofn.errors import InputError, MissingExtra
+from kofn.metrics.base import Metric, best_match, references_of, text_of
+from kofn.metrics.numeric import check_tolerance
+
+_UNREADABLE = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonEqual(Metric):
+    r"""1 when output and reference are the same JSON data, else 0.
+
+    Key order and spacing do not matter, the order of a list does; 1 is 1.0 but not true; numbers may differ
+    by `tolerance`. One Markdown code fence around the output is allowed. An output that is no JSON scores
+    0; a reference that is none is an error. A reference may be a mapping instead of text; a list stands for
+    several references, so write a reference that is itself a list as JSON text.
+
+    >>> JsonEqual()('{"b": [1, 2], "a": 1.0}', '{"a": 1, "b": [1, 2]}')
+    1.0
+    >>> JsonEqual()('```json\n{"ok": true}\n```', {"ok": True}), JsonEqual()("ok", {"ok": True})
+    (1.0, 0.0)
+    >>> JsonEqual(tolerance=0.01)('{"pi": 3.14}', '{"pi": 3.1416}')
+    1.0
+    """
+
+    uses: ClassVar[Literal["answer", "text"]] = "text"
+
+    tolerance: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_tolerance("json_equal", "tolerance", self.tolerance)
+
+    def __call__(self, prediction: object, reference: object) -> float | None:
+        references = [_as_json_text(item) for item in references_of(reference)]
+        return best_match(self._equal, prediction, references)
+
+    def _equal(self, prediction: str, reference: str) -> float:
+        expected = _read_json(reference)
+        if expected is _UNREADABLE:
+            raise InputError(f"json_equal: the reference is not JSON: {_shortened(reference)}")
+        data = _read_json(_unfenced(prediction))
+        return float(_same_data(data, expected, Decimal(repr(float(self.tolerance)))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema(Metric):
+    """1 when the output is JSON valid against a JSON Schema, else 0.
+
+    The schema is `schema`, or the reference when that is None; a mapping or JSON text, kept as text. Its
+    `$schema` picks the draft (the newest when absent). Nothing is fetched: a `$ref` to elsewhere is an
+    error. One Markdown code fence around the output is allowed.
+
+    >>> metric = Schema(schema={"type": "object", "required": ["name"]})
+    >>> metric('{"name": "Ada"}', None), metric("{}", None)
+    (1.0, 0.0)
+    """
+
+    uses: ClassVar[Literal["answer", "text"]] = "text"
+
+    schema: str | Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        _jsonschema()
+        if self.schema is not None:
+            text = _as_json_text(self.schema)
+            object.__setattr__(self, "schema", text)
+            _validator(text)
+
+    @property
+    def needs_reference(self) -> bool:
+        """False when the schema is a parameter."""
+        return self.schema is None
+
+    def __call__(self, prediction: object, reference: object = None) -> float | None:
+        if self.schema is not None:
+            return 0.0 if prediction is None else _valid(text_of(prediction), text_of(self.schema))
+        return best_match(_valid, prediction, [_as_json_text(item) for item in references_of(reference)])
+
+
+def _as_json_text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(dict(value) if isinstance(value, Mapping) else value)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"not JSON data: {_shortened(repr(value))}: {error}") from None
+
+
+def _read_json(text: str) -> Any:
+    """Return the data with every number as int or Decimal, or `_UNREADABLE`."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    try:
+        return json.loads(text, parse_float=Decimal, parse_constant=refuse)
+    except (ValueError, ArithmeticError, RecursionError):
+        return _UNREADABLE
+
+
+def _unfenced(text: str) -> str:
+    text = text.strip()
+    if text.startswith("```") and text.endswith("```") and "\n" in text:
+        return text.split("\n", 1)[1].removesuffix("```")
+    return text
+
+
+def _same_data(left: Any, right: Any, tolerance: Decimal) -> bool:
+    same = partial(_same_data, tolerance=tolerance)
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    if _is_number(left) and _is_number(right):
+        return _close(left, right, tolerance)
+    return type(left) is type(right) and bool(left == right)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, Decimal)) and not isinstance(value, bool)
+
+
+def _close(left: int | Decimal, right: int | Decimal, tolerance: Decimal) -> bool:
+    if left == right:
+        return True
+    # 1e999999 is valid JSON; with no traps its difference is an infinity instead of an exception
+    with localcontext(Context(prec=60, traps=[])):
+        return bool(abs(Decimal(left) - Decimal(right)) <= tolerance)
+
+
+def _valid(prediction: str, schema: str) -> float:
+    validator = _validator(schema)
+    try:
+        data = json.loads(_unfenced(prediction))
+    except (ValueError, RecursionError):
+        return 0.0
+    unresolvable = importlib.import_module("referencing.exceptions").Unresolvable
+    try:
+        return float(validator.is_valid(data))
+    except unresolvable as error:
+        raise InputError(f"schema: cannot resolve $ref {getattr(error, 'ref', error)!r}: put it in $defs") from None
+
+
+@lru_cache(maxsize=64)
+def _validator(schema: str) -> Any:
+    jsonschema = _jsonschema()
+    registry = importlib.import_module("jsonschema_specifications").REGISTRY
+    try:
+        data = json.loads(schema)
+        kind = jsonschema.validators.validator_for(data, default=jsonschema.Draft202012Validator)
+        kind.check_schema(data)
+    except (ValueError, jsonschema.SchemaError) as error:
+        reason = getattr(error, "message", error)
+        raise InputError(f"schema: not a JSON Schema: {_shortened(schema)}: {reason}") from None
+    return kind(data, registry=registry)
+
+
+def _jsonschema() -> Any:
+    try:
+        import jsonschema
+    except ImportError:
+        raise MissingExtra("jsonschema", "schema", "metric schema") from None
+    return jsonschema
+
+
+def _shortened(text: str, width: int = 60) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: width - 3] + "..."

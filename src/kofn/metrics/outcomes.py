@@ -1,0 +1,337 @@
+"""Calls any callable that a user gives as a metric, and turns whatever it returns into an `Outcome`."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import lru_cache
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from kofn.errors import InputError
+from kofn.metrics.base import metric_name, references_of, trait
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Sequence
+
+    from kofn.metrics.base import MetricFunction
+
+# Parameter names by which libraries mean all predictions of a data set, one prediction, several references of one
+# prediction, and so on: evaluate and torchmetrics (predictions, preds), sacrebleu (hypotheses), scikit-learn (y_pred).
+_ALL_PREDICTIONS = frozenset(
+    [
+        *("predictions", "preds", "answers", "outputs", "responses", "completions", "hypotheses", "hyps"),
+        *("candidates", "y_pred"),
+    ]
+)
+_PREDICTION_NAMES = _ALL_PREDICTIONS | frozenset(
+    ["prediction", "pred", "answer", "output", "response", "completion", "hypothesis", "candidate", "actual"]
+)
+_SEVERAL = frozenset(["references", "refs", "targets", "golds", "labels", "ground_truths"])
+_ALL_REFERENCES = _SEVERAL | {"y_true"}
+_REFERENCE_NAMES = _ALL_REFERENCES | frozenset(
+    ["reference", "ref", "target", "gold", "label", "ground_truth", "expected", "truth"]
+)
+_NESTED = re.compile(
+    r"\b(?:Sequence|List|list|Iterable|Collection)\[(?:\w+\.)*(?:Sequence|List|list|Iterable|Collection)\["
+)
+_BY_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The result of one metric on one candidate: `value` (None: not graded), and other numbers by full name.
+
+    `taken` is the entry of a mapping that is the value, where none has the name of the metric.
+    """
+
+    value: float | None
+    extra: Mapping[str, float] = field(default_factory=dict)
+    taken: str | None = field(default=None, compare=False, repr=False)
+
+
+class FirstEntryWarning(UserWarning):
+    """A metric returned a mapping without an entry of its name: the first entry is the score."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallStyle:
+    """How a metric takes its arguments; decided once from its signature.
+
+    `by_list`: the predictions and references of a whole dataset, so it gets lists of one. `by_keyword`: as
+    `predictions=` and `references=`. `nested`: each reference is a list itself. `swapped`: the reference goes
+    first. `takes_several`: its reference is the list of all. `accepts`: the further fields it names, of which it
+    cannot do without those in `requires`.
+    """
+
+    by_list: bool = False
+    by_keyword: bool = False
+    nested: bool = False
+    swapped: bool = False
+    takes_several: bool = False
+    accepts: frozenset[str] = frozenset()
+    requires: frozenset[str] = frozenset()
+
+
+def normalise(result: object, name: str) -> Outcome:
+    """Return what a metric returned as one number, and the numbers beside it.
+
+    A number or bool is the value. Of a mapping the entry called `name` is, or else the first one, with a
+    warning that says which; the other numbers are kept as `name.key`, and entries that are no numbers (an
+    explanation, a list of precisions) are notes, not scores. None is not graded. NumPy scalars, containers of
+    one number and objects with a number as `score` count as that number. Anything else is an error.
+
+    >>> normalise({"f1": 0.8, "recall": 0.6}, "f1")
+    Outcome(value=0.8, extra={'f1.recall': 0.6})
+    >>> normalise(True, "m").value, normalise(None, "m").value
+    (1.0, None)
+    >>> normalise("yes", "m")
+    Traceback (most recent call last):
+    kofn.errors.InputError: metric m returned 'yes': it must return a number, a bool or a mapping to numbers
+    """
+    if result is None:
+        return Outcome(value=None)
+    if not isinstance(result, Mapping):
+        return Outcome(value=_required_number(result, name))
+    key, is_named = _score_key(result, name)
+    value = _required_number(result[key], name, key)
+    others = {other: _number(entry) for other, entry in result.items() if other != key}
+    for other, number in others.items():
+        if number is not None and not math.isfinite(number):
+            raise InputError(f"metric {name} returned {number} for {other!r}: a score must be finite")
+    extra = {f"{name}.{other}": n for other, n in others.items() if n is not None}
+    return Outcome(value=value, extra=extra, taken=None if is_named else str(key))
+
+
+def call_metric(metric: MetricFunction, prediction: object, reference: object, **fields: object) -> Any:
+    """Return what `metric` returns for one prediction, called the way its signature asks for.
+
+    With parameters `predictions` and `references`: by keyword, each in a list of one. With other names in the
+    plural for both, or `y_true, y_pred`: in lists of one, in their order. With names that say the reference comes
+    first: in that order. Otherwise `(prediction, reference)`. Of `fields` (`choices`, say) it gets those that it
+    names.
+
+    >>> call_metric(lambda prediction, reference: prediction == reference, "a", "a")
+    True
+    >>> call_metric(lambda references, predictions: (references, predictions), "p", "r")
+    (['r'], ['p'])
+    >>> call_metric(lambda y_true, y_pred: (y_true, y_pred), "p", "r")
+    (['r'], ['p'])
+    >>> call_metric(lambda gold, pred: f"{pred} for {gold}", "p", "r")
+    'p for r'
+    """
+    style = call_style(metric)
+    further = {key: value for key, value in fields.items() if key in style.accepts}
+    if missing := sorted(style.requires - further.keys()):
+        name = metric_name(metric)
+        raise InputError(f"metric {name} asks for {missing[0]!r}: it must take (prediction, reference)")
+    if style.by_list:
+        prediction, reference = [prediction], [[reference] if style.nested else reference]
+    if style.by_keyword:
+        return metric(predictions=prediction, references=reference, **further)
+    if style.swapped:
+        return metric(reference, prediction, **further)
+    return metric(prediction, reference, **further)
+
+
+def grade(
+    metric: MetricFunction,
+    prediction: object,
+    reference: object,
+    *,
+    name: str = "",
+    higher_is_better: bool | None = None,
+    **fields: object,
+) -> Outcome:
+    """Return the normalised outcome of one metric on one prediction.
+
+    Of several references the best match counts, unless the metric takes `(prediction, references)`, in the
+    plural, and so gets the list of them all. No answer scores the worst of the unit range without a call, unless
+    the metric handles it (`handles_none`): 0, or 1 where lower is better. No reference is not graded if the metric
+    needs one. Which way is better is the metric's own `higher_is_better` unless given.
+
+    >>> grade(lambda prediction, reference: prediction == reference, "b", ["a", "b"], name="same")
+    Outcome(value=1.0, extra={})
+    """
+    name = name or metric_name(metric)
+    references = references_of(reference)
+    if not references and trait(metric, "needs_reference"):
+        return Outcome(value=None)
+    higher = trait(metric, "higher_is_better") if higher_is_better is None else higher_is_better
+    if prediction is None and not trait(metric, "handles_none"):
+        return Outcome(value=0.0 if higher else 1.0)
+    items = [references] if call_style(metric).takes_several else references or [None]
+    outcomes = [normalise(_call_named(metric, name, prediction, item, **fields), name) for item in items]
+    graded = [outcome for outcome in outcomes if outcome.value is not None]
+    choose = max if higher else min
+    return choose(graded, key=lambda outcome: outcome.value or 0.0, default=Outcome(value=None))
+
+
+def _call_named(metric: MetricFunction, name: str, prediction: object, reference: object, **fields: object) -> Any:
+    """The metric's result; an exception becomes an error with the metric's name and its arguments."""
+    try:
+        return call_metric(metric, prediction, reference, **fields)
+    except InputError:
+        raise
+    except Exception as problem:
+        arguments = f"{prediction!r:.40} against {reference!r:.40}"
+        raise InputError(f"metric {name} failed on {arguments}: {type(problem).__name__}: {problem}") from problem
+
+
+def score_answers(
+    metric: MetricFunction,
+    predictions: Sequence[object],
+    references: Sequence[object],
+    *,
+    name: str = "",
+    **columns: Sequence[object],
+) -> list[Outcome]:
+    """Return one outcome per prediction, each distinct (prediction, reference) pair graded once.
+
+    `columns` hold one further field per row, such as `choices`. A metric that answers differently to the
+    same question, such as a judge, does not belong here.
+
+    >>> [o.value for o in score_answers(lambda p, r: p == r, ["1", "2", None], ["1", "1", "1"], name="same")]
+    [1.0, 0.0, 0.0]
+    """
+    for what, column in {"references": references, **columns}.items():
+        if len(column) != len(predictions):
+            raise InputError(f"{len(predictions)} predictions but {len(column)} {what}: give one each")
+    name = name or metric_name(metric)
+    accepted = {key: column for key, column in columns.items() if key in call_style(metric).accepts}
+    memo: dict[Hashable, Outcome] = {}
+    outcomes = []
+    for prediction, reference, *values in zip(predictions, references, *accepted.values(), strict=True):
+        key = _memo_key((prediction, reference, *values))
+        outcome = memo.get(key) if key is not None else None
+        if outcome is None:
+            further = dict(zip(accepted, values, strict=True))
+            outcome = grade(metric, prediction, reference, name=name, **further)
+        if key is not None:
+            memo[key] = outcome
+        outcomes.append(outcome)
+    return outcomes
+
+
+def call_style(metric: MetricFunction) -> CallStyle:
+    """Return how `metric` is called; an error names the metric that cannot take two arguments.
+
+    >>> call_style(lambda prediction, references: 1.0).takes_several
+    True
+    """
+    try:
+        return _cached_style(metric)
+    except TypeError:  # unhashable, so not cached; InputError is no TypeError
+        return _style(metric)
+
+
+@lru_cache(maxsize=512)
+def _cached_style(metric: MetricFunction) -> CallStyle:
+    return _style(metric)
+
+
+def _style(metric: MetricFunction) -> CallStyle:
+    if not callable(metric):
+        raise InputError(f"a metric must be callable, not {metric!r}")
+    try:
+        signature = inspect.signature(metric)
+    except ValueError:  # some functions written in C show no signature
+        return CallStyle()
+    keywords = {p.name: p for p in signature.parameters.values() if p.kind in _BY_KEYWORD}
+    if {"predictions", "references"} <= keywords.keys():
+        nested = _is_nested(keywords["references"])
+        return CallStyle(
+            by_list=True, by_keyword=True, nested=nested, **_fields(keywords, ("predictions", "references"))
+        )
+    try:
+        bound = signature.bind_partial(None, None)
+    except TypeError:
+        raise InputError(f"metric {metric_name(metric)}{signature} must take (prediction, reference)") from None
+    names = [*bound.arguments, "", ""][:2]
+    swapped = names[0] in _REFERENCE_NAMES and names[1] in _PREDICTION_NAMES
+    theirs, ours = (names[0], names[1]) if swapped else (names[1], names[0])
+    fields = _fields(keywords, names)
+    if ours in _ALL_PREDICTIONS and theirs in _ALL_REFERENCES:
+        return CallStyle(by_list=True, nested=_is_nested(signature.parameters[theirs]), swapped=swapped, **fields)
+    return CallStyle(swapped=swapped, takes_several=theirs in _SEVERAL, **fields)
+
+
+def _is_nested(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter is declared as lists of lists, as the references of sacrebleu's corpus functions are."""
+    return _NESTED.search(str(parameter.annotation)) is not None
+
+
+def _fields(keywords: Mapping[str, inspect.Parameter], taken: Sequence[str]) -> dict[str, Any]:
+    others = [parameter for name, parameter in keywords.items() if name not in taken]
+    required = (parameter.name for parameter in others if parameter.default is parameter.empty)
+    return {"accepts": frozenset(p.name for p in others), "requires": frozenset(required)}
+
+
+def _score_key(result: Mapping[Any, object], name: str) -> tuple[Any, bool]:
+    """The entry that is the score, and whether it has the name of the metric."""
+    if not result:
+        raise InputError(f"metric {name} returned an empty mapping: it must hold a number")
+    base = name.split("(")[0]
+    for key in (name, base):
+        if key in result:
+            return key, True
+    first = next(iter(result))
+    keys = ", ".join(map(repr, result))
+    warnings.warn(
+        f"metric {name} returned {keys}: the first, {first!r}, is taken as the score",
+        FirstEntryWarning,
+        stacklevel=4,  # the caller of `grade`
+    )
+    return first, False
+
+
+def _required_number(value: object, name: str, key: object = None) -> float:
+    number = _number(value)
+    where = f" for {key!r}" if key is not None else ""
+    if number is None:
+        short = " ".join(repr(value).split())[:80]
+        raise InputError(
+            f"metric {name} returned {short}{where}: it must return a number, a bool or a mapping to numbers"
+        )
+    if not math.isfinite(number):
+        raise InputError(f"metric {name} returned {number}{where}: a score must be finite (None is not graded)")
+    return number
+
+
+def _number(value: object) -> float | None:
+    """Return the number that `value` is or holds alone, else None."""
+    if isinstance(value, (list, tuple)) and len(value) == 1:
+        value = value[0]
+    value = getattr(value, "score", value)
+    item = getattr(value, "item", None)
+    if callable(item) and getattr(value, "size", 1) == 1:
+        value = item()
+    if not isinstance(value, (Real, Decimal)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _memo_key(parts: Sequence[object]) -> Hashable | None:
+    key = tuple(_typed(parts))
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _typed(parts: Sequence[object]) -> Iterator[tuple[type, object]]:
+    """Yield each part with its type: 1, 1.0 and True are equal keys but different texts."""
+    for part in parts:
+        if isinstance(part, (list, tuple)):
+            yield type(part), tuple(_typed(part))
+        else:
+            yield type(part), part

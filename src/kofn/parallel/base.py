@@ -1,0 +1,100 @@
+"""The `ParallelEngine` protocol: a function mapped over items, with the results in the order of the items."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from kofn.errors import InputError
+from kofn.parallel.worker import find_function, format_error
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Function = Callable[[Any, Any], Any]  # (shared, item) -> result; of a module, by whose name a worker finds it
+OnDone = Callable[[int, Any], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedItem:
+    """Stands in the place of a result.
+
+    `lost`: whatever ran the item died each time; otherwise the function raised, or the item or its result cannot be
+    sent. `attempts` is 0 for an item that could not be sent.
+    """
+
+    reason: str  # one line
+    attempts: int
+    lost: bool
+
+
+class ParallelEngine(Protocol):
+    """Maps functions over items. One map at a time."""
+
+    remote: bool  # items may run on other machines: paths of this one mean nothing there
+
+    @property
+    def workers(self) -> int:
+        """How many items run at a time."""
+        ...
+
+    def map(
+        self, function: Function, items: Sequence[Any], *, shared: Any = None, on_done: OnDone | None = None
+    ) -> list[Any]:
+        """`function(shared, item)` for every item, in the order of the items, with FailedItem where there is no result.
+
+        `on_done(index, result)` is called in the caller's thread, once an item, as soon as its result is known. If it
+        raises, or the caller is interrupted, everything that runs is killed. `shared` is sent once to each worker. How
+        long an item may take is for the function to limit.
+        """
+        ...
+
+    def close(self) -> None:
+        """End what the engine started."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *problem: object) -> None: ...
+
+
+def function_name(function: Function) -> str:
+    """The name by which a worker finds a function; InputError if there is none.
+
+    >>> import os
+    >>> function_name(os.path.join)
+    'posixpath:join'
+    >>> function_name(lambda shared, item: item)
+    Traceback (most recent call last):
+    kofn.errors.InputError: <lambda> is found by no name in a worker: define it with def at the top level of a module
+    """
+    name = getattr(function, "__qualname__", None) or repr(function)
+    module = getattr(function, "__module__", None)
+    if module == "__main__":
+        raise InputError(f"{name} is defined in the program itself, which a worker cannot import: put it in a module")
+    try:
+        if find_function(f"{module}:{name}") is function:
+            return f"{module}:{name}"
+    except (ImportError, AttributeError, ValueError):
+        pass
+    raise InputError(f"{name} is found by no name in a worker: define it with def at the top level of a module")
+
+
+def pickle_value(value: Any, what: str) -> bytes:
+    """A value as bytes; InputError if it cannot be.
+
+    >>> pickle_value(lambda: 0, "the item")
+    Traceback (most recent call last):
+    kofn.errors.InputError: the item cannot be pickled: ...
+    """
+    try:
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except Exception as error:  # a __reduce__ of the user's may raise anything
+        raise InputError(f"{what} cannot be pickled: {format_error(error)}") from error
+
+
+def build_load_message(function: Function, shared: Any) -> bytes:
+    """The message to a worker before its first item: the name of the function, and what is shared."""
+    return function_name(function).encode() + b"\n" + pickle_value(shared, "what is shared")

@@ -1,0 +1,214 @@
+"""The local engine: worker processes of this machine that stay for all maps and are replaced when they die."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Self
+
+from kofn.errors import InputError, WorldError
+from kofn.parallel.base import build_load_message
+from kofn.parallel.item_queue import ItemQueue
+from kofn.parallel.worker import ITEM, LOAD, READY, UNUSABLE
+from kofn.parallel.worker_process import WorkerProcess, module_path
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from selectors import BaseSelector
+
+    from kofn.parallel.base import Function, OnDone
+    from kofn.parallel.worker_process import WorkerMessage
+
+_QUICK_ITEM = 0.1  # seconds; where items take less, a worker has its next one waiting
+_CHECK_INTERVAL = 1.0  # seconds without a message, after which it is checked that all workers live
+
+
+class LocalEngine:
+    """Worker processes of this machine, as many as it has cores for this process unless `workers` says otherwise.
+
+    >>> import operator
+    >>> with LocalEngine(workers=1) as engine:
+    ...     engine.map(operator.add, [1, 2, "x"], shared=10)
+    [11, 12, FailedItem(reason="TypeError: unsupported operand type(s) for +: 'int' and 'str'", attempts=1, lost=False)]
+    """
+
+    remote = False
+
+    def __init__(self, workers: int | None = None, retries: int = 2) -> None:
+        if workers is not None and workers < 1:
+            raise InputError(f"workers: expected 1 or more, not {workers}")
+        self.workers = workers or available_cores()
+        self.retries = retries
+        self._processes: list[WorkerProcess] = []
+        self._busy = False
+
+    def map(
+        self, function: Function, items: Sequence[Any], *, shared: Any = None, on_done: OnDone | None = None
+    ) -> list[Any]:
+        """See `ParallelEngine.map`. A worker is replaced when it dies; its item is tried `retries` times more."""
+        if self._busy:
+            raise RuntimeError("an engine runs one map at a time")
+        queue = ItemQueue(items, self.retries, on_done)
+        message = build_load_message(function, shared)
+        self._busy = True
+        try:
+            with DefaultSelector() as selector:
+                _LocalMap(self._ready_processes(len(items)), queue, message, selector).run()
+        except BaseException:
+            self._kill()
+            raise
+        finally:
+            self._busy = False
+        return queue.results
+
+    def _ready_processes(self, n_items: int) -> list[WorkerProcess]:
+        """The worker processes, without dead ones and with as many as there is work for."""
+        for worker in [w for w in self._processes if w.exited()]:
+            self._processes.remove(worker)
+            worker.reap()
+        while len(self._processes) < min(self.workers, n_items):
+            self._processes.append(WorkerProcess(module_path()))
+        return self._processes
+
+    def _kill(self) -> None:
+        for worker in self._processes:
+            worker.kill()
+        for worker in self._processes:
+            worker.reap()
+        self._processes.clear()
+
+    def close(self) -> None:
+        """End the workers."""
+        for worker in self._processes:
+            worker.disconnect()
+        while self._processes:
+            self._processes.pop().stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+
+def available_cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _WorkerState:
+    """The state of one worker during a map."""
+
+    def __init__(self, worker: WorkerProcess) -> None:
+        self.worker = worker
+        self.events = EVENT_READ
+        self.ready = False
+        self.waiting: deque[int] = deque()  # items sent, in the order of their answers: the first is running
+        self.started = 0.0  # when the first began to run
+
+
+class _LocalMap:
+    """One map: hands items to workers, takes answers, replaces the dead. `processes` is changed in place."""
+
+    def __init__(
+        self, processes: list[WorkerProcess], queue: ItemQueue, message: bytes, selector: BaseSelector
+    ) -> None:
+        self._processes = processes
+        self._queue = queue
+        self._message = message
+        self._selector = selector
+        self._unstarted = 0  # workers in a row that died before they were ready
+        self._seconds = 0.0  # of all items so far
+        self._answers = 0
+
+    def run(self) -> None:
+        """Run until every item has a result."""
+        for worker in self._processes:
+            self._start_worker(worker)
+        while self._queue.left:
+            for key, _ in self._selector.select(_CHECK_INTERVAL) or self._find_dead():
+                state: _WorkerState = key.data
+                state.worker.flush()
+                self._read(state)
+
+    def _find_dead(self) -> list[tuple[Any, int]]:
+        """Workers that are dead although nothing closed their sockets: a process that they forked may hold them."""
+        dead = []
+        for key in self._selector.get_map().values():
+            if key.data.worker.exited():
+                key.data.worker.ended = True
+                dead.append((key, EVENT_READ))
+        return dead
+
+    def _start_worker(self, worker: WorkerProcess) -> None:
+        state = _WorkerState(worker)
+        self._selector.register(worker, state.events, state)
+        worker.send(LOAD, 0, self._message)
+        self._send_items(state)
+
+    def _send_items(self, state: _WorkerState) -> None:
+        """Give a worker its next item; of quick ones also the one after, so that it need not wait for us."""
+        depth = 2 if self._answers and self._seconds / self._answers < _QUICK_ITEM else 1
+        while len(state.waiting) < depth and (item := self._queue.next()) is not None:
+            if not state.waiting:
+                state.started = perf_counter()
+            state.waiting.append(item[0])
+            state.worker.send(ITEM, *item)
+        self._watch(state)
+
+    def _watch(self, state: _WorkerState) -> None:
+        events = EVENT_READ | EVENT_WRITE if state.worker.writing else EVENT_READ
+        if events != state.events:
+            state.events = events
+            self._selector.modify(state.worker, events, state)
+
+    def _read(self, state: _WorkerState) -> None:
+        for message in state.worker.receive():
+            self._handle(state, message)
+        if state.worker.ended:
+            self._replace(state)
+        else:
+            self._send_items(state)
+
+    def _handle(self, state: _WorkerState, message: WorkerMessage) -> None:
+        if message.kind == READY:
+            state.ready = True
+            state.started = perf_counter()
+            self._unstarted = 0
+        elif message.kind == UNUSABLE:
+            name = self._message.partition(b"\n")[0].decode()
+            raise InputError(f"a worker cannot load {name} and what is shared: {message.body.decode()}")
+        else:
+            now = perf_counter()
+            self._seconds += now - state.started
+            self._answers += 1
+            state.started = now
+            state.waiting.popleft()
+            self._queue.record_answer(message.number, message.kind, message.body)
+
+    def _replace(self, state: _WorkerState) -> None:
+        """Replace a worker that died.
+
+        The item it was running is to blame; those that waited are not, nor is any before it was ready.
+        """
+        self._selector.unregister(state.worker)
+        how = state.worker.reap()
+        self._processes.remove(state.worker)
+        lost_item = state.waiting.popleft() if state.ready and state.waiting else None
+        self._queue.put_back(state.waiting)
+        if lost_item is not None:
+            self._queue.record_loss(lost_item, how)
+        elif not state.ready:
+            self._count_unstarted(how)
+        for key in list(self._selector.get_map().values()):  # idle workers take what was put back
+            self._send_items(key.data)
+        if self._queue.waiting:
+            self._processes.append(WorkerProcess(module_path()))
+            self._start_worker(self._processes[-1])
+
+    def _count_unstarted(self, how: str) -> None:
+        self._unstarted += 1
+        if self._unstarted > len(self._processes) + 2:
+            raise WorldError(f"worker processes end before they can work ({how}); what they print may say why")

@@ -1,0 +1,255 @@
+"""Data sets of functions with tests, such as HumanEval, and the metric `runs_tests`.
+
+A program is the prompt, its completion and the tests, run in one process in the sandbox. It passes when the tests come
+to their end: not by its exit status, which any program can choose, but by a random word that is printed after them.
+Tests and program share a process, so a program written to deceive this very harness can; the published evaluators are
+no different. A checkpoint's expected answers never enter the sandbox: use one where that matters.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import textwrap
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from kofn.errors import InputError, UnknownName
+from kofn.metrics.base import Metric, references_of
+from kofn.parallel import engine as make_engine
+from kofn.parallel.base import FailedItem
+from kofn.problems.program_runner import SECONDS, Program, ProgramContext, ProgramOutcome, run_program
+from kofn.sandbox.bubblewrap import INSTALL_COMMAND, missing_programs
+from kofn.sandbox.drivers import find_sandbox
+from kofn.sandbox.program import ProgramLimits
+from kofn.sandbox.scratch import scratch_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from kofn.parallel.base import ParallelEngine
+    from kofn.sandbox.base import Sandbox
+
+LIMITS = ProgramLimits(seconds=SECONDS)
+KEYS = ("prompt", "entry_point", "test")
+_FENCE = re.compile(r"```[ \t]*(?:python|py|python3)?[ \t]*\r?\n(.*?)(?:\r?\n```|\Z)", re.DOTALL | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionTask:
+    """A function to complete and the tests it must pass."""
+
+    id: str
+    prompt: str
+    entry_point: str
+    test: str
+
+    def program(self, completion: str) -> str:
+        """The program that is run: the published form, prompt + completion, then the tests."""
+        return f"{self.prompt}{completion}\n{self.test}\ncheck({self.entry_point})\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionSample:
+    """A completion of a task."""
+
+    task_id: str
+    completion: str
+
+
+def run_programs(
+    programs: Sequence[Program | None],
+    *,
+    sandbox: Sandbox,
+    engine: ParallelEngine,
+    known: dict[str, ProgramOutcome] | None = None,
+    on_outcome: Callable[[str, ProgramOutcome], None] | None = None,
+    limits: ProgramLimits = LIMITS,
+) -> list[ProgramOutcome | None]:
+    """The outcome of every program, in order; equal programs are run once, and those in `known` not at all."""
+    outcomes = {} if known is None else known
+    keys = [None if p is None else p.key(sandbox) for p in programs]
+    todo = {k: p for k, p in zip(keys, programs, strict=True) if k is not None and p is not None and k not in outcomes}
+    names = list(todo)
+
+    def keep(index: int, result: Any) -> None:
+        outcome = ProgramOutcome(passed=None, reason=result.reason) if isinstance(result, FailedItem) else result
+        outcomes[names[index]] = outcome
+        if on_outcome is not None:
+            on_outcome(names[index], outcome)
+
+    with scratch_folder() as scratch:
+        context = ProgramContext(sandbox=sandbox, limits=limits, scratch=scratch)
+        engine.map(run_program, list(todo.values()), shared=context, on_done=keep)
+    return [None if key is None else outcomes[key] for key in keys]
+
+
+def read_tasks(path: Path) -> dict[str, FunctionTask]:
+    """The tasks of a data set, by id."""
+    found: dict[str, FunctionTask] = {}
+    for where, row in _rows(path):
+        missing = [key for key in ("task_id", *KEYS) if not isinstance(row.get(key), str)]
+        if missing:
+            raise InputError(f"{where}: {missing[0]}: expected text; a task has task_id, prompt, entry_point and test")
+        task = FunctionTask(id=row["task_id"], **{key: row[key] for key in KEYS})
+        if not task.entry_point.isidentifier():
+            raise InputError(f"{where}: entry_point: {task.entry_point!r} is not the name of a function")
+        if task.id in found:
+            raise InputError(f"{where}: task {task.id!r} is there twice")
+        found[task.id] = task
+    if not found:
+        raise InputError(f"{path}: there is no task in it")
+    return found
+
+
+def read_samples(paths: Iterable[Path], tasks: Mapping[str, FunctionTask]) -> list[FunctionSample]:
+    """The samples of files, in order; one of a task that the data set does not have is refused."""
+    found = []
+    for path in paths:
+        for where, row in _rows(path):
+            for key in ("task_id", "completion"):
+                if not isinstance(row.get(key), str):
+                    raise InputError(f"{where}: {key}: expected text; a sample has task_id and completion")
+            if row["task_id"] not in tasks:
+                raise InputError(f"{where}: {UnknownName('task', row['task_id'], list(tasks), 'not in the data set')}")
+            found.append(FunctionSample(task_id=row["task_id"], completion=row["completion"]))
+    if not found:
+        raise InputError(f"{', '.join(map(str, paths))}: there is no sample in it")
+    return found
+
+
+def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield f"{path}: line {number}", _object(line, f"{path}: line {number}")
+    except (OSError, EOFError, UnicodeDecodeError) as problem:
+        raise InputError(f"{path}: cannot be read: {getattr(problem, 'strerror', None) or problem}") from None
+
+
+def _object(line: str, where: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as problem:
+        raise InputError(f"{where}: not JSON: {problem.msg}, at column {problem.colno}") from None
+    except RecursionError:
+        raise InputError(f"{where}: not JSON that can be read: it is nested too deeply") from None
+    if not isinstance(row, dict):
+        raise InputError(f"{where}: expected an object, found {type(row).__name__}")
+    return row
+
+
+def build_program(output: str, reference: object) -> str:
+    """A model's output and its tests as one program.
+
+    `reference` is Python that tests what the output defines, or an object (or its JSON) with `test` and optionally
+    `entry_point` and `prompt`. Of an output with code blocks the code is taken. Where the prompt's function is defined
+    in it, it stands after what the prompt has before that function; else it is taken to go on where the prompt ends,
+    indented where it is not.
+
+    >>> task = {"prompt": "def one():\\n", "entry_point": "one", "test": "def check(f):\\n    assert f() == 1"}
+    >>> print(build_program("    return 1", task))
+    def one():
+        return 1
+    def check(f):
+        assert f() == 1
+    check(one)
+    <BLANKLINE>
+    """
+    fields = _tests(reference)
+    if fields is None:
+        return f"{extract_code(output)}\n{reference}\n"
+    prompt, entry, test = (str(fields.get(key) or "") for key in KEYS)
+    call = f"check({entry})\n" if entry else ""
+    return f"{_join_prompt(prompt, extract_code(output), entry)}\n{test}\n{call}"
+
+
+def _tests(reference: object) -> Mapping[str, Any] | None:
+    if isinstance(reference, Mapping):
+        found: Any = reference
+    else:
+        try:
+            found = json.loads(str(reference))
+        except json.JSONDecodeError:
+            return None
+    if not isinstance(found, Mapping):
+        return None
+    if not isinstance(found.get("test"), str):
+        raise InputError("runs_tests: the reference has no `test`: expected Python, or test, entry_point and prompt")
+    return found
+
+
+def extract_code(output: str) -> str:
+    """The code in an output: its code blocks, or all of it.
+
+    >>> extract_code("Here:\\n```python\\nx = 1\\n```\\nand that is it.")
+    'x = 1'
+    """
+    blocks = _FENCE.findall(output)
+    return "\n\n".join(blocks) if blocks else output
+
+
+def _join_prompt(prompt: str, code: str, entry: str) -> str:
+    """The prompt and the code, in whichever way they fit."""
+    if not prompt:
+        return code
+    # a chat model repeats the whole function, a base model continues after the prompt
+    if entry and re.search(rf"^(?:async\s+)?def\s+{re.escape(entry)}\s*\(", textwrap.dedent(code), re.MULTILINE):
+        return f"{_before_function(prompt, entry)}\n{textwrap.dedent(code)}"
+    indented = next((line for line in code.splitlines() if line.strip()), "")[:1].isspace()
+    return f"{prompt}{code if indented else textwrap.indent(code, '    ')}"
+
+
+def _before_function(prompt: str, entry: str) -> str:
+    """What a prompt has before its function: imports and helpers."""
+    found = re.search(rf"^(?:async\s+)?def\s+{re.escape(entry)}\s*\(", prompt, re.MULTILINE)
+    return prompt[: found.start()] if found else prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsTests(Metric):
+    """1 when the output is a program that passes its tests, run in a sandbox, else 0.
+
+    The reference is the tests: Python that is run after the output, or an object with `test`, `entry_point` and
+    `prompt` as in HumanEval. Needs bubblewrap, unless `unsafe` is true.
+    """
+
+    uses: ClassVar[Literal["answer", "text"]] = "text"
+    heavy: ClassVar[bool] = True
+    reference_is: ClassVar[str] = "give the tests as `reference`: Python, or an object of prompt, entry_point and test"
+    extractor: ClassVar[str] = "none"
+
+    timeout: float = SECONDS
+    unsafe: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.timeout <= 3600:
+            raise InputError(f"runs_tests: timeout is {self.timeout}: expected seconds above 0")
+        if not self.unsafe and (missing := missing_programs()):
+            raise InputError(f"runs_tests runs programs in a sandbox, and {missing[0]} is not here: {INSTALL_COMMAND}")
+
+    def __call__(self, prediction: object, reference: object) -> float | None:
+        return self.many([prediction], [reference])[0]
+
+    def many(
+        self, predictions: Sequence[object], references: Sequence[object], engine: ParallelEngine | None = None
+    ) -> list[float | None]:
+        """The scores of many at once, on the engine or on all cores; of several references the best counts."""
+        pairs = [
+            (i, p, r) for i, (p, rs) in enumerate(zip(predictions, references, strict=True)) for r in references_of(rs)
+        ]
+        programs = [
+            None if p is None else Program(text=build_program(str(p), r), seconds=self.timeout) for _, p, r in pairs
+        ]
+        with make_engine("local") if engine is None else nullcontext(engine) as map_engine:
+            outcomes = run_programs(programs, sandbox=find_sandbox(unsafe=self.unsafe), engine=map_engine)
+        scores: list[float | None] = [None] * len(predictions)
+        for (i, _, _), one in zip(pairs, outcomes, strict=True):
+            value = 0.0 if one is None else None if one.passed is None else float(one.passed)
+            scores[i] = value if scores[i] is None else max(scores[i] or 0.0, value or 0.0)
+        return scores

@@ -1,0 +1,245 @@
+"""Loads a problem from its folder; an error names the file, the line and the field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from kofn.core.yaml_file import Yaml, format_validation_error
+from kofn.errors import InputError
+from kofn.problems.case_files import CheckpointSource, load_cases
+from kofn.problems.config import CheckpointSpec, ProblemSpec
+from kofn.problems.problem import CaseGroup, Checkpoint, Problem
+from kofn.problems.regressions import with_regressions
+from kofn.sandbox.file_tree import read_tree, safe_name
+from kofn.sandbox.program import MB, ProgramLimits
+from kofn.scoring.policy import GroupType
+
+if TYPE_CHECKING:
+    from kofn.problems.config import GroupSpec, LimitsSpec
+    from kofn.sandbox.file_tree import File
+
+CONFIG = "config.yaml"
+LOADER = "loader"
+
+
+def load_problem(path: Path | str) -> Problem:
+    """The problem of a folder, every case read, every matcher made, every import resolved."""
+    folder = Path(path)
+    if folder.name == CONFIG and folder.is_file():
+        folder = folder.parent
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "no such folder"
+        raise InputError(
+            f"{folder}: {what}: expected a problem, a folder with {CONFIG} (kofn new problem NAME makes one)"
+        )
+    file = _yaml(folder / CONFIG)
+    spec = _problem_spec(file)
+    code = _code(folder)
+    loader = _loader(folder) if f"{LOADER}.py" in code else None
+    checkpoints = [
+        _checkpoint(name, one, number, folder, spec, loader)
+        for number, (name, one) in enumerate(_checkpoint_specs(folder, file, spec).items(), 1)
+    ]
+    checkpoints.sort(key=lambda c: c[0].order)
+    return Problem(
+        name=spec.name,
+        folder=folder,
+        entry=spec.entry,
+        checkpoints=tuple(with_regressions(checkpoints)),
+        version=spec.version,
+        description=spec.description,
+        tags=spec.tags,
+        adapter=spec.adapter.kind,
+        ready_path=spec.adapter.ready_path,
+        ready_seconds=spec.adapter.ready_timeout,
+        limits=_limits(spec.limits, spec.timeout),
+        assets=_assets(folder, spec.static_assets),
+        code={name: text for name, text in code.items() if name != f"{LOADER}.py"},
+    )
+
+
+def _yaml(path: Path) -> Yaml:
+    if not path.is_file():
+        raise InputError(f"{path}: no such file: a problem, and each of its checkpoints' folders, has a {CONFIG}")
+    found = Yaml(path)
+    if not isinstance(found.value, dict):
+        raise InputError(f"{path}: expected a mapping")
+    return found
+
+
+def _problem_spec(file: Yaml) -> ProblemSpec:
+    try:
+        return ProblemSpec.model_validate(file.value)
+    except ValidationError as problem:
+        raise InputError(format_validation_error(problem, str(file.path), file)) from None
+
+
+def _checkpoint_specs(
+    folder: Path, file: Yaml, spec: ProblemSpec
+) -> dict[str, tuple[CheckpointSpec, CheckpointSource]]:
+    """Every checkpoint with the place it was read from: a part of the problem's file, or a file of its own."""
+    checkpoints = spec.checkpoints
+    if not checkpoints:
+        raise InputError(f"{file.path}: checkpoints: there is none: expected at least one")
+    if isinstance(checkpoints, dict):
+        return {
+            name: (
+                one,
+                CheckpointSource(
+                    folder / name if (folder / name).is_dir() else folder, file, ("checkpoints", name, "groups")
+                ),
+            )
+            for name, one in checkpoints.items()
+        }
+    found = {}
+    for name in checkpoints:
+        checkpoint_file = _yaml(folder / name / CONFIG)
+        try:
+            found[name] = (
+                CheckpointSpec.model_validate(checkpoint_file.value),
+                CheckpointSource(folder / name, checkpoint_file, ("groups",)),
+            )
+        except ValidationError as problem:
+            raise InputError(format_validation_error(problem, str(checkpoint_file.path), checkpoint_file)) from None
+        if name in checkpoints[checkpoints.index(name) + 1 :]:
+            raise InputError(f"{file.path}: checkpoints: {name!r} is there twice")
+    return found
+
+
+def _checkpoint(
+    name: str,
+    one: tuple[CheckpointSpec, CheckpointSource],
+    number: int,
+    folder: Path,
+    problem: ProblemSpec,
+    loader: Any,
+) -> tuple[Checkpoint, CheckpointSpec, CheckpointSource]:
+    """A checkpoint with its own groups, what it wants to import, and where that was said."""
+    spec, source = one
+    groups = []
+    for group_name, group in spec.groups.items():
+        seconds = group.timeout or spec.timeout or problem.timeout
+        rows = _from_loader(loader, folder, name, group_name)
+        cases = load_cases(
+            group_name,
+            group,
+            source,
+            adapter=problem.adapter.kind,
+            seconds=seconds,
+            more=rows,
+            loader=f"{folder / LOADER}.py",
+        )
+        groups.append(
+            CaseGroup(
+                name=group_name,
+                type=GroupType(group.type),
+                weight=group.weight,
+                isolated=_isolated(group, problem),
+                env={**problem.env, **spec.env},
+                cases=cases,
+            )
+        )
+    checkpoint = Checkpoint(
+        name=name,
+        version=spec.version,
+        order=number if spec.order is None else spec.order,
+        specification=_specification(source, spec.specification),
+        groups=tuple(groups),
+    )
+    return checkpoint, spec, source
+
+
+def _isolated(group: GroupSpec, problem: ProblemSpec) -> bool:
+    """A server is started once a group unless somebody asks for more."""
+    return group.isolated if group.isolated is not None else problem.adapter.kind == "cli"
+
+
+def _specification(source: CheckpointSource, text: str) -> str:
+    """The text, or what stands in the file that it names."""
+    if not text or "\n" in text or len(text) > 200:
+        return text
+    path = source.folder / text
+    if path.is_file():
+        return _text(path)
+    if path.suffix in (".md", ".txt"):
+        raise InputError(f"{path}: no such file: `specification` names it")
+    return text
+
+
+def _limits(spec: LimitsSpec, seconds: float) -> ProgramLimits:
+    usual = ProgramLimits(seconds=seconds)
+    named = {"memory": spec.memory_mb, "file_size": spec.file_mb, "disk": spec.disk_mb, "output": spec.output_mb}
+    sizes = {name: value * MB for name, value in named.items() if value is not None}
+    counts = {name: getattr(spec, name) for name in ("files", "processes") if getattr(spec, name) is not None}
+    return replace(usual, **sizes, **counts)
+
+
+def _assets(folder: Path, paths: Mapping[str, str]) -> tuple[File, ...]:
+    found: list[File] = []
+    for name, path in paths.items():
+        source = folder / path
+        try:
+            tree = read_tree(source, name=safe_name(name)) if source.is_file() else read_tree(source)
+            inside = safe_name(name) + "/" if source.is_dir() else ""
+        except InputError as problem:
+            raise InputError(f"{folder / CONFIG}: static_assets: {problem}") from None
+        found += [replace(file, name=inside + file.name) for file in tree.files]
+    return tuple(found)
+
+
+def _code(folder: Path) -> dict[str, str]:
+    """The Python beside config.yaml: the author's own, trusted."""
+    return {path.name: _text(path) for path in sorted(folder.glob("*.py"))}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InputError(f"{path}: cannot be read: {getattr(problem, 'strerror', None) or problem}") from None
+
+
+def _loader(folder: Path) -> Any:
+    """`cases(checkpoint, group)` of loader.py, which may import what is beside it."""
+    import importlib.util
+    import sys
+
+    path = folder / f"{LOADER}.py"
+    spec = importlib.util.spec_from_file_location(f"kofn_{LOADER}_{folder.name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(folder.resolve()))  # the loader may import what is beside it
+    try:
+        spec.loader.exec_module(module)
+    except Exception as problem:
+        raise InputError(f"{path}: {type(problem).__name__}: {problem}") from problem
+    finally:
+        sys.path.remove(str(folder.resolve()))
+    if not callable(getattr(module, "cases", None)):
+        raise InputError(f"{path}: there is no function `cases(checkpoint, group)` in it")
+    return module.cases
+
+
+def _from_loader(loader: Any, folder: Path, checkpoint: str, group: str) -> list[dict[str, Any]]:
+    """What the author's loader gives for a group, as JSON would hold it."""
+    if loader is None:
+        return []
+    place = f"{folder / LOADER}.py: cases({checkpoint!r}, {group!r})"
+    try:
+        rows = list(loader(checkpoint, group) or ())
+    except Exception as problem:
+        raise InputError(f"{place}: {type(problem).__name__}: {problem}") from problem
+    if not all(isinstance(row, Mapping) for row in rows):
+        raise InputError(f"{place}: expected mappings with the keys of a case")
+    try:
+        # by way of JSON, so that a case is the same as one from a file, and its key too
+        return [json.loads(json.dumps(dict(row), allow_nan=False)) for row in rows]
+    except (TypeError, ValueError) as problem:
+        raise InputError(f"{place}: expected values that JSON can hold: {problem}") from None

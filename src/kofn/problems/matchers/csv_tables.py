@@ -1,0 +1,220 @@
+"""Matcher of CSV tables: numbers compared by value, columns matched by name."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kofn.errors import InputError
+from kofn.problems.matchers.base import BuiltinMatcher, decode_without_bom, expected_text
+from kofn.problems.matchers.diff_text import (
+    match_from_differences,
+    mismatch,
+    preview_lines,
+    truncate,
+    truncate_around_difference,
+)
+from kofn.problems.matchers.number_text import Closeness, parse_plain_number
+from kofn.problems.matchers.pairing import StepBudget, StepsExceeded, leftovers, unpaired
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kofn.problems.matchers.base import Actual, Match
+
+Row = list[str]
+
+_MANY = 10_000  # rows beyond those expected: how many more there are interests nobody
+_WIDTH = 80
+_ANY_WIDTH = 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableMatcher(BuiltinMatcher):
+    r"""The same table: cells without the blanks around them, numbers as numbers (4.5 is 4.50, 007 is not 7).
+
+    Expected is text, a list of rows, or a list of mappings, whose keys are the header. The first row is the `header`
+    unless there is none; with `columns_ordered=False` its columns may come in any order, with `ordered=False` the
+    rows. Numbers may differ by `tolerance`. Rows with nothing in them do not count; the others are numbered from 1,
+    below the header.
+
+    >>> TableMatcher()("name,price\nink,4.50\n", b"name, price\nink, 4.5\n").correct
+    True
+    >>> print(TableMatcher()("name,price\nink,4.50\n", b"name,price\nink,4.5x\npen,2\n").diff)
+    1 row expected, 2 found
+    row 1, price: expected 4.50, found 4.5x
+    """
+
+    name: ClassVar[str] = "table"
+    delimiter: str = ","
+    header: bool = True
+    columns_ordered: bool = True
+    ordered: bool = True
+    tolerance: float = 0.0
+
+    def __post_init__(self) -> None:
+        BuiltinMatcher.__post_init__(self)
+        if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
+            raise InputError(f"matcher table: delimiter must be one character, not {self.delimiter!r:.20}")
+
+    def check_expected(self, expected: Any) -> None:
+        """A table: text that has a row, with a header no name of which comes twice."""
+        self._parse_expected(expected)
+
+    def __call__(self, expected: Any, actual: Actual) -> Match:
+        target = self._parse_expected(expected)
+        widest = max(map(len, target))
+        try:
+            found = list(islice(self._rows(decode_without_bom(actual), widest), len(target) + _MANY))
+        except csv.Error as problem:
+            return mismatch(f"not a table: {problem}", *preview_lines(decode_without_bom(actual)))
+        if not found:
+            return mismatch("not a table: no row has anything in it", *preview_lines(decode_without_bom(actual)))
+        try:
+            return self._compare(target, found)
+        except StepsExceeded:
+            return mismatch("too much to compare without order", *preview_lines(decode_without_bom(actual)))
+
+    def _compare(self, target: list[Row], found: list[Row]) -> Match:
+        names = target[0] if self.header else []
+        if self.header:
+            columns = match_from_differences(self._column_differences(target[0], found[0]))
+            if not columns.correct:
+                return columns
+            target, found = target[1:], _reorder_columns(found, names)
+        compare = self._in_order if self.ordered else self._in_any_order
+        return match_from_differences(compare(target, found, names))
+
+    def _column_differences(self, target: Row, found: Row) -> Iterator[str]:
+        there, expected = set(found), set(target)
+        yield from (f"column {_truncate_cell(name)}: missing" for name in target if name not in there)
+        yield from (f"column {_truncate_cell(name)}: not expected" for name in found if name not in expected)
+        if len(found) > len(there):
+            yield f"column {_truncate_cell(Counter(found).most_common(1)[0][0])}: there more than once"
+        elif self.columns_ordered and target != found and there == expected:
+            order, found_order = (_truncate_cell(", ".join(names)) for names in (target, found))
+            yield f"columns in another order: expected {order}, found {found_order}"
+
+    def _in_order(self, target: list[Row], found: list[Row], names: Row) -> Iterator[str]:
+        if len(target) != len(found):
+            yield _row_counts(target, found)
+        close = Closeness.of(self.tolerance)
+        for at, (one, other) in enumerate(zip(target, found, strict=False), 1):
+            yield from (f"row {at:,}{text}" for text in _row_differences(one, other, names, close))
+
+    def _in_any_order(self, target: list[Row], found: list[Row], names: Row) -> Iterator[str]:
+        if len(target) != len(found):
+            yield _row_counts(target, found)
+        close = Closeness.of(self.tolerance)
+        if close.exact or len(target) != len(found):
+            missing, extra = leftovers(target, found, _key)
+        else:
+            missing, extra = _unpaired(target, found, names, close)
+        yield from (f"row missing: {_truncate_cell(self.delimiter.join(row))}" for row in missing)
+        yield from (f"row not expected: {_truncate_cell(self.delimiter.join(row))}" for row in extra)
+
+    def _parse_expected(self, expected: Any) -> list[Row]:
+        if isinstance(expected, (list, tuple)):
+            rows = list(filter(any, self._rows_of_data(expected)))
+        else:
+            text = expected_text(self, expected)
+            rows = self._read_expected(text.removeprefix("\ufeff"))
+        if not rows:
+            raise InputError("matcher table: expected has no row")
+        for name, times in Counter(rows[0] if self.header else ()).items():
+            if times > 1:
+                raise InputError(f"matcher table: expected has two columns {name!r:.60}; without names: header: false")
+        return rows
+
+    def _read_expected(self, text: str) -> list[Row]:
+        try:
+            return list(self._rows(text))
+        except csv.Error as problem:
+            raise InputError(f"matcher table: expected is no table: {problem}") from None
+
+    def _rows_of_data(self, rows: Sequence[Any]) -> Iterator[Row]:
+        if rows and all(isinstance(row, Mapping) for row in rows):
+            names = list(dict.fromkeys(name for row in rows for name in row))
+            if self.header:
+                yield [self._cell(name) for name in names]
+            rows = [[row.get(name) for name in names] for row in rows]
+        for row in rows:
+            if not isinstance(row, (list, tuple)):
+                raise self.type_error(row, "text, a list of lists or a list of mappings")
+            yield [self._cell(cell) for cell in row]
+
+    def _cell(self, cell: Any) -> str:
+        return "" if cell is None else expected_text(self, cell).strip()
+
+    def _rows(self, text: str, widest: int = _ANY_WIDTH) -> Iterator[Row]:
+        """The rows with something in them; of one that is too wide, no more than shows that it is."""
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter, skipinitialspace=True)
+        for row in filter(any, reader):  # which skips blank lines fast
+            cells = [cell.strip() for cell in row[: widest + 1]]
+            if len(cells) > widest or any(cells):
+                yield cells
+
+
+def _reorder_columns(found: list[Row], names: Row) -> list[Row]:
+    """The rows below the header, in the order of the columns that is expected."""
+    if found[0] == names:
+        return found[1:]
+    places = [found[0].index(name) for name in names]
+    width = len(names)
+    return [[row[at] for at in places] if len(row) == width else row for row in found[1:]]
+
+
+def _row_differences(target: Row, found: Row, names: Row, close: Closeness) -> Iterator[str]:
+    if len(target) != len(found):
+        number = f"{len(found):,}" if len(found) < len(target) else "more"
+        yield f": {len(target):,} cells expected, {number} found: {_truncate_cell(', '.join(found))}"
+        return
+    for name, one, other in zip(_column_names(names, len(target)), target, found, strict=False):
+        if not _equal_cells(one, other, close):
+            left, right = truncate_around_difference(one, other, _WIDTH)
+            yield f", {name}: expected {left or 'nothing'}, found {right or 'nothing'}"
+
+
+def _column_names(names: Row, n: int) -> Iterator[str]:
+    """The names of the columns; where a row is longer than the header, the rest by number."""
+    return (_truncate_cell(names[at]) if at < len(names) and names[at] else f"column {at + 1}" for at in range(n))
+
+
+def _equal_cells(one: str, other: str, close: Closeness) -> bool:
+    if one == other:
+        return True
+    left, right = parse_plain_number(one), parse_plain_number(other)
+    return left is not None and right is not None and close.holds(left, right)
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    """Equal for rows that are, and sorted by numbers before texts."""
+    numbers = [parse_plain_number(cell) for cell in row]
+    return tuple((1, cell) if number is None else (0, number) for cell, number in zip(row, numbers, strict=True))
+
+
+def _unpaired(target: list[Row], found: list[Row], names: Row, close: Closeness) -> tuple[list[Row], list[Row]]:
+    one, other = sorted(target, key=_key), sorted(found, key=_key)
+    budget = StepBudget()
+    budget.left += sum(map(len, one))
+
+    def same(i: int, j: int) -> bool:
+        budget.spend(len(one[i]))
+        return next(_row_differences(one[i], other[j], names, close), None) is None
+
+    missing, extra = unpaired(len(one), same, budget)
+    return [one[i] for i in missing], [other[j] for j in extra]
+
+
+def _row_counts(target: list[Row], found: list[Row]) -> str:
+    more = " or more" if len(found) >= len(target) + _MANY else ""
+    return f"{len(target):,} row{'s' * (len(target) != 1)} expected, {len(found):,}{more} found"
+
+
+def _truncate_cell(text: str) -> str:
+    return truncate(text, _WIDTH) or '""'

@@ -1,0 +1,111 @@
+"""Submissions: the programs that are verified, their names and their files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from kofn.errors import InputError
+from kofn.sandbox.file_tree import Tree, merge_trees, read_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from kofn.problems.problem import Problem
+    from kofn.sandbox.base import Sandbox
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A program that is verified: its name, its path and its files.
+
+    `unusable` says why it cannot even be run; then every case of it fails.
+    """
+
+    name: str
+    path: Path
+    tree: Tree = field(repr=False)
+    unusable: str | None = None
+
+
+def load_submissions(
+    problem: Problem, paths: Sequence[Path], names: Sequence[str], *, packed: bool = False
+) -> list[Submission]:
+    """The submissions of these paths, under these names."""
+    found = []
+    for name, path in zip(names, paths, strict=True):
+        if path.is_file() and problem.main_file is None:
+            entry = " ".join(problem.entry)
+            raise InputError(f"{path}: a single file, and `{entry}` names none that it could be: give a folder")
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder: expected a submission")
+        found.append(_load_submission(problem, name, path, packed=packed))
+    return found
+
+
+def _load_submission(problem: Problem, name: str, path: Path, *, packed: bool) -> Submission:
+    try:
+        tree = read_tree(path, name=problem.main_file, most=problem.limits.disk)
+    except InputError as reason:
+        digest = sha256(json.dumps(str(reason)).encode()).hexdigest()  # so that another reason is another submission
+        return Submission(name=name, path=path, tree=Tree(digest=digest), unusable=str(reason))
+    return Submission(name=name, path=path, tree=merge_trees([tree.files, problem.assets], packed=packed))
+
+
+def submission_warning(problem: Problem, submission: Submission) -> str | None:
+    """What to say of a submission that cannot be run, or lacks the file that is; None where all is well."""
+    if submission.unusable is not None:
+        return f"{submission.name}: every case fails: {submission.unusable}"
+    main = problem.main_file
+    if main is None or any(file.name == main for file in submission.tree.files):
+        return None
+    return f"{submission.name}: there is no {main} in {submission.path}, which `{' '.join(problem.entry)}` runs"
+
+
+def check_entry(problem: Problem, sandbox: Sandbox) -> None:
+    """Refuse a problem whose command is no program of this machine; one of the submission's own is not looked for."""
+    first = problem.entry[0]
+    if first in ("python", "python3") or (os.sep in first and not first.startswith(os.sep)):
+        return
+    folders = os.pathsep.join(sandbox.search_path)
+    if shutil.which(first, path=folders) is None:
+        raise InputError(
+            f"{problem.folder}: entry: there is no program {first!r} in {folders}: correct it, install it, or show "
+            "where it is (--show PATH, and the whole path in the entry)"
+        )
+
+
+def submission_names(paths: Sequence[Path], known: Mapping[str, str] | None = None) -> list[str]:
+    """Short names that tell paths apart: the last part, with those before it where that is not enough.
+
+    `known` has the names that paths got before: they keep them, and no other path gets one of these.
+
+    >>> from pathlib import Path
+    >>> submission_names([Path("a/sol"), Path("b/sol"), Path("c.py")])
+    ['a-sol', 'b-sol', 'c']
+    >>> submission_names([Path("/b/sol"), Path("/a/sol")], {"/a/sol": "sol"})
+    ['b-sol', 'sol']
+    """
+    known = known or {}
+    resolved = [path.resolve() for path in paths]
+    if len(set(resolved)) < len(resolved):
+        twice = next(path for path in paths if resolved.count(path.resolve()) > 1)
+        raise InputError(f"{twice}: there twice: give every submission once (--repeat runs its cases several times)")
+    parts = [[*path.parent.parts[1:], path.stem if path.suffix == ".py" else path.name] for path in resolved]
+    names = [known.get(str(path)) or part[-1] for path, part in zip(resolved, parts, strict=True)]
+    taken = {name.lower() for name in known.values()}
+    kept = [str(path) in known for path in resolved]
+    for depth in range(2, max(map(len, parts), default=1) + 1):
+        folded = [name.lower() for name in names]
+        clash = [folded.count(name) > 1 or name in taken for name in folded]
+        longer = [clashes and not keep for clashes, keep in zip(clash, kept, strict=True)]
+        names = ["-".join(p[-depth:]) if more else name for name, p, more in zip(names, parts, longer, strict=True)]
+    if len(set(names)) < len(names):
+        raise InputError(f"two submissions would both be called {max(names, key=names.count)}: rename a folder")
+    # `set` and `outputs` are folders of the output directory itself
+    return [f"submission-{name}" if name in ("set", "outputs") else name for name in names]

@@ -1,0 +1,288 @@
+"""Verification of submissions against a problem: finished cases are reused, the others run, and all are reported."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kofn.errors import InputError
+from kofn.parallel import engine as make_engine
+from kofn.parallel.base import FailedItem
+from kofn.problems.adapters.base import Observation
+from kofn.problems.attribute_checks import VERIFIER, verify_case
+from kofn.problems.author_code import check_author_code
+from kofn.problems.case import CaseOutcome, has_passed
+from kofn.problems.case_reports import build_results
+from kofn.problems.case_store import CaseStore
+from kofn.problems.execute import run_item
+from kofn.problems.load import load_problem
+from kofn.problems.problem import ALL, LAST, Problem
+from kofn.problems.submissions import check_entry, load_submissions, submission_names, submission_warning
+from kofn.problems.verify_progress import ExecutionCount, write_progress
+from kofn.problems.work_items import select_cases, work_context, work_items
+from kofn.sandbox.drivers import find_sandbox
+from kofn.sandbox.program import ProcessResult
+from kofn.sandbox.scratch import scratch_folder
+from kofn.scoring.policy import PassPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kofn.parallel.base import ParallelEngine
+    from kofn.problems.case import WorkItem
+    from kofn.problems.problem import Checkpoint
+    from kofn.problems.submissions import Submission
+    from kofn.runs.correctness_results import CorrectnessResults
+    from kofn.sandbox.base import Sandbox
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionResult:
+    """One submission at one checkpoint: the results, and every execution by (group, case)."""
+
+    submission: Submission
+    checkpoint: Checkpoint
+    results: CorrectnessResults
+    outcomes: dict[tuple[str, str], list[CaseOutcome]] = field(repr=False)
+
+    def flaky(self) -> list[str]:
+        """The cases that pass at some times and fail at others."""
+        found = []
+        for (group, case), repeats in self.outcomes.items():
+            if 0 < sum(map(has_passed, repeats)) < len(repeats):
+                found.append(f"{group}/{case}")
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """The result of `verify`: all submissions at all selected checkpoints.
+
+    `part` says which cases were selected, where not all of them were.
+    """
+
+    problem: Problem
+    sandbox: Sandbox
+    submission_results: tuple[SubmissionResult, ...]
+    n_executions: int
+    n_reused: int
+    repeats: int = 1
+    part: str | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one submission."""
+        return len({one.submission.name for one in self.submission_results}) > 1
+
+
+def run_checkpoint(
+    problem: Problem | Path | str,
+    submission: Path | str,
+    checkpoint: str | int = LAST,
+    *,
+    policy: PassPolicy | str = PassPolicy.CORE_CASES,
+    groups: Sequence[str] = (),
+    cases: Sequence[str] = (),
+    repeat: int = 1,
+    workers: int | None = None,
+    unsafe: bool = False,
+    out: Path | str | None = None,
+) -> CorrectnessResults:
+    """One submission against one checkpoint (a name, a number from 1, or the last), in the sandbox of this machine.
+
+    With `out`, finished cases are kept there and not run again.
+    """
+    loaded = problem if isinstance(problem, Problem) else load_problem(problem)
+    if checkpoint == ALL:
+        raise InputError("run_checkpoint runs one checkpoint: give a name or a number (kofn verify --checkpoint all)")
+    verification = verify(
+        loaded,
+        [Path(submission)],
+        loaded.select_checkpoints(checkpoint),
+        policy=policy,
+        groups=groups,
+        cases=cases,
+        repeat=repeat,
+        workers=workers,
+        sandbox=find_sandbox(unsafe=unsafe),
+        out=None if out is None else Path(out),
+    )
+    return verification.submission_results[0].results
+
+
+def verify(
+    problem: Problem,
+    paths: Sequence[Path],
+    checkpoints: Sequence[Checkpoint],
+    *,
+    policy: PassPolicy | str = PassPolicy.CORE_CASES,
+    groups: Sequence[str] = (),
+    cases: Sequence[str] = (),
+    repeat: int = 1,
+    workers: int | None = None,
+    engine: ParallelEngine | None = None,
+    sandbox: Sandbox | None = None,
+    out: Path | None = None,
+    on_total: Callable[[int, int, int], None] | None = None,
+    on_case: Callable[[CaseOutcome], None] | None = None,
+) -> Verification:
+    """Several submissions against several checkpoints.
+
+    `on_total` is called with the number of executions, how many of them are finished already, and how many of those
+    passed; `on_case` with the outcome of each that is run.
+    """
+    rule = PassPolicy(policy)
+    selected = select_cases(checkpoints, groups, cases)
+    with _open_engine(engine, workers) as map_engine, scratch_folder() as scratch, _store(out) as store:
+        program_sandbox = sandbox or find_sandbox()
+        submissions = _submissions(problem, paths, store, packed=map_engine.remote)
+        if not map_engine.remote:
+            check_entry(problem, program_sandbox)
+        context = work_context(problem, submissions, program_sandbox, scratch)
+        check_author_code(context, selected, map_engine, problem.folder)
+        items = _items(problem, submissions, selected, repeat, program_sandbox)
+        every = [item for part in items.values() for item in part]
+        keys = {case.key for item in every for case in item.cases}
+        known = {} if store is None else store.get(keys)
+        n_reused = len(known)
+        known |= _unusable_outcomes(problem, submissions, items)  # after the store: they are never kept in it
+        n_before = len(known)
+        todo = _unfinished(every, known)
+        count = ExecutionCount(then_total=on_total, then_case=on_case)
+        with write_progress(out, count, problem.name, [one.name for one in submissions], keep=False):
+            finished = keys - {case.key for item in todo for case in item.cases}
+            count.on_total(len(keys), len(finished), sum(has_passed(known[key]) for key in finished))
+            keep = _OutcomeKeeper(todo, known, store, count.on_case)
+            map_engine.map(run_item, todo, shared=context, on_done=keep)
+    now = datetime.now(UTC)  # one time for all reports of a command
+    submission_results = []
+    for (number, name), part in items.items():
+        submission, checkpoint = submissions[number], next(c for c in selected if c.name == name)
+        outcomes = _outcomes_by_case(part, known)
+        results = build_results(problem, checkpoint, outcomes, policy=rule, timestamp=now)
+        submission_results.append(
+            SubmissionResult(submission=submission, checkpoint=checkpoint, results=results, outcomes=outcomes)
+        )
+    return Verification(
+        problem=problem,
+        sandbox=program_sandbox,
+        submission_results=tuple(submission_results),
+        n_executions=len(known) - n_before,
+        n_reused=n_reused,
+        repeats=repeat,
+        part=_describe_part(groups, cases),
+        warnings=tuple(filter(None, (submission_warning(problem, one) for one in submissions))),
+    )
+
+
+def _describe_part(groups: Sequence[str], cases: Sequence[str]) -> str | None:
+    """Which groups and cases were selected, in words."""
+    selected = [f"group {name}" for name in groups] + [f"case {name}" for name in cases]
+    return f"only {', '.join(selected)}" if selected else None
+
+
+def _submissions(problem: Problem, paths: Sequence[Path], store: CaseStore | None, *, packed: bool) -> list[Submission]:
+    """The submissions, under the names of earlier commands where there were some."""
+    names = submission_names(paths, store.names() if store else None)
+    found = load_submissions(problem, paths, names, packed=packed)
+    if store is not None:
+        store.name({str(one.path.resolve()): one.name for one in found})
+    return found
+
+
+def _items(
+    problem: Problem,
+    submissions: Sequence[Submission],
+    checkpoints: Sequence[Checkpoint],
+    repeat: int,
+    sandbox: Sandbox,
+) -> dict[tuple[int, str], list[WorkItem]]:
+    """What is to be run, by the submission's number and the checkpoint's name."""
+    return {
+        (number, checkpoint.name): [
+            item
+            for group in checkpoint.groups
+            for item in work_items(problem, number, one.tree, group, checkpoint.name, repeats=repeat, sandbox=sandbox)
+        ]
+        for number, one in enumerate(submissions)
+        for checkpoint in checkpoints
+    }
+
+
+def _unusable_outcomes(
+    problem: Problem, submissions: Sequence[Submission], items: dict[tuple[int, str], list[WorkItem]]
+) -> dict[str, CaseOutcome]:
+    """The outcomes of submissions that cannot be run: every case fails, with the reason."""
+    with_verifier = f"{VERIFIER}.py" in problem.code
+    return {
+        case.key: verify_case(
+            case, Observation(process=ProcessResult(stopped=submissions[number].unusable)), with_verifier=with_verifier
+        )
+        for (number, _), part in items.items()
+        if submissions[number].unusable is not None
+        for item in part
+        for case in item.cases
+    }
+
+
+def _unfinished(items: Sequence[WorkItem], known: dict[str, CaseOutcome]) -> list[WorkItem]:
+    """The items with an unfinished case, each once: equal submissions are run once."""
+    seen: set[tuple[str, ...]] = set()
+    found = []
+    for item in items:
+        keys = tuple(case.key for case in item.cases)
+        if keys not in seen and any(key not in known for key in keys):
+            seen.add(keys)
+            found.append(item)
+    return found
+
+
+class _OutcomeKeeper:
+    """Stores the outcomes of items as they finish."""
+
+    def __init__(
+        self,
+        items: Sequence[WorkItem],
+        known: dict[str, CaseOutcome],
+        store: CaseStore | None,
+        on_case: Callable[[CaseOutcome], None],
+    ) -> None:
+        self._items, self._known, self._store, self._on_case = items, known, store, on_case
+
+    def __call__(self, index: int, result: list[CaseOutcome] | FailedItem) -> None:
+        if isinstance(result, FailedItem):
+            result = [CaseOutcome(key=case.key, harness_error=result.reason) for case in self._items[index].cases]
+        kept = result if self._store is None else self._store.put(result)
+        for outcome in kept:
+            self._known[outcome.key] = outcome
+            self._on_case(outcome)
+
+
+def _outcomes_by_case(
+    items: Sequence[WorkItem], known: dict[str, CaseOutcome]
+) -> dict[tuple[str, str], list[CaseOutcome]]:
+    found: dict[tuple[str, str], list[CaseOutcome]] = {}
+    for item in items:
+        for case in item.cases:
+            found.setdefault((item.group, case.id), []).append(known[case.key])
+    return found
+
+
+@contextmanager
+def _open_engine(engine: ParallelEngine | None, workers: int | None) -> Iterator[ParallelEngine]:
+    """The engine of the caller, who closes it, or a local one."""
+    if engine is not None:
+        yield engine
+        return
+    with make_engine("local", workers=workers) as local:
+        yield local
+
+
+def _store(out: Path | None) -> Any:
+    if out is None:
+        return nullcontext(None)
+    return CaseStore(out)

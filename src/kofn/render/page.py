@@ -1,0 +1,171 @@
+"""Assembles self-contained HTML pages: no network, no eval, and text from a file is never markup."""
+
+from __future__ import annotations
+
+import base64
+import re
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import orjson
+from markupsafe import Markup, escape
+
+from kofn.core.escape import show_hidden
+from kofn.render.case_payload import case_blocks
+from kofn.render.embedded_data import PackedData, pack
+from kofn.render.page_payload import report_data
+from kofn.render.vega import vega_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jinja2 import Environment
+
+    from kofn.render.embedded_data import ByteBudget
+    from kofn.runs.record import Run
+
+# "<!--" too: in a script element it starts a state in which "</script>" no longer ends it
+_ENDS_SCRIPT = re.compile(r"<(?=/script|!--)", re.IGNORECASE)
+
+
+def html_document(
+    *,
+    title: str,
+    body: Markup,
+    charts: Mapping[str, dict[str, Any]] | None = None,
+    scripts: Sequence[str] = (),
+    blocks: Mapping[str, bytes | PackedData] | None = None,
+) -> str:
+    """A whole page: our style sheet, the body, charts, scripts and data.
+
+    title    text, escaped here
+    body     markup; `<figure class="chart" data-chart="ID">` is where the chart ID is drawn
+    charts   ID -> Vega-Lite specification; the chart library is in the page only where there are some
+    scripts  JavaScript; each runs alone (strict, its names are its own) after the body is there
+    blocks   ID -> bytes, put in as `<script type="text/plain" id=ID>` gzipped in base64; `kofn.embedded(ID)` gives a
+             script a promise of the text
+    """
+    code = [escape_script(vega_bundle())] if charts else []
+    code += [wrap_script(script) for script in (read_template("page.js"), *scripts)]
+    return (
+        environment()
+        .get_template("document.html.j2")
+        .render(
+            title=title,
+            policy=content_policy(code),
+            style=Markup(read_template("page.css")),  # noqa: S704 - our own file
+            body=body,
+            charts=Markup(escape_json(dict(charts))) if charts else None,  # noqa: S704 - `<` is escaped
+            scripts=[Markup(text) for text in code],  # noqa: S704 - ours and Vega's, made fit for a script element
+            blocks={name: _embed(data) for name, data in (blocks or {}).items()},
+        )
+    )
+
+
+def report_page(run: Run, budget: ByteBudget | None = None) -> str:
+    """report.html of a run: its verdict, numbers, charts, and every case with its candidates."""
+    data = report_data(run)
+    cases = case_blocks(run, budget)
+    data["warnings"] += cases.notes
+    charts = [chart for part in ("estimates", "sets", "segments", "spending") for chart in data[part]]
+    template = environment().get_template("report.html.j2")
+    body = template.render(
+        **data, n_shown=cases.n_shown, total=cases.total, searched=cases.searched, case_link=_link_inside
+    )
+    return html_document(
+        title=f"{data['task']} – {data['verdict']['word'].lower()} · kofn",
+        body=Markup(body),  # noqa: S704 - the template escapes
+        charts={chart.id: {**chart.spec, "description": chart.label} for chart in charts},
+        scripts=[read_template("report.js")],
+        blocks=cases.blocks,
+    )
+
+
+def _link_inside(case: Mapping[str, Any]) -> str:
+    """Where the page itself shows a case."""
+    return f"#case={quote(case['id'][:1000], errors='replace')}&row={case['row']}"
+
+
+def _embed(data: bytes | PackedData) -> Markup:
+    return Markup(data if isinstance(data, PackedData) else pack(data))  # noqa: S704 - base64 holds no markup
+
+
+def escape_json(data: Any) -> str:
+    """JSON in ASCII without `<`, `>` and `&`: inside a page it can end nothing and reorder nothing.
+
+    >>> escape_json({"a": "</script>\u202e"})
+    '{"a":"\\\\u003c/script\\\\u003e\\\\u202e"}'
+    """
+    import json
+
+    # orjson turns arrays and NaN into JSON; the standard library then escapes what is not ASCII
+    plain = orjson.loads(orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS))
+    text = json.dumps(plain, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def escape_script(text: str) -> str:
+    r"""JavaScript that can stand in a script element: nothing in it ends the element or is changed by the parser.
+
+    >>> escape_script("s = '</script>'")
+    "s = '\\x3c/script>'"
+    """
+    # the parser of HTML turns CR into LF and replaces NUL: the hash must be of what the browser sees
+    return _ENDS_SCRIPT.sub(r"\\x3c", text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\\0"))
+
+
+def wrap_script(text: str) -> str:
+    """A script of ours with names of its own: the chart library leaves short names on the page."""
+    return escape_script(f'(() => {{\n"use strict";\n{text}\n}})();\n')
+
+
+def content_policy(scripts: Sequence[str]) -> str:
+    """Only these scripts run, by their hash; nothing is loaded from anywhere. Charts set styles on their elements."""
+    hashes = " ".join(f"'sha256-{base64.b64encode(sha256(s.encode()).digest()).decode()}'" for s in scripts)
+    rules = [
+        "default-src 'none'",
+        f"script-src {hashes}" if hashes else "script-src 'none'",
+        "style-src 'unsafe-inline'",
+        "img-src data: blob:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    return "; ".join(rules)
+
+
+@cache
+def read_template(name: str) -> str:
+    """A file of ours beside the templates."""
+    return (files("kofn.render") / "templates" / name).read_text(encoding="utf-8")
+
+
+@cache
+def environment() -> Environment:
+    """The templates; everything put into them is escaped unless it is Markup."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    env = Environment(
+        loader=PackageLoader("kofn.render"),
+        autoescape=True,
+        # a misspelt name fails instead of printing nothing
+        undefined=StrictUndefined,
+        finalize=_finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.filters["lines"] = _lines
+    return env
+
+
+def _finalize(value: Any) -> Any:
+    """Every text a template prints shows all its characters; markup is left as it is."""
+    # before autoescape, so that it sees the text and not entities
+    return show_hidden(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+def _lines(text: str) -> Markup:
+    """A text of several lines, each made visible."""
+    return Markup("\n").join(escape(show_hidden(line)) for line in text.split("\n"))

@@ -1,0 +1,154 @@
+"""A result as text for a terminal, and as a document for a notebook."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kofn.core.document import BAR_WIDTH, Document, Grid, document_text, interval_bar
+from kofn.stats.estimates import SMALL_SEGMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kofn.core.types import Estimate
+    from kofn.scoring.result import Result
+
+
+def result_document(result: Result) -> Document:
+    """The result's document."""
+    several = len({e.metric for e in result.estimates}) > 1
+    groups: dict[str, list[Estimate]] = {}
+    for e in result.estimates:
+        # one table per metric and field: each on a scale of its own
+        by = "" if e.segment is None else f"by {e.segment.partition('=')[0]}"
+        groups.setdefault(", ".join(filter(None, [e.metric if several else "", by])), []).append(e)
+    return Document(
+        headline=_headline(result),
+        grids=tuple(_estimates_grid(es, title) for title, es in groups.items()),
+        notes=_notes(result),
+        warnings=result.warnings,
+        checklist=result.checklist,
+    )
+
+
+def format_result(result: Result, style: Callable[[str, str], str] = lambda text, _: text) -> str:
+    """The result for a terminal: `document_text` of its document."""
+    return document_text(result_document(result), style)
+
+
+def _headline(result: Result) -> tuple[str, ...]:
+    u = result.understood
+    sizes = result.diagnostics["sizes"]
+    many = f"{sizes['min']} to {sizes['max']}" if u["set_size"] is None else f"{u['set_size']}"
+    noun = "candidate" if u["set_size"] == 1 else "candidates"
+    cases = "case" if result.n_cases == 1 else "cases"
+    graded = [
+        f"labels in `{src}`"
+        if m == "pass"
+        else f"scores in `{src}`"
+        if m == "score"
+        else f"`{m}` as given"
+        if m in u.get("labels", {})
+        else f"metric {m}"
+        for m, src in u["metrics"].items()
+    ]
+    parts = [
+        f"{result.n_cases:,} {cases} x {many} {noun}",
+        ", ".join(graded) or "no labels",
+        f"{result.n_missing:,} missing",
+    ]
+    if u["top_k"]:
+        parts.insert(1, f"the first {u['top_k']} of each set")
+    lines = [", ".join(parts)]
+    sources = ", ".join(u["sources"][:3]) + (f" and {len(u['sources']) - 3} more" if len(u["sources"]) > 3 else "")
+    fields = ", ".join(
+        f"{role} in `{name}`" for role, name in u["fields"].items() if role != name and not role.startswith("label.")
+    )
+    if u["form"] != "run":  # whoever made the outputs knows where they are
+        lines.append(f"read {sources or 'rows'} as {u['form']}" + (f": {fields}" if fields else ""))
+    extras = [f"selector in {', '.join(f'`{name}`' for name in u['selectors'])}"] if u["selectors"] else []
+    extras += [f"weighted by `{u['weight']}`"] if u["weight"] else []
+    extras += [f"resampled by cluster `{u['cluster']}`"] if u["cluster"] else []
+    return (*lines, *([", ".join(extras)] if extras else []))
+
+
+def _estimates_grid(estimates: Sequence[Estimate], title: str) -> Grid:
+    """One metric's estimates, drawn on one scale: 0 to 1, or further where the values go."""
+    sliced = any(e.segment is not None for e in estimates)
+    ends = [x for e in estimates for x in (e.low, e.point, e.high) if x is not None]
+    low, high = min([0.0, *ends]), max([1.0, *ends])
+    left, end = f"{low:.3g}", f"{high:.3g}"
+    header = (
+        "aggregator",
+        *(["segment"] if sliced else []),
+        "value",
+        f"{100 * estimates[0].level:g} % interval",
+        # the header of the drawn column is its axis: the low end at the left, the high end at the right
+        left + end.rjust(BAR_WIDTH - len(left)),
+        "cases",
+        "missing",
+        "interval by",
+    )
+    rows = []
+    for e in estimates:
+        between = f"[{e.low:.3f}, {e.high:.3f}]" if e.low is not None and e.high is not None else "-"
+        point = "undefined" if e.point is None else f"{e.point:.3f}"
+        few = "*" if e.n + e.n_missing < SMALL_SEGMENT else ""
+        segment = [(e.segment or "").partition("=")[2] + few] if sliced else []
+        counts = (f"{e.n:,}", f"{e.n_missing:,}")
+        rows.append((e.aggregator, *segment, point, between, interval_bar(e, low, high), *counts, e.method))
+    return Grid(title, header, tuple(rows), tuple(h in ("value", "cases", "missing") for h in header))
+
+
+def _notes(result: Result) -> tuple[tuple[str, str], ...]:
+    d = result.diagnostics
+    notes = [("answers", _answers_note(result))] if result.extraction.get("n") is not None else []
+    if audit := result.extraction.get("audit"):
+        notes.append(("extractors", _audit_note(audit)))
+    if d["sizes"]["min"] != d["sizes"]["max"]:
+        notes.append(("set sizes", f"{d['sizes']['min']} to {d['sizes']['max']}, median {d['sizes']['median']:g}"))
+    several = d["sizes"]["max"] > 1
+    if several and (votes := d.get("votes")) and votes["agreement"] is not None:
+        notes.append(("votes", _votes_note(votes, result.n_cases)))
+    if several and (diversity := d.get("diversity")):
+        notes.append(("diversity", _diversity_note(diversity)))
+    for name, unit in (("cost", ""), ("seconds", " s")):
+        if spent := d.get(name):
+            notes.append((name, f"{spent['total']:,.4g}{unit} in all, {spent['per_case']:,.4g}{unit} a case"))
+    return tuple(notes)
+
+
+def _answers_note(result: Result) -> str:
+    found = result.extraction
+    how = f"extracted by {found['extractor']} ({found['reason']})" if found["extractor"] else found["reason"]
+    text = f"{how}; none in {found['n_failed']:,} of {found['n']:,} candidates"
+    if labels := found.get("labels"):
+        text += f"; {labels['metric']} and labels differ on {labels['n_differ']:,} of {labels['n']:,}"
+    return text
+
+
+def _audit_note(audit: Mapping[str, Any]) -> str:
+    first, *others = audit["failure_rate"]
+    shares = ", ".join(f"{other} {audit['agreement'][first][other]:.0%}" for other in others)
+    scores = audit["score"]
+    spread = f"; score {', '.join(f'{name} {s:.2f}' for name, s in scores.items())}" if scores else ""
+    return f"{first} agrees with {shares}{spread} (on {audit['n']:,} candidates)"
+
+
+def _votes_note(votes: dict[str, float], n_cases: int) -> str:
+    return (
+        f"the leading answer has {votes['agreement']:.0%} of the candidates, {votes['margin']:.0%} ahead of the next; "
+        f"{votes['unanimous']:,} of {n_cases:,} unanimous, {votes['ties']:,} tied"
+    )
+
+
+def _diversity_note(d: dict[str, float | None]) -> str:
+    def format_share(name: str) -> str:
+        value = d[name]
+        return "undefined" if value is None else f"{value:.2f}"
+
+    return (
+        f"{format_share('unique_texts')} of a set's texts are different; distinct-1 {format_share('distinct_1')}, "
+        f"distinct-2 {format_share('distinct_2')}, redundancy {format_share('redundancy')} "
+        f"(on {d['n_sets_sampled']:,} sets)"
+    )

@@ -1,0 +1,120 @@
+"""Writes the run directory: every file of a run, staged and then moved in at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from kofn.render.page import report_page
+from kofn.runs.evaluation_files import write_evaluation_frame
+from kofn.runs.files import MANIFEST, PAGE, RESULTS, digest, to_json
+from kofn.runs.manifest import common_manifest, manifest_of, with_digest
+from kofn.runs.record import Run
+from kofn.runs.report_builder import report_of
+from kofn.runs.report_table import reports_frame
+from kofn.runs.results_jsonl import append_line, results_line
+from kofn.runs.run_tables import layout_of, write_tables
+from kofn.runs.staging import staging_folder
+from kofn.runs.tags import validate_tags
+from kofn.scoring.checklist import with_versioning
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import polars as pl
+
+    from kofn.runs.correctness_results import CorrectnessResults
+    from kofn.runs.report_builder import ReportPlan
+    from kofn.runs.results_jsonl import ModelExtraction
+    from kofn.scoring.result import Result
+
+
+def write_run(
+    result: Result,
+    directory: Path,
+    *,
+    sources: Sequence[Path | str],
+    options: Mapping[str, Any],
+    plan: ReportPlan | None = None,
+    batch_index: int | None = None,
+    append_to: Path | None = None,
+    generation: Mapping[str, Any] | None = None,
+    model_extraction: ModelExtraction | None = None,
+    tables: Mapping[str, pl.DataFrame] | None = None,
+    parent: Mapping[str, Any] | None = None,
+    tags: Sequence[str] = (),
+) -> Run:
+    """Write the whole run directory. A run with run.json is whole.
+
+    `append_to` names a results.jsonl of several runs that gets this run's line too. `generation` is what is to be said
+    of how the outputs were made, where kofn made them; `tables` are further files of the run; `parent` is what is to be
+    said of the run that was graded again here; `tags` are words to find it by. A finished run in the directory stays
+    until all of the new one is there.
+    """
+    import orjson
+
+    result = replace(result, checklist=with_versioning(result))
+    evaluation, reports = report_of(result, plan)
+    manifest = manifest_of(result, sources, options, generation) | ({} if parent is None else {"parent": parent})
+    manifest |= {"tags": validate_tags(tags)} if tags else {}
+    run = Run(name=directory.resolve().name, evaluation=evaluation, reports=reports, manifest=manifest, result=result)
+    with staging_folder(directory) as folder:
+        # first: the manifest holds the digest of every table
+        manifest["files"] = write_tables(result, folder, tables or {})
+        write_evaluation_frame(evaluation, reports, folder)
+        line = results_line(run, plan, batch_index=batch_index, model_extraction=model_extraction)
+        (folder / RESULTS).write_bytes(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+        (folder / MANIFEST).write_bytes(to_json(with_digest(manifest)))
+        (folder / PAGE).write_text(report_page(run), encoding="utf-8")
+    if append_to is not None:
+        # after the run is whole: a shared file gets no line of a run that failed
+        append_line(append_to, line)
+    return run
+
+
+def update_run(
+    run: Run,
+    result: Result,
+    *,
+    tables: Mapping[str, pl.DataFrame] | None = None,
+    manifest: Mapping[str, Any] | None = None,
+) -> Run:
+    """Write a finished run again with a result that has more to say of the same cases and candidates.
+
+    The case reports, and so whether the run passed, stay as they are: they follow from the metrics the run was made
+    with. `manifest` is what is to be said beside what the run says already.
+    """
+    directory = run.path
+    assert directory is not None
+    result = replace(result, checklist=with_versioning(result))
+    updated = {**run.manifest, **(manifest or {}), "layout": layout_of(result), "result": result.to_dict()}
+    # `created` stays: it orders the runs of a trend
+    updated["updated"] = datetime.now(UTC).isoformat(timespec="seconds")
+    again = replace(run, manifest=updated, result=result)
+    with staging_folder(directory) as folder:
+        updated["files"] = {**run.manifest["files"], **write_tables(result, folder, tables or {})}
+        (folder / MANIFEST).write_bytes(to_json(with_digest(updated)))
+        (folder / PAGE).write_text(report_page(again), encoding="utf-8")
+    return again
+
+
+def write_evaluation(
+    evaluation: CorrectnessResults, directory: Path, manifest: Mapping[str, Any], tables: Mapping[str, pl.DataFrame]
+) -> Run:
+    """Write the run directory of an evaluation that has case reports and no candidates.
+
+    `manifest` is what is to be said beside what every run says; `tables` are further files of the run.
+    """
+    reports = reports_frame(evaluation)
+    with staging_folder(directory) as folder:
+        for name, table in tables.items():
+            table.write_parquet(folder / name)
+        whole = {**common_manifest(), **manifest, "files": {name: digest(folder / name) for name in tables}}
+        write_evaluation_frame(evaluation, reports, folder)
+        (folder / MANIFEST).write_bytes(to_json(with_digest(whole)))
+        slim = evaluation.model_copy(update={"reports": []})
+        run = Run(name=directory.resolve().name, evaluation=slim, reports=reports, manifest=whole, result=None)
+        (folder / PAGE).write_text(report_page(run), encoding="utf-8")
+    return run

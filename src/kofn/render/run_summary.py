@@ -1,0 +1,339 @@
+"""The summary of a run, shared by its text, Markdown and HTML forms.
+
+Case reports stay columns: objects are made only of the cases that are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from kofn.core.format import format_duration
+from kofn.errors import InputError
+from kofn.runs.evaluation_files import EVALUATION, REPORTS
+from kofn.runs.files import CANDIDATES, CASES, MANIFEST, PAGE, RESULTS
+from kofn.runs.generation_record import generation_of
+from kofn.runs.report_classes import EXECUTION
+from kofn.runs.report_table import decode_json
+from kofn.scoring.policy import GroupType
+
+if TYPE_CHECKING:
+    from kofn.runs.record import Run
+
+PASSED, NOT_PASSED, HARNESS_FAILED = "PASSED", "NOT PASSED", "HARNESS FAILED"
+LIMIT, MOST_GROUPS, MOST_ATTRIBUTES, TOP = 20, 30, 5, 5
+_VALUE, _INPUT, _DIFF_LINE, _FAILURE = 240, 200, 300, 400  # characters that are shown
+_DIFF_LINES = 16
+
+
+class Status(NamedTuple):
+    """How the run ended, the policy's reason, and what makes it incomplete: cases or candidates without a verdict."""
+
+    word: str
+    reason: str
+    gaps: tuple[str, ...]
+
+    @property
+    def mark(self) -> str:
+        return "✓" if self.word == PASSED else "✗"
+
+
+class GroupSummary(NamedTuple):
+    """A group as the table shows it."""
+
+    name: str
+    type: GroupType
+    weight: float
+    score: float | None
+    passed: int
+    total: int
+    unverified: int
+
+    @property
+    def mark(self) -> str:
+        """✓ every case passes, ✗ some fail, ? none fails and some are unverified, - there is no case."""
+        if not self.total:
+            return "-"
+        if self.passed + self.unverified < self.total:
+            return "✗"
+        return "?" if self.unverified else "✓"
+
+
+class WrongAttribute(NamedTuple):
+    """A wrong attribute; `expected` and `actual` are JSON texts."""
+
+    name: str
+    expected: str | None
+    actual: str | None
+    diff: str
+
+
+class FailingCase(NamedTuple):
+    """A case that fails. `fields` are what its report says of it: (name, JSON text)."""
+
+    id: str
+    group: str
+    type: str
+    score: float
+    duration: float
+    attributes: tuple[WrongAttribute, ...]
+    n_attributes: int
+    fields: tuple[tuple[str, str | None], ...]
+    origin: str
+
+    def about(self) -> tuple[str, str]:
+        """Its input in one line, and what to call it; every field of the case where none is the input."""
+        if (text := dict(self.fields).get("input")) is not None:
+            return "input", " ".join(str(decode_stored(text)).split())
+        given = [(name, text) for name, text in self.fields if text is not None and name not in EXECUTION]
+        return "given", ", ".join(f"{name}={text}" for name, text in given)
+
+    def execution(self) -> str:
+        """How its program ran, in one line; of what it wrote the end, where errors are."""
+        fields = [(name, text) for name, text in self.fields if text is not None and name in EXECUTION]
+        words = [(name, " ".join(str(decode_stored(text)).split())) for name, text in fields]
+        return ", ".join(f"{name}={text if len(text) <= _INPUT else '…' + text[-_INPUT:]}" for name, text in words)
+
+
+class EdgeCase(NamedTuple):
+    """A case of whose candidates some pass and some do not."""
+
+    id: str
+    group: str
+    case_passes: bool
+    passing: int
+    graded: int
+    candidates: str
+
+
+def decode_stored(text: str | None) -> Any:
+    """A stored JSON text's value, or one line that says which text is none."""
+    try:
+        return decode_json(text)
+    except ValueError as problem:
+        raise InputError(f"reports.parquet: {text!r:.60} is not JSON: {problem}") from None
+
+
+def status_of(run: Run) -> Status:
+    """Whether the run's own policy is met, and why."""
+    evaluation = run.evaluation
+    made = generation_of(run.manifest)
+    gaps = [f"stopped: {made.stopped}"] if made is not None and made.stopped else []
+    if evaluation.n_unverified:
+        gaps.append(f"{evaluation.n_unverified:,} of {sum(evaluation.total_counts.values()):,} cases unverified")
+    if run.result is not None and run.result.n_missing:
+        gaps.append(f"{run.result.n_missing:,} of {run.result.n_candidates:,} candidates not graded")
+    if evaluation.infrastructure_failure is not None:
+        return Status(HARNESS_FAILED, f"no policy is met: {evaluation.infrastructure_failure}", tuple(gaps))
+    decision = evaluation.decide()
+    return Status(PASSED if decision.passed else NOT_PASSED, decision.reason, tuple(gaps))
+
+
+def facts_of(run: Run) -> list[tuple[str, str]]:
+    """What a reader wants to know first: label and text, those that are known."""
+    e = run.evaluation
+    n, score = sum(e.total_counts.values()), e.score()
+    passed = sum(e.pass_counts.values())
+    types = [f"{t} {e.pass_counts.get(t, 0):,} of {e.total_counts[t]:,}" for t in GroupType if t in e.total_counts]
+    spent = run.result.diagnostics.get("cost") if run.result is not None else None
+    facts = [
+        ("task", f"{cut_text(e.problem_name, _INPUT)}, version {e.problem_version}"),
+        ("run", f"{cut_text(e.name, _INPUT)}, version {e.version}, {e.timestamp:%Y-%m-%d %H:%M:%S} UTC"),
+        ("submission", cut_text(submission_of(run), _INPUT)),
+        ("model", cut_text(_models(run), _INPUT)),
+        ("tags", cut_text(", ".join(tags_of(run)), _INPUT)),
+        ("passed", f"{passed:,} of {n:,} cases ({format_percent(passed, n)})" if n else "no cases"),
+        ("by type", ", ".join(types)),
+        ("incomplete", "; ".join(status_of(run).gaps)),
+        ("verdict", f"a case passes where {e.verdict}" if e.verdict else ""),
+        ("score", "undefined: nothing was verified" if score is None else format_number(score)),
+        (
+            "time",
+            f"{format_duration(e.duration)} in all, {format_duration(e.duration / n)} a case"
+            if e.duration and n
+            else "",
+        ),
+        ("cost", f"{spent['total']:,.4g} in all, {spent['per_case']:,.4g} a case" if spent else ""),
+    ]
+    return [(label, text) for label, text in facts if text]
+
+
+def tags_of(run: Run) -> list[str]:
+    """The words a run was given to be found by."""
+    return [str(tag) for tag in run.manifest.get("tags") or ()]
+
+
+def submission_of(run: Run) -> str:
+    """What program a run verified, and which part of the cases where not all were; nothing for any other run."""
+    fields = run.manifest.get("verify")
+    if not isinstance(fields, Mapping):
+        return ""
+    name, part = str(fields.get("submission") or ""), fields.get("part")
+    return f"{name} ({part})" if part else name
+
+
+def first_difference(diff: str | None) -> str:
+    """The first line of a diff that says something.
+
+    >>> first_difference("--- expected\\n+++ found\\n@@ line 1 @@\\n-hello\\n+bye"), first_difference(None)
+    ('-hello', '')
+    """
+    # not the headers of a unified diff
+    lines = (line.strip() for line in (diff or "").splitlines() if not line.startswith(("---", "+++", "@@")))
+    return next(filter(None, lines), "")
+
+
+def _models(run: Run) -> str:
+    made = generation_of(run.manifest)
+    if made is None:
+        return ""
+    several = len(set(made.models.values())) > 1
+    names = [f"{role} {name}" if several else name for role, name in made.models.items()]
+    return ", ".join(dict.fromkeys(names)) + f", {made.mode} mode, seed {made.seed}"
+
+
+def groups_of(run: Run, scores: pl.DataFrame) -> list[GroupSummary]:
+    """The groups in their order."""
+    counted = scores.group_by("group").agg(
+        passed=pl.col("passed").sum(), total=pl.len(), unverified=pl.col("score").is_null().sum()
+    )
+    counts = {name: rest for name, *rest in counted.iter_rows()}
+    return [
+        GroupSummary(name, g.type, g.weight, g.score(), *counts.get(name, (0, 0, 0)))
+        for name, g in run.evaluation.group_outcomes.items()
+    ]
+
+
+def listed_groups(groups: list[GroupSummary]) -> list[GroupSummary]:
+    """All of them; of very many the lowest, in their order."""
+    if len(groups) <= MOST_GROUPS:
+        return groups
+    # False sorts before True: groups without a score come first
+    lowest = sorted(range(len(groups)), key=lambda i: (groups[i].score is not None, groups[i].score or 0.0))
+    return [groups[i] for i in sorted(lowest[:MOST_GROUPS])]
+
+
+def failing_of(run: Run, scores: pl.DataFrame, limit: int) -> tuple[list[FailingCase], int]:
+    """The first `limit` cases that fail, Core first, and how many there are."""
+    order = {t.value: i for i, t in enumerate(GroupType)}
+    failing = scores.with_row_index("row").filter(pl.col("failing").list.len() > 0)
+    # by the order of the types, which begins with Core; within a type as in the file
+    first = failing.sort(pl.col("type").replace_strict(order, default=len(order)), maintain_order=True).head(limit)
+    rows = run.reports[first["row"].to_list()]
+    pairs = zip(first["score"].to_list(), rows.iter_rows(named=True), strict=True)
+    return [_failing_case(score, row) for score, row in pairs], failing.height
+
+
+def _failing_case(score: float, row: dict[str, Any]) -> FailingCase:
+    wrong = [r for r in row["results"] or () if r["is_correct"] is False]
+    origin = [text for text in (row["original_checkpoint"], row["original_group"]) if text]
+    return FailingCase(
+        row["id"],
+        row["group"],
+        row["type"],
+        score,
+        row["duration"],
+        tuple(WrongAttribute(r["attribute"], r["expected"], r["actual"], r["diff"] or "") for r in wrong),
+        len(row["results"] or ()),
+        tuple((f["attribute"], f["value"]) for f in row["case"] or ()),
+        ", ".join(origin),
+    )
+
+
+def slowest_of(scores: pl.DataFrame, top: int = TOP) -> pl.DataFrame:
+    """The cases that took longest; none where no time is known."""
+    return scores.filter(pl.col("duration") > 0).sort("duration", descending=True, maintain_order=True).head(top)
+
+
+def failures_by(scores: pl.DataFrame, column: str) -> list[tuple[str, int]]:
+    """How many cases fail by `type`, or by `failing`: by attribute. Most first."""
+    failing = scores.filter(pl.col("failing").list.len() > 0).select(column)
+    names = failing.explode(column) if column == "failing" else failing
+    counts = names.group_by(column, maintain_order=True).len().sort("len", descending=True, maintain_order=True)
+    return [(str(name), int(n)) for name, n in counts.iter_rows()]
+
+
+def edge_of(run: Run, scores: pl.DataFrame, top: int = TOP) -> tuple[list[EdgeCase], int]:
+    """The cases that pass with some candidates and fail with others, nearest to half first, and how many there are.
+
+    Another draw of candidates may turn these. Nothing for runs without candidates, or with one a case.
+    """
+    scored = run.result.scored if run.result is not None else ()
+    if not scored or not scored[0].metric or len(scored[0].sets) != scores.height:
+        return [], 0
+    sets = scored[0].sets
+    graded, passing = sets.counts
+    mixed = np.flatnonzero((passing > 0) & (passing < graded))
+    # the distance of passing/graded from one half, times two
+    near = mixed[np.argsort(np.abs(2 * passing[mixed] - graded[mixed]) / graded[mixed], kind="stable")][:top]
+    marks = {1: "✓", 0: "✗", -1: "?"}
+    return [
+        EdgeCase(
+            str(scores["id"][i]),
+            str(scores["group"][i]),
+            bool(scores["passed"][i]),
+            int(passing[i]),
+            int(graded[i]),
+            "".join(marks[p] for p in sets.passes[sets.offsets[i] : sets.offsets[i + 1]].tolist()),
+        )
+        for i in near.tolist()
+    ], len(mixed)
+
+
+def files_of(run: Run) -> list[str]:
+    """The files of a run that are there, in the order they are written about."""
+    names = (MANIFEST, CANDIDATES, CASES, EVALUATION, REPORTS, RESULTS, PAGE)
+    return [] if run.path is None else [name for name in names if (run.path / name).is_file()]
+
+
+def format_number(value: float | None) -> str:
+    """Three digits after the point; a zero has no sign.
+
+    >>> format_number(0.8333), format_number(-0.0), format_number(None)
+    ('0.833', '0.000', '-')
+    """
+    return "-" if value is None else f"{value + 0.0:.3f}"  # -0.0 + 0.0 is 0.0
+
+
+def format_percent(part: int, whole: int) -> str:
+    """A share, never rounded to all or to nothing.
+
+    >>> format_percent(37, 60), format_percent(9999, 10000), format_percent(0, 9)
+    ('61.7 %', '>99.9 %', '0.0 %')
+    """
+    text = f"{100 * part / whole:.1f}"
+    if part < whole and text == "100.0":
+        return ">99.9 %"
+    return "<0.1 %" if part and text == "0.0" else f"{text} %"
+
+
+def split_text(text: str, most: int) -> tuple[str, int]:
+    """The first `most` characters, and how many are left out."""
+    return (text, 0) if len(text) <= most else (text[:most], len(text) - most)
+
+
+def cut_note(left_out: int) -> str:
+    """What stands where text was cut."""
+    return f"… {left_out:,} character{'' if left_out == 1 else 's'} left out"
+
+
+def cut_text(text: str, most: int) -> str:
+    """The first `most` characters, with a note where there are more."""
+    head, left = split_text(text, most)
+    return head + (cut_note(left) if left else "")
+
+
+def cut_diff(diff: str) -> tuple[list[str], int]:
+    """The first lines of a diff, long ones ending in …, and how many characters are left out.
+
+    >>> cut_diff("-a\\n+" + 400 * "b" + "\\n")[1]
+    101
+    """
+    whole = diff.rstrip("\n")
+    lines = whole.split("\n")[:_DIFF_LINES]
+    kept = [line[:_DIFF_LINE] for line in lines]
+    short_lines = [short if short == line else short + "…" for short, line in zip(kept, lines, strict=True)]
+    return short_lines, len(whole) - len("\n".join(kept))

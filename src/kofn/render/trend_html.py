@@ -1,0 +1,548 @@
+"""A trend as an HTML page: chart, table of runs, and a heat map of cases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from markupsafe import Markup
+
+from kofn.analysis.trend.series import most_flaky
+from kofn.analysis.trend.trend import FROM_REPORTS, change_verdict
+from kofn.core.escape import show_hidden
+from kofn.core.format import format_count
+from kofn.render.page import environment, escape_json, html_document, read_template
+from kofn.render.run_summary import format_number
+from kofn.render.trend_text import (
+    across_text,
+    cases_text,
+    change_mark,
+    changes_text,
+    describe_metric,
+    format_cost,
+    format_interval,
+    format_p,
+    format_signed,
+    format_time,
+    interval_heading,
+    run_times,
+    spread_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kofn.analysis.trend.series import CaseHistory, Change
+    from kofn.analysis.trend.trend import MetricTrend, TaskTrend, Trend
+    from kofn.runs.index import StoredRun
+
+    Spec = dict[str, Any]
+
+MOST_ROWS = 30  # runs in the table; beyond, the newest and every real change
+MOST_FOLDED = 500  # further ones that can be unfolded
+MOST_CASES = 200  # rows of the heat map
+MOST_COLUMNS = 120  # its columns; beyond, neighbouring runs share one
+MOST_DOTS = 150  # runs that get a dot in the chart; beyond, only real changes do
+STRIP = 20  # newest runs of a flaky case that are drawn one by one
+MOST_SIZES = 24  # real changes whose size is written beside them
+MOST_BARS = 40  # runs whose interval is drawn as a bar too
+LEVELS = 5  # shades of a cell that several runs share
+FAILS = "color-mix(in oklab, var(--fail) 62%, var(--paper))"  # a field of cells, so calmer than a mark
+TOOLTIP = [
+    {"field": "run", "title": " "},
+    {"field": "when", "title": "made"},
+    {"field": "value", "title": "value"},
+    {"field": "change", "title": "change"},
+]
+COLOURS = {"better": "var(--pass)", "worse": "var(--fail)", "higher": "var(--second)", "lower": "var(--second)"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatMap:
+    """Which cases pass in which runs, drawn as one path a shade.
+
+    shades   (CSS colour, SVG path) of the cells
+    lines    the path that parts them
+    tip      JSON of what a pointer shows: names of cases and columns, and the share that passes of each cell
+    """
+
+    label: str
+    width: int
+    height: int
+    row: int
+    names: tuple[str, ...]
+    shades: tuple[tuple[str, str], ...]
+    lines: str
+    ends: tuple[str, str]
+    fails: str
+    note: str
+    tip: str
+    table: tuple[tuple[str, str, str], ...]
+
+
+class TrendLinks(NamedTuple):
+    """Where a run is shown, and a case of it; for pages that lead there."""
+
+    run: Callable[[StoredRun], str]
+    case: Callable[[StoredRun, str], str]
+
+
+def trend_page(found: Trend) -> str:
+    """The whole page, in one file that needs no network."""
+    data = trend_data(found)
+    body = environment().get_template("trend.html.j2").render(**data)
+    return html_document(
+        title=trend_title(found),
+        body=Markup(body),  # noqa: S704 - the template escapes
+        charts=charts_of(data),
+        scripts=[read_template("trend.js")],
+    )
+
+
+def trend_data(found: Trend, links: TrendLinks | None = None) -> dict[str, Any]:
+    """What trend.html.j2 shows."""
+    return {
+        "tasks": [_task(part, i, links) for i, part in enumerate(found.tasks)],
+        "n_runs": sum(len(p.runs) for p in found.tasks),
+        "left_out": [show_hidden(one.reason) for one in found.left_out],
+        "alpha": f"{found.alpha:g}",
+    }
+
+
+def charts_of(data: Mapping[str, Any]) -> dict[str, Spec]:
+    """The charts of a page's data by their names."""
+    return {s["id"]: s["spec"] for t in data["tasks"] for s in t["series"] if s["spec"]}
+
+
+def trend_title(found: Trend) -> str:
+    """What the page is of."""
+    names = [show_hidden(part.task) or "(no name)" for part in found.tasks]
+    runs = sum(len(p.runs) for p in found.tasks)
+    return f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}: {runs:,} runs"
+
+
+def _task(part: TaskTrend, at: int, links: TrendLinks | None) -> dict[str, Any]:
+    first, last = part.runs[0].when, part.runs[-1].when
+    days = list(dict.fromkeys(f"{when:%Y-%m-%d}" for when in (first, last)))
+    return {
+        "id": f"task-{at}",
+        "name": show_hidden(part.task) or "(no name)",
+        "days": " to ".join(days),
+        "n_runs": len(part.runs),
+        "head": _head(part),
+        "stats": _stats(part),
+        "series": [_series(part, f, f"series-{at}-{i}", links) for i, f in enumerate(part.metrics)],
+        "cases": show_hidden(cases_text(part)),
+        "across": show_hidden(across_text(part)),
+        "counts": part.counts,
+        "flaky": [_flaky_row(part, h, links) for h in most_flaky(part.cases)],
+        "heat": heat_map(part.runs, part.cases),
+    }
+
+
+def _head(part: TaskTrend) -> dict[str, str]:
+    """The newest against the oldest, in a word and a line."""
+    f = part.metrics[0]
+    change = f.series.overall
+    if change is None:
+        word = "One run" if len(part.runs) == 1 else "Nothing to compare"
+        return {"kind": "", "mark": "", "word": word, "reason": show_hidden(describe_metric(f)), "more": ""}
+    c = change.comparison
+    word = change_verdict(change, f.higher_is_better)
+    title = {"noise": "First to last: no real change", "other cases": "Other cases"}.get(word, word.capitalize())
+    ends = f"{part.runs[change.against].name} to {f.series.points[_last(f)].name}"
+    reason = (
+        f"{format_signed(c.difference)} {format_interval(c.low, c.high)} in {f.name}, p {format_p(c.p)}, {c.n:,} cases"
+    )
+    return {
+        "kind": {"better": "passed", "worse": "failed"}.get(word, ""),
+        "mark": change_mark(change) if change.real else "",
+        "word": title,
+        "reason": show_hidden(f"{reason}, from {ends}" if c.n else f"from {ends}, which share no case"),
+        "more": _real_changes_text(f),
+    }
+
+
+def _real_changes_text(f: MetricTrend) -> str:
+    """How many changes are real, for the head of the page."""
+    known = [c for c in f.series.changes if c is not None and c.comparison.n]
+    real = sum(c.real for c in known)
+    if not known:
+        return ""
+    if not real:
+        return f"No change from one run to the next is real ({len(known):,} tested)."
+    changes = format_count(len(known), "change")
+    return f"{real:,} of {changes} from one run to the next {'is' if real == 1 else 'are'} real."
+
+
+def _last(f: MetricTrend) -> int:
+    return max(i for i, p in enumerate(f.series.points) if p.estimate.point is not None)
+
+
+def _stats(part: TaskTrend) -> list[dict[str, str]]:
+    """The newest value, how far runs lie apart, and the means over all runs."""
+    f = part.metrics[0]
+    stats = []
+    if f.series.spread is not None:
+        e, s = f.series.points[_last(f)].estimate, f.series.spread
+        stats.append(
+            {
+                "name": f"{show_hidden(f.name)}, newest",
+                "value": format_number(e.point),
+                "detail": format_interval(e.low, e.high),
+            }
+        )
+        if s.sd is not None:
+            alone = "" if s.noise is None else f"noise alone {format_number(s.noise)}"
+            stats.append({"name": "spread (sd)", "value": format_number(s.sd), "detail": alone})
+    if f.name != "pass_rate":
+        stats.append(
+            {
+                "name": "mean pass rate",
+                "value": format_number(part.pass_rate),
+                "detail": format_count(len(part.runs), "run"),
+            }
+        )
+    elif f.series.spread is not None:
+        stats.append(
+            {
+                "name": "mean",
+                "value": format_number(f.series.spread.mean),
+                "detail": format_count(len(part.runs), "run"),
+            }
+        )
+    stats += (
+        [{"name": "mean time", "value": format_time(part.seconds), "detail": ""}] if part.seconds is not None else []
+    )
+    stats += [{"name": "mean cost", "value": format_cost(part.cost), "detail": ""}] if part.cost is not None else []
+    return stats[:4]
+
+
+def _series(part: TaskTrend, f: MetricTrend, name: str, links: TrendLinks | None) -> dict[str, Any]:
+    known = [p.estimate.point for p in f.series.points if p.estimate.point is not None]
+    marks = {
+        (change_verdict(c, f.higher_is_better), change_mark(c)) for c in f.series.changes if c is not None and c.real
+    }
+    listed, folded = _places(f)
+    return {
+        "id": name,
+        "title": show_hidden(f.name),
+        "what": show_hidden(describe_metric(f).partition(": ")[2] if f.name in FROM_REPORTS else describe_metric(f)),
+        "spec": chart_spec(part, f, links) if len(known) > 1 else None,
+        "keys": [(f"real change, {w}", colour, m) for w, colour in COLOURS.items() for m in "▲▼" if (w, m) in marks],
+        "level": interval_heading(f.level),
+        "rows": _rows(part.runs, f, listed, links),
+        "folded": _rows(part.runs, f, folded[-MOST_FOLDED:], links),
+        "n_folded": len(folded),
+        "has_cost": any(r.cost is not None for r in part.runs),
+        "has_time": any(r.seconds is not None for r in part.runs),
+        "spread": show_hidden(spread_text(f.series.spread, f.series.alpha))
+        if f.series.spread and len(known) > 1
+        else "",
+        "changes": show_hidden(changes_text(f)) if len(known) > 1 else "",
+    }
+
+
+def _places(f: MetricTrend) -> tuple[list[int], list[int]]:
+    """Which runs the table shows, the newest and every real change, and which it folds away."""
+    n = len(f.series.points)
+    listed = [i for i in range(n) if i >= n - MOST_ROWS or ((c := f.series.changes[i]) is not None and c.real)]
+    return listed, sorted(set(range(n)) - set(listed))
+
+
+def _rows(
+    runs: Sequence[StoredRun], f: MetricTrend, places: Sequence[int], links: TrendLinks | None
+) -> list[dict[str, Any]]:
+    when = run_times(runs)
+    return [_row(runs, f, i, when[i]) | {"to": links and links.run(runs[i])} for i in places]
+
+
+def _row(runs: Sequence[StoredRun], f: MetricTrend, at: int, when: str) -> dict[str, Any]:
+    run, e, change = runs[at], f.series.points[at].estimate, f.series.changes[at]
+    c = change.comparison if change is not None else None
+    word = change_verdict(change, f.higher_is_better) if change is not None else ""
+    return {
+        "run": show_hidden(run.name) or "(no name)",
+        "when": when,
+        "value": format_number(e.point),
+        "interval": format_interval(e.low, e.high),
+        "mark": change_mark(change),
+        "word": word,
+        "colour": COLOURS.get(word, ""),
+        "difference": format_signed(c.difference) if c is not None and c.n else "",
+        "ends": format_interval(c.low, c.high) if c is not None and c.n else "",
+        "p": format_p(change.p_holm) if change is not None and c is not None and c.n else "",
+        "n": f"{c.n:,}" if c is not None else "",
+        "passed": f"{run.n_passed:,} / {len(run.cases):,}",
+        "share": run.n_passed / max(1, len(run.cases)),
+        "cases": len(run.cases),
+        "cost": format_cost(run.cost),
+        "time": format_time(run.seconds),
+        "notes": show_hidden("; ".join(f.notes[at])),
+    }
+
+
+def _flaky_row(part: TaskTrend, h: CaseHistory, links: TrendLinks | None) -> dict[str, Any]:
+    newest = next((r for r in reversed(part.runs) if r.verdict_of(h.case) is not None), None)
+    return {
+        "case": show_hidden(h.case) or '""',
+        "to": links.case(newest, h.case) if links and newest else None,
+        "flips": f"{h.flips:,}",
+        "passes": f"{h.passes:,} / {h.runs:,}",
+        "share": h.passes / h.runs,
+        "strip": _strip([r.verdict_of(h.case) for r in part.runs[-STRIP:]]),
+    }
+
+
+def _strip(verdicts: Sequence[bool | None]) -> list[str]:
+    return ["sx" if v is None else "s1" if v else "s0" for v in verdicts]
+
+
+# the chart
+
+
+def chart_spec(part: TaskTrend, f: MetricTrend, links: TrendLinks | None = None) -> Spec:
+    """Runs from left to right: the interval as a band, values as a line, real changes as triangles with their size."""
+    rows = _chart_rows(part, f)
+    tooltip: Spec = {"tooltip": TOOLTIP}
+    if links is not None:
+        rows = [{**row, "href": links.run(run)} for row, run in zip(rows, part.runs, strict=True)]
+        tooltip["href"] = {"field": "href", "type": "nominal"}
+    ends = [r[key] for r in rows for key in ("low", "point", "high") if r[key] is not None]
+    y: Spec = {
+        "field": "point",
+        "type": "quantitative",
+        "title": None,
+        "scale": {"domain": _domain(ends), "nice": False, "zero": False},
+        "axis": {"tickCount": 5},
+    }
+    return {
+        "description": show_hidden(_chart_description(part, f)),
+        "width": "container",
+        "height": 300,
+        "padding": {"left": 4, "top": 22, "bottom": 4, "right": 18},
+        "data": {"values": rows},
+        "layer": _layers(len(rows), y, _x(part.runs, 8), tooltip),
+        "usermeta": {
+            "narrow": {
+                "height": 240,
+                "padding": {"left": 0, "top": 20, "bottom": 4, "right": 10},
+                "layer": _layers(len(rows), y, _x(part.runs, 3), tooltip),
+            }
+        },
+    }
+
+
+def _chart_description(part: TaskTrend, f: MetricTrend) -> str:
+    known = [p for p in f.series.points if p.estimate.point is not None]
+    first, last = known[0], known[-1]
+    ends = [format_number(point.estimate.point) for point in (first, last)]
+    said = f"{f.name} over {len(part.runs):,} runs, from {ends[0]} to {ends[1]}"
+    real = [
+        f"{p.name} {format_signed(c.comparison.difference)} ({change_verdict(c, f.higher_is_better)})"
+        for p, c in zip(f.series.points, f.series.changes, strict=True)
+        if c is not None and c.real
+    ]
+    return f"{said}. Real changes: {'; '.join(real[:12]) or 'none'}. The table below has the numbers."
+
+
+def _chart_rows(part: TaskTrend, f: MetricTrend) -> list[Spec]:
+    rows, stretch = [], 0
+    for i, (run, when) in enumerate(zip(part.runs, run_times(part.runs), strict=True)):
+        e, change = f.series.points[i].estimate, f.series.changes[i]
+        stretch += change is not None and not change.comparison.n  # no line across other cases
+        word = change_verdict(change, f.higher_is_better) if change is not None else ""
+        rows.append(
+            {
+                "at": i,
+                "run": show_hidden(run.name),
+                "when": when,
+                "point": e.point,
+                "low": e.low,
+                "high": e.high,
+                "value": f"{format_number(e.point)} {format_interval(e.low, e.high)}",
+                "change": _change_words(change, word),
+                "real": word if change is not None and change.real else "",
+                "up": change is not None and change.sign > 0,
+                "size": format_signed(change.comparison.difference) if change is not None else "",
+                "stretch": stretch,
+            }
+        )
+    return rows if sum(row["real"] != "" for row in rows) <= MOST_SIZES else [{**row, "size": ""} for row in rows]
+
+
+def _change_words(change: Change | None, word: str) -> str:
+    if change is None:
+        return "–"
+    return word if not change.comparison.n else f"{format_signed(change.comparison.difference)}, {word}"
+
+
+def _domain(ends: Sequence[float]) -> list[float]:
+    """A little more than the intervals need; shares stay within 0 and 1."""
+    low, high = min(ends), max(ends)
+    # `or`: one value alone still needs a scale around it
+    room = 0.08 * (high - low) or 0.05 * abs(high) or 0.05
+    share = low >= 0 and high <= 1
+    return [max(0.0, low - room) if share else low - room, min(1.0, high + room) if share else high + room]
+
+
+def _x(runs: Sequence[StoredRun], most: int) -> Spec:
+    """Runs at equal distances, the days of some under the axis."""
+    n = len(runs)
+    # rounded up: at most so many ticks
+    step = max(1, -(-n // most))
+    ticks = list(range(0, n, step))
+    one_day = len({r.when.date() for r in runs}) == 1
+    labels = {str(i): f"{runs[i].when:%H:%M}" if one_day else f"{runs[i].when:%Y-%m-%d}" for i in ticks}
+    return {
+        "field": "at",
+        "type": "quantitative",
+        "title": None,
+        "scale": {"domain": [-0.5, n - 0.5] if n < 12 else [0, n - 1], "nice": False, "zero": False},
+        "axis": {
+            "values": ticks,
+            # an expression of Vega: a table of our own, so that ticks are runs and not numbers
+            "labelExpr": f"({escape_json(labels)})[datum.value]",
+            "grid": False,
+            "labelOverlap": "greedy",
+        },
+    }
+
+
+def _layers(n: int, y: Spec, x: Spec, tooltip: Spec) -> list[Spec]:
+    """`tooltip` is what a point shows and where it leads."""
+    by = {"field": "stretch", "type": "nominal"}
+    noise: list[Spec] = [{"filter": "datum.real === ''"}]
+    dot = {"type": "point", "filled": True, "fill": "var(--accent)", "stroke": "var(--paper)", "strokeWidth": 1.5}
+    return [
+        {
+            "mark": {"type": "area", "fill": "var(--accent)", "opacity": 0.14},
+            "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "detail": by},
+        },
+        {
+            "mark": {"type": "rule", "stroke": "var(--accent)", "opacity": 0.35 if n <= MOST_BARS else 0},
+            "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
+        },
+        {
+            "mark": {"type": "line", "stroke": "var(--accent)", "strokeWidth": 2.25},
+            "encoding": {"x": x, "y": y, "detail": by},
+        },
+        {
+            "transform": noise,
+            "mark": {**dot, "size": 60, "opacity": 1 if n <= MOST_DOTS else 0},
+            "encoding": {"x": x, "y": y, **tooltip},
+        },
+        *(layer for word, colour in COLOURS.items() for layer in _real_layers(word, colour, x, y, tooltip)),
+    ]
+
+
+def _real_layers(word: str, colour: str, x: Spec, y: Spec, tooltip: Spec) -> list[Spec]:
+    """A triangle at each real change, with how large it is."""
+    of_word: list[Spec] = [{"filter": f"datum.real === '{word}'"}]
+    layers: list[Spec] = []
+    for up in (True, False):
+        kept = [*of_word, {"filter": f"datum.up === {'true' if up else 'false'}"}]
+        shape = "triangle-up" if up else "triangle-down"
+        mark_spec: Spec = {"type": "point", "filled": True, "shape": shape, "size": 190, "opacity": 1, "fill": colour}
+        layers.append(
+            {
+                "transform": kept,
+                "mark": {**mark_spec, "stroke": "var(--paper)", "strokeWidth": 1.5},
+                "encoding": {"x": x, "y": y, **tooltip},
+            }
+        )
+        layers.append(
+            {
+                "transform": kept,
+                "mark": {"type": "text", "dy": -16 if up else 20, "fill": colour, "fontWeight": 600},
+                "encoding": {"x": x, "y": y, "text": {"field": "size"}},
+            }
+        )
+    return layers
+
+
+# the cases through time
+
+
+def heat_map(runs: Sequence[StoredRun], histories: Sequence[CaseHistory]) -> HeatMap | None:
+    """A row a case, a column a run; None where nothing was verified.
+
+    Of more than `MOST_CASES` those that flip most. Cases that pass more often come first.
+    """
+    known = [h for h in histories if h.runs]
+    if not known or len(runs) < 2:
+        return None
+    # those that flip most; of equals those nearest to one half
+    picked = sorted(known, key=lambda h: (-h.flips, abs(h.passes / h.runs - 0.5)))[:MOST_CASES]
+    rows = sorted(picked, key=lambda h: (-h.passes / h.runs, h.flips, h.case))
+    step = -(-len(runs) // MOST_COLUMNS)
+    spans = [range(i, min(i + step, len(runs))) for i in range(0, len(runs), step)]
+    cells = _cells(runs, [h.case for h in rows], spans)
+    dates = run_times(runs)
+    columns = [_span_name(runs, dates, span) for span in spans]
+    said = "" if len(picked) == len(known) else f"The {len(picked):,} cases that flip most, of {len(known):,}. "
+    wide = f"Each column is {step} runs. " if step > 1 else ""
+    # pixels: the map is at most 520 high, and a row never below 5
+    row = max(5, min(16, 520 // len(rows)))
+    return HeatMap(
+        label=f"{len(rows):,} cases through {len(runs):,} runs, from those that pass most to those that fail most",
+        width=len(spans),
+        height=len(rows),
+        row=row,
+        names=tuple(show_hidden(h.case)[:60] for h in rows) if row >= 13 else (),
+        shades=_shades(cells),
+        lines=_lines(len(spans), len(rows), row),
+        ends=(dates[0], dates[-1]),
+        fails=FAILS,
+        note=f"{said}{wide}Cases that pass most often are at the top.",
+        tip=escape_json({"cases": [show_hidden(h.case)[:80] for h in rows], "runs": columns, "cells": cells}),
+        table=tuple((show_hidden(h.case) or '""', f"{h.passes:,} / {h.runs:,}", f"{h.flips:,}") for h in rows),
+    )
+
+
+def _lines(width: int, height: int, row: int) -> str:
+    """What parts the cells: lines between rows where these are high enough, between columns where they are few."""
+    between_rows = [f"M0 {y}h{width}" for y in range(1, height)] if row >= 7 else []
+    between_columns = [f"M{x} 0v{height}" for x in range(1, width)] if width <= 60 else []
+    return "".join([*between_rows, *between_columns])
+
+
+def _span_name(runs: Sequence[StoredRun], dates: Sequence[str], span: range) -> str:
+    first, last = span[0], span[-1]
+    if len(span) == 1:
+        return show_hidden(
+            runs[first].name if runs[first].name == dates[first] else f"{runs[first].name}, {dates[first]}"
+        )
+    return show_hidden(f"{runs[first].name} to {runs[last].name}")
+
+
+def _cells(runs: Sequence[StoredRun], cases: Sequence[str], spans: Sequence[range]) -> list[list[float | None]]:
+    """The share of each column's runs in which each case passes; None where none of them verified it."""
+    table = {case: [[0, 0] for _ in spans] for case in cases}
+    for at, span in enumerate(spans):
+        for run in (runs[i] for i in span):
+            for case, passed in zip(run.cases, run.verdicts, strict=True):
+                if passed is not None and case in table:
+                    cell = table[case][at]
+                    cell[0] += passed
+                    cell[1] += 1
+    return [[round(p / n, 3) if n else None for p, n in table[case]] for case in cases]
+
+
+def _shades(cells: Sequence[Sequence[float | None]]) -> tuple[tuple[str, str], ...]:
+    """One path a shade: unit squares, neighbours of a row that look alike drawn as one."""
+    paths: dict[int, list[str]] = {}
+    for y, row in enumerate(cells):
+        # rounded to five shades first: equal neighbours become one rectangle
+        shades = [None if v is None else round(v * (LEVELS - 1)) for v in row]
+        x = 0
+        while x < len(shades):
+            end = next((i for i in range(x, len(shades)) if shades[i] != shades[x]), len(shades))
+            if (shade := shades[x]) is not None:
+                paths.setdefault(shade, []).append(f"M{x} {y}h{end - x}v1h{x - end}z")
+            x = end
+    return tuple((_colour(shade), "".join(path)) for shade, path in sorted(paths.items()))
+
+
+def _colour(shade: int) -> str:
+    return "var(--pass)" if shade == LEVELS - 1 else f"color-mix(in oklab, var(--pass) {25 * shade}%, {FAILS})"

@@ -1,0 +1,269 @@
+"""Writes and reads evaluation.json and reports.parquet.
+
+reports.parquet carries the evaluation in its own metadata too. It is renamed into place first, so that a writer killed
+between the two files leaves a directory that reads as the new evaluation, never as a mixture.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from kofn.errors import InputError, WorldError
+from kofn.runs.files import SCHEMA_VERSION, check_parquet, digest, read_json, read_parquet, to_json, write_atomically
+from kofn.runs.report_table import SCHEMA, case_scores, check_reports, reports_frame, reports_of
+from kofn.scoring.policy import PassPolicy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import polars as pl
+
+    from kofn.runs.report_classes import Correctness, VerifierReport
+
+    Results = TypeVar("Results", bound=Correctness)
+
+EVALUATION = "evaluation.json"
+REPORTS = "reports.parquet"
+_KEY = "kofn.evaluation"  # a key in files on disk: it stays whatever modules are called
+# written for readers of the file, computed again when it is loaded
+_DERIVED = ("schema_version", "score", "n_unverified", "policies", "digest", "reports_sha256")
+
+
+def evaluation_body(results: Correctness) -> dict[str, Any]:
+    """Everything but the case reports, in a stable order, with the score and what every policy says of it."""
+    _check_scores(results)
+    fields = results.model_dump(mode="json", exclude={"reports"})
+    decisions = {p.value: results.decide(p) for p in PassPolicy}
+    body = {
+        "schema_version": SCHEMA_VERSION,
+        **fields,
+        "n_unverified": results.n_unverified,
+        "score": results.score(),
+        "policies": {name: {"passed": d.passed, "reason": d.reason} for name, d in decisions.items()},
+    }
+    return {**body, "digest": _digest(body)}
+
+
+def _digest(body: dict[str, Any]) -> str:
+    """The digest of everything in evaluation.json but the digests themselves."""
+    kept = {k: v for k, v in body.items() if k not in ("digest", "reports_sha256")}
+    return sha256(to_json(kept)).hexdigest()
+
+
+def _check_scores(results: Correctness) -> None:
+    """Refuse scores and ids that JSON would change: NaN (to null), half of a surrogate pair (to other characters)."""
+    for name, group in results.group_outcomes.items():
+        for case, score in group.results.items():
+            if score is not None and not 0 <= score <= 1:
+                raise InputError(f"group {name!r}: case {case!r}: a score is from 0 to 1, or none, not {score}")
+        try:
+            # one encoding of all ids together, instead of one per id
+            "".join(group.results).encode()
+        except UnicodeEncodeError as problem:
+            raise InputError(f"group {name!r}: the id of a case is no Unicode text: {problem.reason}") from None
+
+
+def save_evaluation(results: Correctness, directory: Path) -> None:
+    """Write both files of an evaluation."""
+    save_evaluation_frame(results, reports_frame(results), directory)
+
+
+def save_evaluation_frame(results: Correctness, reports: pl.DataFrame, directory: Path) -> None:
+    """The same where the case reports are columns already; `results.reports` is not looked at."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_evaluation_frame(results, reports, directory)
+    except OSError as problem:
+        raise WorldError(f"{directory}: cannot write the evaluation: {problem.strerror or problem}") from None
+
+
+def write_evaluation_frame(results: Correctness, reports: pl.DataFrame, directory: Path) -> None:
+    """The same into a directory that is there; what the disk says is not put into words."""
+    import orjson
+
+    check_reports(reports)
+    body = evaluation_body(results)
+    # the evaluation travels in the metadata of the file that is renamed first: see the top of this module
+    embedded = {_KEY: orjson.dumps(_without_scores(body, reports)).decode()}
+    write_atomically(
+        directory / REPORTS, lambda path: reports.write_parquet(path, compression="zstd", metadata=embedded)
+    )
+    body["reports_sha256"] = digest(directory / REPORTS)
+    write_atomically(directory / EVALUATION, lambda path: path.write_bytes(to_json(body)))
+
+
+def load_evaluation(directory: Path, kind: type[Results], *, finished: bool = False) -> tuple[Results, pl.DataFrame]:
+    """The evaluation without its case reports, and those as columns.
+
+    In a `finished` run, one with its manifest, no writer was killed: files that do not belong together are foreign.
+    """
+    head = _head(directory, finished=finished)
+    frame, _ = read_parquet(directory / REPORTS, SCHEMA, sha256=head.sha256)
+    try:
+        check_reports(frame)
+    except InputError as problem:
+        raise InputError(f"{directory / REPORTS}: {problem}") from None
+    results = head.results(directory, kind, frame)
+    if head.n_reports(results, frame) != frame.height:
+        raise InputError(
+            f"{directory / REPORTS}: {frame.height:,} case reports, and {head.n_reports(results, frame):,} belong to "
+            f"{EVALUATION}: the two files are not of one run"
+        )
+    if finished and head.body.get("reports_sha256") not in (None, head.sha256):
+        raise InputError(f"{directory / REPORTS}: changed since it was written: {EVALUATION} has another digest of it")
+    return results, frame
+
+
+def load_evaluation_summary(directory: Path, kind: type[Results], *, finished: bool = False) -> Results:
+    """The evaluation alone; the rows of reports.parquet are read only where evaluation.json is older than they."""
+    head = _head(directory, finished=finished)
+    # only a torn pair of files needs the rows: they complete the evaluation that reports.parquet carries
+    return load_evaluation(directory, kind)[0] if head.torn else head.results(directory, kind, None)
+
+
+class _Head(NamedTuple):
+    """evaluation.json, what reports.parquet carries of it (None: another program wrote that), and what that file is."""
+
+    body: dict[str, Any]
+    carried: dict[str, Any] | None
+    sha256: str
+
+    @property
+    def torn(self) -> bool:
+        """Whether a writer was killed between the two files."""
+        return self.carried is not None and self.carried.get("digest") != self.body.get("digest")
+
+    def results(self, directory: Path, kind: type[Results], frame: pl.DataFrame | None) -> Results:
+        if self.torn:
+            assert self.carried is not None
+            assert frame is not None
+            check_version(directory / REPORTS, self.carried)
+            return _validate(_with_scores(self.carried, frame), directory / REPORTS, kind)
+        found = _validate(self.body, directory / EVALUATION, kind)
+        if self.body.get("digest") != _digest(self.body):
+            raise InputError(f"{directory / EVALUATION}: changed since it was written: its digest is of other numbers")
+        return found
+
+    def n_reports(self, results: Correctness, frame: pl.DataFrame) -> int:
+        """How many case reports belong to the evaluation."""
+        if self.carried is not None:
+            return int(self.carried["n_reports"])
+        named = sum(len(g.results) for g in results.group_outcomes.values())
+        return named if results.group_outcomes else frame.height
+
+
+def _head(directory: Path, *, finished: bool) -> _Head:
+    import polars as pl
+
+    path, of_reports = directory / EVALUATION, directory / REPORTS
+    body = read_json(path)
+    check_version(path, body)
+    # before polars opens the file: a damaged one can end the process
+    check_parquet(of_reports, body.get("reports_sha256"))
+    try:
+        carried = _embedded_evaluation(pl.read_parquet_metadata(of_reports))
+    except InputError as problem:
+        raise InputError(f"{of_reports}: {problem}") from None
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
+        raise InputError(f"{of_reports}: damaged, or not Parquet: {str(problem).splitlines()[0][:200]}") from None
+    head = _Head(body, carried, digest(of_reports))
+    if head.torn and finished:
+        raise InputError(f"{of_reports}: of another evaluation than {EVALUATION}: the two files are not of one run")
+    return head
+
+
+def load_full_evaluation(directory: Path, kind: type[Results]) -> Results:
+    """The evaluation with its case reports as objects."""
+    results, frame = load_evaluation(directory, kind)
+    results.reports = load_reports(directory / REPORTS, frame)
+    return results
+
+
+def load_reports(path: Path, frame: pl.DataFrame) -> list[VerifierReport]:
+    """The objects of a file's case reports; a value in it that is no JSON is named."""
+    from pydantic import ValidationError
+
+    try:
+        return reports_of(frame)
+    except (ValidationError, InputError) as problem:
+        raise InputError(f"{path}: {first_validation_error(problem)}") from None
+
+
+def check_version(path: Path, body: dict[str, Any]) -> None:
+    """Refuse a file of another schema."""
+    version = body.get("schema_version")
+    if version == SCHEMA_VERSION:
+        return
+    if version is None:
+        raise InputError(f"{path}: no schema_version: not a file that kofn wrote")
+    if isinstance(version, bool) or not isinstance(version, int):
+        raise InputError(f"{path}: schema_version is {version!r:.40}: not a file that kofn wrote")
+    advice = (
+        "an older kofn wrote it: make the run again" if version < SCHEMA_VERSION else "a newer kofn wrote it: upgrade"
+    )
+    raise InputError(f"{path}: schema version {version}, expected {SCHEMA_VERSION}: {advice}")
+
+
+def first_validation_error(problem: Any) -> str:
+    """The first thing pydantic found, in one line."""
+    from pydantic import ValidationError
+
+    if not isinstance(problem, ValidationError):
+        return str(problem)
+    first = problem.errors(include_url=False, include_input=False)[0]
+    where = ".".join(" ".join(str(part).split()) for part in first["loc"])
+    what = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {what}" if where else what
+
+
+def _validate(body: dict[str, Any], path: Path, kind: type[Results]) -> Results:
+    from pydantic import ValidationError
+
+    try:
+        results = kind.model_validate({k: v for k, v in body.items() if k not in _DERIVED})
+        results.decide()  # refuses more passing cases than there are
+        return results
+    except (ValidationError, InputError) as problem:
+        raise InputError(f"{path}: {first_validation_error(problem)}") from None
+
+
+def _embedded_evaluation(metadata: dict[str, str]) -> dict[str, Any] | None:
+    """The evaluation that reports.parquet carries; none where another program wrote the file anew."""
+    import orjson
+
+    if _KEY not in metadata:
+        return None
+    try:
+        found = orjson.loads(metadata[_KEY])
+    except orjson.JSONDecodeError as problem:
+        raise InputError(f"its metadata is not JSON: {problem}") from None
+    if not (isinstance(found, dict) and isinstance(found.get("n_reports"), int)):
+        raise InputError("its metadata is not what kofn writes")
+    return found
+
+
+def _without_scores(body: dict[str, Any], frame: pl.DataFrame) -> dict[str, Any]:
+    """The evaluation to carry: without the case scores where the rows give the same ones."""
+    carried = {**body, "n_reports": frame.height, "scores": "given"}
+    given = {name: group["results"] for name, group in body["group_outcomes"].items()}
+    # scores that were not computed from the rows (added by hand) are carried as they are
+    if given != {name: {} for name in given} | _scores_by_group(frame):
+        return carried
+    groups = {name: {**group, "results": {}} for name, group in body["group_outcomes"].items()}
+    return {**carried, "scores": "of the rows", "group_outcomes": groups}
+
+
+def _with_scores(carried: dict[str, Any], frame: pl.DataFrame) -> dict[str, Any]:
+    """The evaluation that `_without_scores` made smaller."""
+    body = {k: v for k, v in carried.items() if k not in ("n_reports", "scores")}
+    if carried.get("scores") == "of the rows":
+        scores, groups = _scores_by_group(frame), body["group_outcomes"]
+        body["group_outcomes"] = {name: {**group, "results": scores.get(name, {})} for name, group in groups.items()}
+    return body
+
+
+def _scores_by_group(frame: pl.DataFrame) -> dict[str, dict[str, float | None]]:
+    """{group: {case id: score}} of the rows."""
+    parts = case_scores(frame).group_by("group", maintain_order=True)
+    return {str(name): dict(zip(p["id"].to_list(), p["score"].to_list(), strict=True)) for (name,), p in parts}

@@ -1,0 +1,225 @@
+"""Loads graded candidates from a run directory or from a file of outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kofn import importers
+from kofn.core.table import case_codes, case_numbers
+from kofn.errors import InputError, UnknownName
+from kofn.importers import importer_of
+from kofn.importers.base import Peek
+from kofn.importers.json_records import read_records
+from kofn.importers.reader_options import ReadOptions
+from kofn.importers.sources import expand
+from kofn.importers.tabular import table_from_frame
+from kofn.runs.files import MANIFEST
+from kofn.scoring.evaluate import evaluate, result_of
+from kofn.scoring.grade import Answers
+from kofn.scoring.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import polars as pl
+
+    from kofn.core.table import Table
+    from kofn.runs.record import Run
+    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.result import Result
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradedCandidates:
+    """Graded candidates, and where they came from. `run` is None for a file."""
+
+    name: str
+    path: Path
+    result: Result
+    options: Options
+    run: Run | None = None
+
+    @property
+    def table(self) -> Table:
+        """The candidates as an importer hands them on, whatever they were read from."""
+        assert self.result.table is not None
+        return self.result.table
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        return {} if self.run is None else self.run.manifest
+
+    def metric(self, name: str | None = None) -> ScoredSets:
+        """The sets under this metric; without a name under the first."""
+        if name is None:
+            first = self.result.scored[0]
+            if not first.metric:
+                raise InputError(f"{self.path}: nothing is graded: it has no labels, scores or references")
+            return first
+        for one in self.result.scored:
+            if one.metric == name:
+                return one
+        raise UnknownName("metric", name, [one.metric for one in self.result.scored if one.metric])
+
+    def units(self) -> dict[str, Any]:
+        """Weights and clusters of the cases, as the statistics take them."""
+        cases = self.table.cases.columns
+        weight = self.options.weight or ("weight" if "weight" in cases else None)
+        cluster = self.options.cluster or ("cluster" if "cluster" in cases else None)
+        return {"weights": case_numbers(self.table, weight), "clusters": case_codes(self.table, cluster)}
+
+
+def load_graded(
+    path: Path | str, options: Options | None = None, *, fields: Mapping[str, str] | None = None
+) -> GradedCandidates:
+    """Open a run directory or read a file of outputs and score it.
+
+    Of a run the stored grades are taken, and with `options` only what slices, weighs, splits or draws is changed; a
+    run is graded again where an extractor or metrics are named. A file is always graded.
+    """
+    path = Path(path)
+    given = options or Options()
+    if not path.is_dir() or _is_log(path):
+        return _load_file(path, given, fields)
+
+    from kofn.runs.record import (
+        load_run,
+        restore_table,  # pydantic: only for runs, not for files
+    )
+
+    run = load_run(path)
+    if run.result is None:
+        raise InputError(f"{path}: this run has no candidates: give one of kofn score --out, kofn run or kofn judge")
+    merged = _merge_options(run.options, given)
+    table = restore_table(run.result)
+    # another extractor or metric makes other grades; anything else only other numbers of the same grades
+    if given.extract or given.metrics:
+        return GradedCandidates(name=run.name, path=path, run=run, options=merged, result=evaluate(table, merged))
+    result = replace(run.result, table=table)
+    if any((given.by, given.aggregate, given.split, given.cluster, given.weight, given.use)):
+        result = reestimate(result, merged)
+    return GradedCandidates(name=run.name, path=path, run=run, options=merged, result=result)
+
+
+def _is_log(path: Path) -> bool:
+    """Whether a folder is another tool's and no run."""
+    return not (path / MANIFEST).exists() and importer_of(Peek(path)) is not None
+
+
+def load_graded_files(
+    paths: Sequence[Path | str], options: Options, *, reading: ReadOptions, as_repeats: bool = False
+) -> GradedCandidates:
+    """One run as it is stored, or whatever else `kofn score` reads, graded as `options` say."""
+    places = expand(paths)
+    if len(places) == 1 and "://" not in places[0] and (Path(places[0]) / MANIFEST).is_file():
+        return load_graded(places[0], options)
+    result = evaluate(load_table(places, reading, as_repeats=as_repeats), options)
+    name = places[0].rstrip("/").rpartition("/")[2].partition(".")[0]
+    return GradedCandidates(name=name, path=Path(places[0]), options=options, result=result)
+
+
+def _load_file(path: Path, options: Options, fields: Mapping[str, str] | None) -> GradedCandidates:
+    keep = tuple(n for n in (*options.by, options.cluster, options.weight) if n is not None)
+    table = load_table(path, ReadOptions(fields=fields or {}, keep=keep, everything=True))
+    result = evaluate(table, options)
+    return GradedCandidates(name=path.name.partition(".")[0], path=path, options=options, result=result)
+
+
+def _merge_options(stored: Options, given: Options) -> Options:
+    """How the run was evaluated, with what was asked for now."""
+    from dataclasses import fields
+
+    plain = Options()
+    names = (f.name for f in fields(Options))
+    # an option that differs from its default was given; the rest is as the run had it
+    return replace(stored, **{n: v for n in names if (v := getattr(given, n)) != getattr(plain, n)})
+
+
+def answers_of(result: Result) -> Answers:
+    """The answers a stored result voted on."""
+    found = result.extraction
+    return Answers(
+        column=result.scored[0].sets.answers,
+        extractor=found["extractor"],
+        reason=found["reason"],
+        n=found.get("n") or 0,
+        n_failed=found.get("n_failed") or 0,
+    )
+
+
+def reestimate(result: Result, options: Options) -> Result:
+    """The numbers of stored grades made again with other options."""
+    table, scored = result.table, list(result.scored)
+    assert table is not None
+    answers = answers_of(result)
+    if options.split is not None:
+        # by id: the split returns a new table, and answers and sets are cut to match it
+        kept = np.isin(table.cases["case_id"].to_numpy(), options.split.of(table).cases["case_id"].to_numpy())
+        rows = np.repeat(kept, np.diff(table.offsets))
+        table = table.select_cases(kept)
+        scored = [replace(one, sets=one.sets.take(np.flatnonzero(kept))) for one in scored]
+        answers = answers if answers.column is None else replace(answers, column=answers.column.filter(rows))
+    found = result_of(table, answers, scored, options, result.judges).with_warnings(result.source_warnings)
+    return (
+        found
+        if options.split is not None or options.weight or options.cluster
+        else with_stored_estimates(found, result, options)
+    )
+
+
+def with_stored_estimates(result: Result, stored: Result, options: Options) -> Result:
+    """A result made again, with the estimates that were stored where it has the same ones.
+
+    They are equal but for runs whose sets stopped early, where a mean over everything drawn would be biased; there the
+    usual aggregators are those that were stored.
+    """
+    known = {(e.metric, e.aggregator, e.segment): e for e in stored.estimates}
+    metrics = {metric for metric, _ in stored.case_values}
+    kept = {
+        key: stored.case_values.get(key, values)
+        for key, values in result.case_values.items()
+        if options.aggregate or key in stored.case_values or key[0] not in metrics
+    }
+    estimates = [known.get((e.metric, e.aggregator, e.segment), e) for e in result.estimates]
+    return replace(result, estimates=tuple(e for e in estimates if (e.metric, e.aggregator) in kept), case_values=kept)
+
+
+def load_table(data: Any, options: ReadOptions, *, as_repeats: bool = False) -> Table:
+    """A table from whatever `score` takes."""
+    if isinstance(data, (str, Path)):
+        return importers.read([data], options, as_repeats=as_repeats, of_run=_load_run_outputs)
+    # by the name of its module, so that polars is not imported for a list of rows
+    if type(data).__module__.partition(".")[0] == "polars":
+        return _from_frame(data, options)
+    if not isinstance(data, Iterable) or isinstance(data, Mapping):
+        raise InputError(f"score takes a path, rows or a frame, not {type(data).__name__}")
+    rows = list(data)
+    if rows and all(isinstance(row, (str, Path)) for row in rows):
+        return importers.read(rows, options, as_repeats=as_repeats, of_run=_load_run_outputs)
+
+    return read_records(rows, options)
+
+
+def _load_run_outputs(path: Path) -> Table | None:
+    """The outputs of a stored run, without its grades; None for any other folder."""
+    if not (path / MANIFEST).is_file():
+        return None
+    from kofn.runs.record import (
+        load_run,
+        restore_table,  # pydantic: only for runs, not for files
+    )
+
+    run = load_run(path)
+    if run.result is None:
+        raise InputError(f"{path}: this run has no candidates: give one of kofn score --out, kofn run or kofn judge")
+    return restore_table(run.result)
+
+
+def _from_frame(data: Any, options: ReadOptions) -> Table:
+    frame: pl.DataFrame = data.collect() if hasattr(data, "collect") else data
+    return table_from_frame(frame, "frame", options, "frame")

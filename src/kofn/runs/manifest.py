@@ -1,0 +1,390 @@
+"""The manifest run.json: how it is built, and what it must contain to be read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from kofn._version import __version__
+from kofn.core.addresses import redact_address
+from kofn.errors import InputError
+from kofn.runs.evaluation_files import first_validation_error
+from kofn.runs.files import SCHEMA_VERSION, digest, to_json
+from kofn.runs.generation_record import Generation  # noqa: TC001 - as below
+from kofn.runs.report_classes import Time  # noqa: TC001 - pydantic reads it when it makes the class
+from kofn.runs.run_tables import layout_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from kofn.scoring.result import Result
+
+
+def check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Refuse a manifest in which something is missing or has another type, naming the field."""
+    try:
+        _Manifest.model_validate(manifest)
+    except ValidationError as problem:
+        raise InputError(f"{path}: {first_validation_error(problem)}") from None
+
+
+class _ManifestPart(BaseModel):
+    """A part of run.json: what it must have, of which type. What else it has is left alone."""
+
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
+
+
+# the parts follow the file, so that an error can name its field; they are checked, not kept
+class _Sizes(_ManifestPart):
+    min: int
+    median: float
+    max: int
+    counts: dict[str, int] | None
+
+
+class _Votes(_ManifestPart):
+    agreement: float | None
+    margin: float | None
+    unique_answers: float | None
+    ties: int
+    unanimous: int
+    nobody_answered: int
+
+
+class _Diversity(_ManifestPart):
+    unique_texts: float | None
+    identical_sets: int
+    n_sets_of_several: int
+    distinct_1: float | None
+    distinct_2: float | None
+    redundancy: float | None
+    n_sets_sampled: int
+
+
+class _Spent(_ManifestPart):
+    total: float
+    per_case: float
+    n: int
+
+
+class _Diagnostics(_ManifestPart):
+    sizes: _Sizes
+    votes: _Votes | None = None
+    diversity: _Diversity | None = None
+    cost: _Spent | None = None
+    seconds: _Spent | None = None
+
+
+class _Audit(_ManifestPart):
+    n: int
+    agreement: dict[str, dict[str, float]]
+    failure_rate: dict[str, float]
+    score: dict[str, float] | None
+    span: float | None
+
+    @model_validator(mode="after")
+    def _check_extractors(self) -> _Audit:
+        names = set(self.failure_rate)
+        if not names or any(names - set(self.agreement.get(name, ())) for name in names):
+            raise ValueError("agreement and failure_rate name different extractors")
+        return self
+
+
+class _Labels(_ManifestPart):
+    metric: str
+    n: int
+    n_differ: int
+
+
+class _Extraction(_ManifestPart):
+    extractor: str | None
+    reason: str
+    n: int | None = None
+    n_failed: int | None = None
+    audit: _Audit | None = None
+    labels: _Labels | None = None
+
+    @model_validator(mode="after")
+    def _check_counts(self) -> _Extraction:
+        if (self.n is None) != (self.n_failed is None):
+            raise ValueError("one of n and n_failed is missing")
+        return self
+
+
+class _Understood(_ManifestPart):
+    form: str
+    sources: list[str]
+    origin: dict[str, Any] = {}
+    labels: dict[str, bool] = {}
+    fields: dict[str, str]
+    set_size: int | None
+    metrics: dict[str, str]
+    answers: str
+    top_k: int | None
+    selectors: list[str]
+    weight: str | None
+    cluster: str | None
+
+
+class _Estimate(_ManifestPart):
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    metric: str
+    aggregator: str
+    segment: str | None
+    point: float | None
+    low: float | None
+    high: float | None
+    level: float
+    n: int
+    n_missing: int
+    method: str
+
+
+class _Rate(_ManifestPart):
+    point: float | None
+    low: float | None = None
+    high: float | None = None
+    clipped: bool = False
+
+
+class _Calibration(_ManifestPart):
+    n_labels: int
+    raw: _Rate
+    corrected: _Rate
+    sensitivity: _Rate
+    specificity: _Rate
+    note: str = ""
+
+
+class _Judge(_ManifestPart):
+    rubric: str
+    version: int
+    models: list[str]
+    scale: str
+    fingerprint: str
+    prompt_sha256: str
+    n_not_graded: int
+    calibrated: bool
+    calibration: _Calibration | None = None
+
+
+class _ChecklistItem(_ManifestPart):
+    item: str
+    answer: Literal["yes", "no", "unknown"]
+    reason: str
+
+
+class _Result(_ManifestPart):
+    n_cases: int
+    n_candidates: int
+    n_missing: int
+    understood: _Understood
+    estimates: list[_Estimate]
+    extraction: _Extraction
+    diagnostics: _Diagnostics
+    warnings: list[str]
+    judges: dict[str, _Judge] = {}
+    checklist: list[_ChecklistItem] = []
+    source_warnings: list[str] = Field(default=[], alias="told")  # its name in run.json since schema 1
+
+
+class _Value(_ManifestPart):
+    metric: str
+    aggregator: str
+    column: str
+
+
+class _Metric(_ManifestPart):
+    metric: str
+    source: str
+    beside_labels: bool
+    higher_is_better: bool
+
+
+class _Layout(_ManifestPart):
+    case_columns: list[str]
+    tags: dict[str, str]
+    values: list[_Value]
+    metrics: list[_Metric]
+
+
+class _Options(_ManifestPart):
+    threshold: float | None = None
+    top_k: int | None = None
+    interval: str | None = None
+    level: float | None = None
+    n_resamples: int | None = None
+    seed: int | None = None
+    cluster: str | None = None
+    weight: str | None = None
+    by: list[str] | str | None = None
+    use: str | None = None
+    split: dict[str, Any] | str | None = None
+    aggregate: list[str] | None = None
+
+
+class _Source(_ManifestPart):
+    path: str
+    bytes: int | None
+    sha256: str | None
+
+
+class _VerdictMove(_ManifestPart):
+    before: str
+    after: str
+    n: int
+
+
+class _PairedNumber(_ManifestPart):
+    a: float | None
+    b: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    wins: int
+    losses: int
+
+
+class _Example(_ManifestPart):
+    case_id: str
+    index: int
+    answer_before: str | None
+    answer_after: str | None
+    passed_before: bool | None
+    passed_after: bool | None
+
+
+class _Change(_ManifestPart):
+    before: str
+    after: str
+    n: int
+    moved: list[_VerdictMove]
+    n_answers: int
+    numbers: dict[str, _PairedNumber]
+    examples: list[_Example]
+
+
+class _Parent(_ManifestPart):
+    name: str
+    created: str | None
+    changes: list[_Change]
+
+
+class _Manifest(_ManifestPart):
+    kind: str
+    created: Time
+    sources: list[_Source]
+    parent: _Parent | None = None
+    tags: list[str] = []
+    options: _Options
+    versions: dict[str, str]
+    git_commit: str | None = None
+    files: dict[str, str]
+    generation: Generation | None = None
+    layout: _Layout | None = None
+    result: _Result | None = None
+
+    @model_validator(mode="after")
+    def _check_layout(self) -> _Manifest:
+        if (self.layout is None) != (self.result is None) or (self.kind in ("score", "run") and self.result is None):
+            raise ValueError(f"{'layout' if self.layout is None else 'result'} is missing")
+        if self.layout is not None and self.result is not None:
+            _check_names(self.layout, self.result)
+        return self
+
+
+def _check_names(layout: _Layout, result: _Result) -> None:
+    """What the parts of a manifest say of each other."""
+    metrics = [m.metric for m in layout.metrics]
+    values = [(v.metric, v.aggregator) for v in layout.values]
+    if not metrics or len(set(metrics)) < len(metrics):
+        raise ValueError("layout.metrics: expected at least one metric, each once")
+    if not {metric for metric, _ in values} <= set(metrics) or len(set(values)) < len(values):
+        raise ValueError("layout.values: expected every metric and aggregator once, of the metrics in layout.metrics")
+    if not {(e.metric, e.aggregator) for e in result.estimates} <= set(values):
+        raise ValueError("result.estimates: one is of an aggregator that layout.values does not name")
+
+
+DIGEST = "digest"  # of run.json, in itself
+
+
+def manifest_of(
+    result: Result,
+    sources: Sequence[Path | str],
+    options: Mapping[str, Any],
+    generation: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Everything needed to make the run again, and its result."""
+    return {
+        **common_manifest(),
+        "kind": "score" if generation is None else "run",
+        "sources": [_fingerprint(source) for source in sources],
+        "options": dict(options),
+        **({} if generation is None else {"generation": dict(generation)}),
+        "layout": layout_of(result),
+        "result": result.to_dict(),
+    }
+
+
+def with_digest(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest with the digest of everything else in it."""
+    # the digest cannot be of itself
+    entries = {name: value for name, value in manifest.items() if name != DIGEST}
+    return {**entries, DIGEST: digest_of(entries)}
+
+
+def digest_of(entries: Mapping[str, Any]) -> str:
+    """The SHA-256 of a manifest's entries as `to_json` writes them."""
+    import hashlib
+
+    return hashlib.sha256(to_json(entries)).hexdigest()
+
+
+def check_digest(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Refuse a manifest that somebody changed; those of older versions have no digest."""
+    if DIGEST in manifest and with_digest(manifest)[DIGEST] != manifest[DIGEST]:
+        raise InputError(f"{path}: changed since it was written: its digest is of other numbers: make the run again")
+
+
+def common_manifest() -> dict[str, Any]:
+    """What every run says of itself: when it was made, and with what."""
+    import platform
+    from importlib.metadata import version
+
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {
+            "kofn": __version__,
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("numpy", "polars", "scipy")},
+        },
+        "git_commit": _git_commit(),
+    }
+
+
+def _git_commit() -> str | None:
+    """The commit of the folder the command was run in, where there is one."""
+    import subprocess
+
+    try:
+        command = ["git", "rev-parse", "HEAD"]
+        # a hanging git (a network folder, a lock) must not hold a run up
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)  # noqa: S603 - fixed words
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def _fingerprint(source: Path | str) -> dict[str, Any]:
+    """What a file was; of a folder, an address or a stream that has been read, nothing is said but its name."""
+    from pathlib import Path
+
+    place = Path(source)
+    if "://" in str(source) or not place.is_file():
+        return {"path": redact_address(str(source)), "bytes": None, "sha256": None}
+    return {"path": str(source), "bytes": place.stat().st_size, "sha256": digest(place)}

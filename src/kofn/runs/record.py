@@ -1,0 +1,275 @@
+"""A run as one object: its manifest, evaluation, case reports and result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from kofn.core.candidate_sets import NOT_GRADED, offsets_of
+from kofn.core.display import Displayable
+from kofn.core.table import CASE_COLUMNS, Table
+from kofn.core.types import Estimate
+from kofn.errors import InputError
+from kofn.runs.correctness_results import CorrectnessResults
+from kofn.runs.evaluation_files import EVALUATION, REPORTS, check_version, load_evaluation, load_reports
+from kofn.runs.files import CANDIDATES, CASES, MANIFEST, checksum_mismatch, read_json, read_verified
+from kofn.runs.manifest import check_digest, check_manifest
+from kofn.runs.staging import recover
+from kofn.scoring.checklist import line_from_dict
+from kofn.scoring.grade import ScoredSets, stored_sets
+from kofn.scoring.options import Options
+from kofn.scoring.result import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import polars as pl
+
+
+OUTPUTS, QUESTIONS = ("text", "reasoning", "note"), ("input", "choices")  # what models and people wrote
+_MADE = ("score.", "passed.")  # columns of a run's candidates that its metrics made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Displayable):
+    """One evaluation with its manifest.
+
+    name         what the directory is called
+    evaluation   CorrectnessResults without its case reports (`reports` is empty)
+    reports      the case reports as columns: `kofn.runs.report_table.SCHEMA`
+    manifest     run.json; empty where there is none (an evaluation saved by itself)
+    result       the candidate sets, their scores and estimates; None where the run has no candidates
+    """
+
+    view: ClassVar[str] = "kofn.render.run_text:run_document"
+
+    name: str
+    evaluation: CorrectnessResults
+    reports: pl.DataFrame
+    manifest: Mapping[str, Any]
+    result: Result | None
+    path: Path | None = None
+
+    @property
+    def task(self) -> str:
+        """What was evaluated: runs of one task can be compared."""
+        return self.evaluation.problem_name
+
+    @property
+    def options(self) -> Options:
+        """How the run was evaluated, so that further numbers are made the same way."""
+        names = ("threshold", "top_k", "interval", "level", "n_resamples", "seed", "cluster", "weight", "use")
+        stored = self.manifest.get("options", {})
+        kept = {k: stored[k] for k in names if stored.get(k) is not None}
+        by, aggregate = (stored.get(name) or () for name in ("by", "aggregate"))
+        return Options(**kept, by=(by,) if isinstance(by, str) else tuple(by), aggregate=tuple(aggregate))
+
+    def full(self) -> CorrectnessResults:
+        """The evaluation with its case reports as objects."""
+        found = load_reports(Path(REPORTS) if self.path is None else self.path / REPORTS, self.reports)
+        return self.evaluation.model_copy(update={"reports": found})
+
+
+def load_run(directory: Path | str, *, texts: bool = True) -> Run:
+    """Read a run directory. What is missing, damaged or foreign is named in one line.
+
+    Without `texts` the table lacks what models and people wrote (`OUTPUTS`, `QUESTIONS`): most of a run's bytes, and in
+    no number but those of diversity.
+    """
+    path = Path(directory)
+    manifest: dict[str, Any] = {}
+    if _has_manifest(path):
+        manifest = read_json(path / MANIFEST)
+        check_version(path / MANIFEST, manifest)
+        check_manifest(path / MANIFEST, manifest)
+    evaluation, reports = load_evaluation(path, CorrectnessResults, finished=bool(manifest))
+    check_digest(path / MANIFEST, manifest)
+    result = _result(path, manifest, reports, texts=texts) if manifest.get("result") is not None else None
+    return Run(
+        name=path.resolve().name, evaluation=evaluation, reports=reports, manifest=manifest, result=result, path=path
+    )
+
+
+def _has_manifest(path: Path) -> bool:
+    """Whether a directory is a run with run.json; an evaluation saved by itself has none, and no candidates."""
+    try:
+        if not path.is_dir():
+            what = "is a file" if path.exists() else "no such directory"
+            raise InputError(f"{path}: {what}: expected a run directory (kofn score ... --out DIR)")
+        recover(path)
+        # a directory with candidates and no manifest is an unfinished run, and reading run.json says so
+        alone = (path / EVALUATION).exists() and not (path / CANDIDATES).exists()
+        return (path / MANIFEST).exists() or not alone
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
+
+
+def _result(path: Path, manifest: Mapping[str, Any], reports: pl.DataFrame, *, texts: bool) -> Result:
+    """The stored result; its numbers are read, not made again."""
+    stored, layout = manifest["result"], manifest["layout"]
+    known = manifest["files"]
+    sides = ((CANDIDATES, OUTPUTS), (CASES, QUESTIONS))
+    (candidates, _, first), (cases, _, second) = (
+        read_verified(path / name, sha256=known.get(name), without=() if texts else wordy) for name, wordy in sides
+    )
+    if not texts:
+        layout = {**layout, "case_columns": [c for c in layout["case_columns"] if c not in QUESTIONS]}
+        manifest = {**manifest, "layout": layout}
+    _check_columns(path / CASES, cases, _case_types(layout))
+    _check_columns(path / CANDIDATES, candidates, _candidate_types(layout, candidates.columns))
+    for name, frame, said in ((CASES, cases, "n_cases"), (CANDIDATES, candidates, "n_candidates")):
+        if frame.height != stored[said]:
+            raise InputError(f"{path / name}: {frame.height:,} rows where {MANIFEST} says {stored[said]:,} ({said})")
+    if cases["case_id"].null_count() or cases["case_id"].n_unique() < cases.height:
+        raise InputError(f"{path / CASES}: a case_id is null or there twice")
+    if not reports["id"].equals(cases["case_id"]):
+        raise InputError(f"{path / REPORTS}: its cases are not those of {CASES}: the two files are not of one run")
+    table = _table(path, stored, layout, candidates, cases)
+    # checked after the content: a missing column is a better message than a changed checksum
+    if not (first and second):
+        raise checksum_mismatch(path / (CASES if first else CANDIDATES))
+    return _rebuild_result(manifest, table, cases)
+
+
+def _rebuild_result(manifest: Mapping[str, Any], table: Table, cases: pl.DataFrame) -> Result:
+    stored, layout = manifest["result"], manifest["layout"]
+    return Result(
+        n_cases=stored["n_cases"],
+        n_candidates=stored["n_candidates"],
+        n_missing=stored["n_missing"],
+        understood=stored["understood"],
+        estimates=tuple(_estimate(manifest, e) for e in stored["estimates"]),
+        extraction=stored["extraction"],
+        diagnostics=stored["diagnostics"],
+        warnings=tuple(stored["warnings"]),
+        judges=stored.get("judges", {}),
+        source_warnings=tuple(stored.get("told", ())),  # its name in run.json since schema 1
+        checklist=tuple(map(line_from_dict, stored.get("checklist", ()))),
+        scored=tuple(_stored_sets(table, m) for m in layout["metrics"]),
+        case_values={(v["metric"], v["aggregator"]): cases[v["column"]].to_numpy() for v in layout["values"]},
+        table=table,
+    )
+
+
+def _estimate(manifest: Mapping[str, Any], stored: Mapping[str, Any]) -> Estimate:
+    """The estimate with its recipe, which is the same for all but for the metric and the aggregator."""
+    # a manifest may leave the default out
+    seed = manifest["options"].get("seed")
+    recipe = {
+        "extractor": manifest["result"]["extraction"]["extractor"],
+        "seed": Options().seed if seed is None else seed,
+        "version": manifest["versions"].get("kofn"),
+        "top_k": manifest["result"]["understood"]["top_k"],
+        "metric": stored["metric"],
+        "aggregator": stored["aggregator"],
+    }
+    return Estimate(**stored, recipe=recipe)
+
+
+def _case_types(layout: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """The columns cases.parquet must have; a tag may be of any type."""
+    import polars as pl
+
+    texts = pl.List(pl.String)
+    # a reference is a text, or a list of texts of which any is right
+    known: dict[str, tuple[Any, ...]] = {
+        "case_id": (pl.String,),
+        "reference": (pl.String, texts),
+        "choices": (texts,),
+        "input": (pl.String,),
+        "cluster": (pl.String,),
+        "weight": (pl.Float64,),
+        "required": (texts,),
+        "ideal": (pl.List(pl.Float64),),
+    }
+    types: dict[str, tuple[Any, ...]] = dict.fromkeys(layout["tags"].values(), ())
+    types |= {c: known[c] for c in ("case_id", *layout["case_columns"]) if c in known}
+    return types | {v["column"]: (pl.Float64,) for v in layout["values"]}
+
+
+def _candidate_types(layout: Mapping[str, Any], columns: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """The columns candidates.parquet must have, and those it may have."""
+    import polars as pl
+
+    known: dict[str, Any] = dict.fromkeys(("text", "answer", "reasoning", "error", "note"), pl.String)
+    known |= dict.fromkeys(("score", "cost", "seconds", "tokens", "candidate_weight"), pl.Float64)
+    known |= {"facets": pl.List(pl.String)} | {c: pl.Float64 for c in columns if c.startswith(("selector.", "label."))}
+    types: dict[str, Any] = {"case_id": pl.String, "index": pl.Int64}
+    # optional columns are checked only where they are there
+    types |= {name: dtype for name, dtype in known.items() if name in columns}
+    types |= {f"score.{m['metric']}": pl.Float64 for m in layout["metrics"] if m["metric"]}
+    types |= {f"passed.{m['metric']}": pl.Boolean for m in layout["metrics"] if m["metric"]}
+    return {name: (dtype,) for name, dtype in types.items()}
+
+
+def _check_columns(path: Path, frame: pl.DataFrame, types: Mapping[str, tuple[Any, ...]]) -> None:
+    for name, dtypes in types.items():
+        if name not in frame.columns:
+            raise InputError(f"{path}: column {name!r} is missing, and {MANIFEST} names it")
+        if dtypes and frame.schema[name] not in dtypes:
+            expected = " or ".join(str(dtype) for dtype in dtypes)
+            raise InputError(f"{path}: column {name!r} is {frame.schema[name]}, expected {expected}")
+
+
+def _table(
+    path: Path, stored: Mapping[str, Any], layout: Mapping[str, Any], candidates: pl.DataFrame, cases: pl.DataFrame
+) -> Table:
+    import polars as pl
+
+    sizes = _sizes(candidates, cases)
+    owner = cases["case_id"].gather(np.repeat(np.arange(cases.height), sizes))
+    if not owner.equals(candidates["case_id"]):
+        raise InputError(f"{path / CANDIDATES}: its rows are not in the order of {CASES}, or of cases that it lacks")
+    understood = stored["understood"]
+    return Table(
+        candidates=candidates.drop("case_id", "index"),
+        cases=cases.select("case_id", *(c for c in CASE_COLUMNS if c in layout["case_columns"])),
+        tags=pl.DataFrame([cases[column].alias(name) for name, column in layout["tags"].items()]),
+        offsets=offsets_of(sizes),
+        fields=understood["fields"],
+        form=understood["form"],
+        sources=tuple(understood["sources"]),
+        labels={n: better for n, better in understood.get("labels", {}).items() if f"label.{n}" in candidates.columns},
+        origin=understood.get("origin", {}),
+    )
+
+
+def _sizes(candidates: pl.DataFrame, cases: pl.DataFrame) -> Any:
+    """How many candidates every case has: a set begins where the index is 0."""
+    # cases without candidates have no row, so their sizes are looked up by id below
+    starts = np.flatnonzero(candidates["index"].to_numpy() == 0)
+    lengths = np.diff(starts, append=candidates.height)
+    if len(starts) == cases.height:
+        return lengths.astype(np.int64)
+    named = candidates["case_id"].gather(starts).to_frame().with_columns(size=lengths).unique("case_id")
+    found = cases.select("case_id").join(named, on="case_id", how="left", maintain_order="left")
+    return found["size"].fill_null(0).to_numpy().astype(np.int64)
+
+
+def _stored_sets(table: Table, metric: Mapping[str, Any]) -> ScoredSets:
+    name = metric["metric"]
+    if name:
+        values = table.candidates[f"score.{name}"].to_numpy()
+        passes = table.candidates[f"passed.{name}"].cast(int).fill_null(NOT_GRADED).to_numpy().astype(np.int8)
+    else:
+        values = np.full(table.n_candidates, np.nan)
+        passes = np.full(table.n_candidates, NOT_GRADED, dtype=np.int8)
+    sets = stored_sets(table, values, passes, higher_is_better=metric["higher_is_better"])
+    return ScoredSets(metric=name, sets=sets, source=metric["source"], beside_labels=metric["beside_labels"])
+
+
+def restore_table(result: Result) -> Table:
+    """The table of a stored run with what importers give: references and labels of candidates, no grades of metrics."""
+    table = result.table
+    assert table is not None
+    owner = np.repeat(np.arange(table.n_cases), np.diff(table.offsets))
+    rows = table.candidates.drop([c for c in table.candidates.columns if c.startswith(_MADE)])
+    if "reference" in table.cases.columns and "reference" not in rows.columns:
+        rows = rows.with_columns(table.cases["reference"].gather(owner))
+    if "passed.pass" in table.candidates.columns and "passed" not in rows.columns:
+        rows = rows.with_columns(table.candidates["passed.pass"].cast(int).alias("passed"))
+    named = {name: name for name in rows.columns if name in ("answer", "passed", "score")}  # of files that had none
+    return replace(table, candidates=rows, fields={**named, **table.fields})

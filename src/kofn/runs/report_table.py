@@ -1,0 +1,253 @@
+"""Case reports as columns: the schema of reports.parquet, and what is computed from it.
+
+`expected`, `actual` and the values of `case` are JSON texts, so that "123" and 123 stay what they were; null is none.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from kofn.errors import InputError
+from kofn.runs.report_classes import AttributeResult, VerifierReport, weighted_mean
+from kofn.scoring.policy import GroupType
+
+if TYPE_CHECKING:
+    from kofn.runs.report_classes import Correctness
+
+RESULT = pl.Struct(
+    {
+        "attribute": pl.String,
+        "expected": pl.String,
+        "actual": pl.String,
+        "diff": pl.String,
+        "is_correct": pl.Boolean,
+        "weight": pl.Float64,
+    }
+)
+FIELD = pl.Struct({"attribute": pl.String, "value": pl.String})
+_COLUMNS: dict[str, Any] = {
+    "problem": pl.String,
+    "checkpoint": pl.String,
+    "version": pl.Int64,
+    "problem_version": pl.Int64,
+    "id": pl.String,
+    "group": pl.String,
+    "type": pl.String,
+    "timestamp": pl.Datetime("us", "UTC"),
+    "duration": pl.Float64,
+    "results": pl.List(RESULT),
+    "case": pl.List(FIELD),
+    "original_checkpoint": pl.String,
+    "original_group": pl.String,
+}
+SCHEMA = pl.Schema(_COLUMNS)
+_FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"  # what a spreadsheet would run
+_REQUIRED = ("problem", "checkpoint", "version", "problem_version", "id", "group", "type", "timestamp", "duration")
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+# the standard library's: orjson refuses integers beyond 64 bits, which reports may hold
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+_SCAN: Any = _DECODER.scan_once  # type: ignore[attr-defined]  # `decode` without its look for white space
+
+
+def encode_json(value: Any) -> str | None:
+    """A JSON value as its text; none as none.
+
+    >>> encode_json("123"), encode_json(123), encode_json(None)
+    ('"123"', '123', None)
+    """
+    if value is None:
+        return None
+    text = _ENCODER.encode(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair: written as an escape
+        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text
+
+
+def decode_json(text: str | None) -> Any:
+    """What `encode` was given; text that is no JSON is refused."""
+    if text is None:
+        return None
+    try:
+        value, end = _SCAN(text, 0)
+        if end == len(text):
+            return value
+    except (StopIteration, ValueError, RecursionError):
+        pass  # `decode` says what is wrong
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError) as problem:
+        raise InputError(f"{text!r:.80} is not JSON: {problem}") from None
+
+
+def reports_frame(results: Correctness) -> pl.DataFrame:
+    """A row a case report."""
+    reports = results.reports
+    attributes = [(i, name, a) for i, r in enumerate(reports) for name, a in r.results.items()]
+    fields = [(i, name, value) for i, r in enumerate(reports) for name, value in r.case.items()]
+    checked: dict[str, list[Any]] = {
+        "attribute": [name for _, name, _ in attributes],
+        "expected": [_encode_value(reports[i], f"{name}.expected", a.expected) for i, name, a in attributes],
+        "actual": [_encode_value(reports[i], f"{name}.actual", a.actual) for i, name, a in attributes],
+        "diff": [a.diff for *_, a in attributes],
+        "is_correct": [a.is_correct for *_, a in attributes],
+        "weight": [a.weight for *_, a in attributes],
+    }
+    case_fields: dict[str, list[Any]] = {
+        "attribute": [name for _, name, _ in fields],
+        "value": [_encode_value(reports[i], f"case.{name}", value) for i, name, value in fields],
+    }
+    columns = {
+        "problem": [results.problem_name] * len(reports),
+        "checkpoint": [results.name] * len(reports),
+        "version": [results.version] * len(reports),
+        "problem_version": [results.problem_version] * len(reports),
+        "id": [r.id for r in reports],
+        "group": [r.group for r in reports],
+        "type": [r.type.value for r in reports],
+        "timestamp": [r.timestamp for r in reports],
+        "duration": [r.duration for r in reports],
+        "results": nest_rows(_typed_frame(RESULT, checked), [row for row, *_ in attributes], len(reports)),
+        "case": nest_rows(_typed_frame(FIELD, case_fields), [row for row, *_ in fields], len(reports)),
+        "original_checkpoint": [r.original_checkpoint for r in reports],
+        "original_group": [r.original_group for r in reports],
+    }
+    return pl.DataFrame(columns, schema=SCHEMA)
+
+
+def _encode_value(report: VerifierReport, where: str, value: Any) -> str | None:
+    """A value's text; one that was put there past the checks of the classes is refused here."""
+    try:
+        return encode_json(value)
+    except (ValueError, TypeError, RecursionError) as problem:
+        raise InputError(f"case {report.id!r}: {where}: {problem}") from None
+
+
+def _typed_frame(kind: pl.Struct, columns: dict[str, list[Any]]) -> pl.DataFrame:
+    return pl.DataFrame(columns, schema={field.name: field.dtype for field in kind.fields})
+
+
+def nest_rows(flat: pl.DataFrame | pl.Series, rows: Any, n: int) -> pl.Series:
+    """A list a row, of structs where there are several columns: item i of `flat` belongs to row rows[i]; rows ascend.
+
+    >>> nest_rows(pl.DataFrame({"a": [1, 2]}), [1, 1], 3).to_list()
+    [[], [{'a': 1}, {'a': 2}], []]
+    """
+    items = flat.to_struct("items") if isinstance(flat, pl.DataFrame) else flat.alias("items")
+    owner = pl.Series("row", rows, dtype=pl.UInt32).set_sorted()
+    lists = pl.DataFrame([owner, items]).group_by("row", maintain_order=True).agg("items")
+    # rows without an item get an empty list, not null
+    everyone = pl.DataFrame({"row": pl.Series(range(n), dtype=pl.UInt32)})
+    filled = everyone.join(lists, on="row", how="left", maintain_order="left")["items"]
+    return filled.fill_null(pl.Series([[]], dtype=filled.dtype)) if n else filled
+
+
+def reports_of(frame: pl.DataFrame) -> list[VerifierReport]:
+    """The objects of a frame that `check_reports` let through."""
+    plain = frame.drop("problem", "checkpoint", "version", "problem_version", "results", "case")
+    reports = [VerifierReport(**row) for row in plain.iter_rows(named=True)]
+    order = ("row", "attribute", "is_correct", "weight", "expected", "actual", "diff")
+    for row, name, is_correct, weight, expected, actual, diff in _explode(frame, "results").select(order).rows():
+        reports[row].results[name] = AttributeResult(
+            is_correct=is_correct, weight=weight, expected=decode_json(expected), actual=decode_json(actual), diff=diff
+        )
+    for row, name, value in _explode(frame, "case").rows():
+        reports[row].case[name] = decode_json(value)
+    return reports
+
+
+def _explode(frame: pl.DataFrame, column: str) -> pl.DataFrame:
+    """A row a struct in a column of lists, and in `row` whose it is."""
+    # an empty list would explode to a row of nulls
+    filled = frame.select(column).with_row_index("row").filter(pl.col(column).list.len() > 0)
+    return filled.explode(column).unnest(column)
+
+
+def check_reports(frame: pl.DataFrame) -> None:
+    """Refuse a frame whose values no report can have: it has the columns of `SCHEMA`, and was written by others."""
+    known = list(GroupType)
+    wrong_type = ~pl.col("type").is_in(known)
+    wrong_time = ~(pl.col("duration").is_finite() & (pl.col("duration") >= 0))
+    for required in (*_REQUIRED, "results", "case"):
+        _refuse(frame, pl.col(required).is_null(), f"{required} is null")
+    _refuse(frame, wrong_type, f"type is none of {', '.join(known)}")
+    _refuse(frame, wrong_time, "duration is not a number of 0 or more")
+    _refuse(frame, ~pl.struct("group", "id").is_first_distinct(), "its id is there before in its group")
+    one = pl.element().struct
+    name, weight, diff = one.field("attribute"), one.field("weight"), one.field("diff")
+    sound = (weight.is_finite() & (weight > 0)).fill_null(value=False)
+    for column in ("results", "case"):
+        names = pl.col(column).list.eval(name)
+        _refuse(frame, pl.col(column).list.eval(name.is_null()).list.any(), f"an attribute of {column} has no name")
+        _refuse(frame, names.list.n_unique() < names.list.len(), f"an attribute of {column} is there twice")
+    _refuse(frame, pl.col("results").list.eval(~sound).list.any(), "a weight is not a number above 0")
+    _refuse(frame, pl.col("results").list.eval(diff.is_null()).list.any(), "a diff is null")
+
+
+def _refuse(frame: pl.DataFrame, wrong: pl.Expr, what: str) -> None:
+    """Raise where an expression holds, naming the first row."""
+    found = frame.select(wrong).to_series().fill_null(value=False)
+    if found.any():
+        raise InputError(f"row {found.arg_true()[0] + 1}: {what}")
+
+
+def case_scores(frame: pl.DataFrame) -> pl.DataFrame:
+    """A row a case: id, group, type, duration, score (null: nothing verified), passed, and the attributes that fail.
+
+    score = correct weight / verified weight; passed where every verified attribute is correct, and there is one.
+    """
+    one = pl.element().struct
+    correct, weight = one.field("is_correct"), one.field("weight")
+    fields = frame.select(
+        "id",
+        "group",
+        "type",
+        "duration",
+        weights=pl.col("results").list.eval(weight.filter(correct.is_not_null())),
+        marks=pl.col("results").list.eval(correct.drop_nulls()),
+        failing=pl.col("results").list.eval(one.field("attribute").filter(~correct.fill_null(value=True))),
+    )
+    verified = pl.col("weights").list.len() > 0
+    return fields.with_columns(_scores(fields), passed=verified & (pl.col("failing").list.len() == 0)).select(
+        "id", "group", "type", "duration", "score", "passed", "failing"
+    )
+
+
+def _scores(fields: pl.DataFrame) -> pl.Series:
+    """The weighted mean of every case's marks: computed once for all cases with the same weights and marks.
+
+    Those are few even among a million cases, so that the objects' own rule can be used, to the last digit.
+    """
+    keyed = fields.select("weights", "marks")
+    kinds = keyed.unique(maintain_order=True)
+    pairs = zip(kinds["weights"].to_list(), kinds["marks"].to_list(), strict=True)
+    scores = [weighted_mean(zip(weights, marks, strict=True)) for weights, marks in pairs]
+    kinds = kinds.with_columns(pl.Series("score", scores, dtype=pl.Float64))
+    return keyed.join(kinds, on=["weights", "marks"], how="left", maintain_order="left")["score"]
+
+
+def flat_frame(frame: pl.DataFrame) -> pl.DataFrame:
+    """A row a case and attribute, with the case's score and verdict: the form spreadsheets read.
+
+    Names and diffs that a spreadsheet would run as a formula get a leading apostrophe.
+    """
+    scores = case_scores(frame).select("score", "passed")
+    whole = pl.concat([frame.drop("case"), scores], how="horizontal")
+    flat = whole.explode("results", empty_as_null=True, keep_nulls=True).unnest("results")
+    order = ["problem", "checkpoint", "version", "problem_version", "id", "group", "type", "timestamp", "duration"]
+    order += ["passed", "score", "attribute", "is_correct", "weight", "expected", "actual", "diff"]
+    order += ["original_checkpoint", "original_group"]
+    # expected and actual are JSON: a string in them begins with its quote
+    names = pl.col("problem", "checkpoint", "id", "group", "attribute", "diff", "original_checkpoint", "original_group")
+    harmless = pl.when(names.str.contains(_FORMULA)).then(pl.lit("'") + names).otherwise(names)
+    return flat.select(order).with_columns(harmless.name.keep())

@@ -1,0 +1,181 @@
+"""Appends an evaluation to results.jsonl as one line."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kofn.errors import InputError, WorldError
+from kofn.metrics import trait
+from kofn.registry import aggregator, metric
+from kofn.runs.report_builder import ReportPlan, apply_rule, verdicts_of
+from kofn.runs.report_table import case_scores
+from kofn.scoring.grade import find_answers, score_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import polars as pl
+
+    from kofn.core.candidate_sets import CandidateSets
+    from kofn.core.table import Table
+    from kofn.runs.record import Run
+    from kofn.scoring.grade import Answers
+    from kofn.scoring.result import Result
+
+MOST_CANDIDATES = 200_000  # beyond this the details stay in candidates.parquet, and the line says so
+# the rules of the documented older scripts, whose numbers people still compare with
+LEGACY = {"letter": "letter_first", "number": "number_simple"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelExtraction:
+    """What an extractor that asks a model found: the share of right answers, what it cost, and how often it asked."""
+
+    accuracy: float | None
+    cost_usd: float | None
+    num_calls: int
+
+
+def results_line(
+    run: Run,
+    plan: ReportPlan | None = None,
+    *,
+    batch_index: int | None = None,
+    model_extraction: ModelExtraction | None = None,
+) -> dict[str, Any]:
+    """The line: a summary, and what every case was asked, said and got.
+
+    `accuracy` is the share of the verified cases that pass; `accuracy_legacy` the same with the answers that the older
+    documented rule finds (`letter_first`, `number_simple`), none where there is no such rule. A case's
+    `generated_answer`, `reasoning` and `predicted` are its first candidate's, `correct` is the case's verdict, and
+    `repeats` holds every candidate.
+    """
+    result = run.result
+    assert result is not None
+    scores = case_scores(run.reports)
+    verified = scores.filter(scores["score"].is_not_null())
+    line: dict[str, Any] = {
+        "timestamp": run.evaluation.timestamp.isoformat(),
+        "task_type": run.task,
+        **({} if batch_index is None else {"batch_index": batch_index}),
+        "accuracy": verified["passed"].mean(),
+        "accuracy_legacy": legacy_accuracy(result, plan or ReportPlan()),
+    }
+    if model_extraction is not None:
+        line |= {
+            # these names are those of the older files, whatever model was asked
+            "haiku_accuracy": model_extraction.accuracy,
+            "haiku_cost_usd": model_extraction.cost_usd,
+            "haiku_num_calls": model_extraction.num_calls,
+        }
+    line |= {
+        "num_examples": result.n_cases,
+        "num_unverified": scores.height - verified.height,
+        "verdict": run.evaluation.verdict,
+    }
+    if result.n_candidates > MOST_CANDIDATES:
+        return {**line, "detailed_results": [], "detailed_results_in": "candidates.parquet"}
+    passed = scores.select(passed=scores["passed"].set(scores["score"].is_null(), None))["passed"]
+    return {**line, "detailed_results": list(_case_details(result, passed))}
+
+
+def append_line(path: Path, line: dict[str, Any]) -> None:
+    """Append one line and flush it to the disk. A last line that a killed writer left open is closed first."""
+    import orjson
+
+    text = orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # append mode: two processes do not overwrite each other's lines
+        with path.open("ab+") as file:
+            size = file.seek(0, os.SEEK_END)
+            if size:
+                file.seek(size - 1)
+                text = text if file.read(1) == b"\n" else b"\n" + text
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as problem:
+        raise WorldError(f"{path}: cannot append: {problem.strerror}") from None
+
+
+def legacy_accuracy(result: Result, plan: ReportPlan) -> float | None:
+    """The share of the verified cases that pass when answers are found by the older rule of the same kind.
+
+    None where there is no such rule.
+    """
+    extractor = str(result.extraction.get("extractor")).partition("(")[0]
+    assert result.table is not None
+    if extractor not in LEGACY or "reference" not in result.table.candidates.columns:
+        return None
+    return accuracy_with(result, plan, find_answers(result.table, LEGACY[extractor]))
+
+
+def accuracy_with(result: Result, plan: ReportPlan, answers: Answers) -> float | None:
+    """The share of the verified cases that pass with other answers.
+
+    The metrics, the verdict and the threshold stay what they are. None where a metric looks at something else than
+    answers, and where nothing is verified.
+    """
+    table = result.table
+    assert table is not None
+    verdicts = verdicts_of(result, plan)
+    try:
+        again = _rescore(table, answers, [v.metric for v in verdicts], plan.threshold)
+        verdict_values = [
+            apply_rule(v.rule, aggregator(v.rule.name)(sets)) for v, sets in zip(verdicts, again, strict=True)
+        ]
+    except InputError:
+        return None  # a function of the user's own has no name to find it by
+    table_of = np.array(verdict_values).reshape(len(verdict_values), table.n_cases)
+    known = np.flatnonzero((~np.isnan(table_of)).any(axis=0))
+    # a case passes if every metric that has a verdict says so; NaN is no veto
+    passes = np.nan_to_num(table_of, nan=1.0)[:, known].min(axis=0, initial=1.0)
+    return float(passes.mean()) if known.size else None
+
+
+def _rescore(table: Table, answers: Answers, metrics: list[str], threshold: float | None) -> list[CandidateSets]:
+    """The sets under the same metrics with other answers; refused where a metric reads no answers."""
+    for name in metrics:
+        if name in ("pass", "score") or trait(metric(name), "uses") != "answer":
+            raise InputError(f"metric {name} does not look at answers")
+    return [one.sets for one in score_table(table, answers, metrics, threshold)]
+
+
+def _case_details(result: Result, passed: pl.Series) -> Iterator[dict[str, Any]]:
+    """A dictionary a case."""
+    table = result.table
+    assert table is not None
+    cases, rows = table.cases, table.candidates
+    sets = result.scored[0].sets
+    columns = {
+        "reasoning": _values(rows, "reasoning"),
+        "generated_answer": _values(rows, "text"),
+        "predicted": [None] * rows.height if sets.answers is None else sets.answers.to_list(),
+        "correct": [None if p < 0 else bool(p) for p in sets.passes.tolist()],
+        "score": [None if v != v else v for v in sets.values.tolist()],
+    }
+    questions, answers = _values(cases, "input"), _values(cases, "reference")
+    offsets = table.offsets.tolist()
+    for i, case_id in enumerate(cases["case_id"].to_list()):
+        repeats = [{name: column[j] for name, column in columns.items()} for j in range(offsets[i], offsets[i + 1])]
+        first = repeats[0] if repeats else dict.fromkeys(columns)
+        yield {
+            "id": case_id,
+            "question": questions[i],
+            "reasoning": first["reasoning"],
+            "generated_answer": first["generated_answer"],
+            "predicted": first["predicted"],
+            "answer": answers[i],
+            "correct": passed[i],
+            "repeats": repeats,
+        }
+
+
+def _values(frame: pl.DataFrame, name: str) -> list[Any]:
+    return frame[name].to_list() if name in frame.columns else [None] * frame.height

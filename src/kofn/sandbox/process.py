@@ -1,0 +1,419 @@
+"""A program under way: started, watched for what it uses, and ended together with everything it started."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Self
+
+from kofn.sandbox.program import ProcessResult
+from kofn.sandbox.usage import (
+    cpu_seconds,
+    descendants,
+    format_size,
+    mapped_shared,
+    proportional_share,
+    resident,
+    shared_memory,
+)
+
+if TYPE_CHECKING:
+    import resource
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from kofn.sandbox.program import ProgramLimits
+
+    Monitor = Callable[[Sequence[int]], str | None]  # what the processes of a program use too much of, if anything
+
+_CHUNK = 1 << 16
+_CHILD_PID = re.compile(rb'"child-pid": (\d+)\D')
+_FIRST_CHECK, _CHECK_INTERVAL = 0.05, 0.1  # seconds until usage is checked, and between two checks
+_LINUX = sys.platform == "linux"
+_SEALS = 0b1111  # against another seal, shrinking, growing and writing
+_GRACE = 2.0  # seconds for what was killed to go
+
+
+class RunningProgram:
+    """A process under way, with its output so far.
+
+    `monitor` is given its processes now and then, and says what they use too much of, if anything.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        limits: ProgramLimits,
+        monitor: Monitor = lambda _: None,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        info_pipe: tuple[int, int] | None = None,
+        pass_fds: tuple[int, ...] = (),
+    ) -> None:
+        """`info_pipe`: the process is a sandbox, and this the pipe to which it writes the id of its first process.
+
+        `pass_fds` are further files that it is given.
+        """
+        self._prepare(limits, monitor, info_pipe=None if info_pipe is None else info_pipe[0])
+
+        def launch(files: tuple[int, int, int]) -> int:
+            self._process = subprocess.Popen(  # noqa: S603 - running what it is given is what this is for
+                command,
+                stdin=files[0],
+                stdout=files[1],
+                stderr=files[2],
+                env=None if env is None else dict(env),
+                cwd=cwd,
+                pass_fds=pass_fds if info_pipe is None else (info_pipe[1], *pass_fds),
+                start_new_session=True,
+            )
+            return self._process.pid
+
+        try:
+            self._launch(launch, stdin)
+        finally:
+            if info_pipe is not None:
+                os.close(info_pipe[1])
+                os.set_blocking(info_pipe[0], False)
+
+    def _prepare(
+        self,
+        limits: ProgramLimits,
+        monitor: Monitor,
+        *,
+        info_pipe: int | None = None,
+        first_pid: int | None = None,
+    ) -> None:
+        self._limits, self._monitor = limits, monitor
+        self._info, self._first_pid = info_pipe, first_pid
+        # in a sandbox, which the kernel ends with its first process; otherwise every process has to be found
+        self._sandboxed = info_pipe is not None or first_pid is not None
+        self._info_text = b""
+        self._info_lock = threading.Lock()
+        self._began = time.monotonic()
+        self._stop_reason: str | None = None
+        self._stopped_at = 0.0
+        self._timed_out = False
+        self._shared = shared_memory()
+        self._peaks = (0, 0.0)  # most memory, and CPU time, of all processes whenever they were looked at
+        self.result: ProcessResult | None = None
+
+    def _launch(self, launch: Callable[[tuple[int, int, int]], int], stdin: bytes) -> None:
+        """Start the process with files for what it reads and writes, of which the other ends are kept."""
+        out, err = os.pipe(), os.pipe()
+        try:
+            with _stdin_file(stdin) as file:
+                self.pid = launch((file, out[1], err[1]))
+        except BaseException:
+            os.close(out[0])
+            os.close(err[0])
+            raise
+        finally:
+            os.close(out[1])
+            os.close(err[1])
+        self._out, self._err = out[0], err[0]
+        self._open = {self._out, self._err}
+        self._parts: dict[int, list[bytes]] = {fd: [] for fd in self._open}
+        self._sizes = dict.fromkeys(self._open, 0)
+        for fd in self._open:
+            os.set_blocking(fd, False)
+
+    def wait(self, seconds: float | None = None) -> ProcessResult:
+        """Watch until it has ended; after `seconds` it is stopped."""
+        deadline = None if seconds is None else self._began + seconds
+        next_check = self._began + _FIRST_CHECK
+        with _ExitWatch(self.pid) as exit_watch:
+            poller = select.poll()
+            for fd in self._open:
+                poller.register(fd, select.POLLIN)
+            exit_watch.register(poller)
+            while not exit_watch.exited:
+                now = time.monotonic()
+                if deadline is not None and now >= deadline and self._stop_reason is None:
+                    self._timed_out = True
+                    self.stop(f"took longer than {seconds:g} s")
+                if now >= next_check:
+                    self._check_usage(now)
+                    next_check = time.monotonic() + _CHECK_INTERVAL
+                until = next_check if deadline is None or self._stop_reason else min(next_check, deadline)
+                # at least a millisecond: 0 would spin, and a negative time waits for ever
+                self._read(poller.poll(max(1.0, (until - now) * 1000)), poller, exit_watch)
+            return self._finish()
+
+    def _read(self, events: list[tuple[int, int]], poller: select.poll, exit_watch: _ExitWatch) -> None:
+        for fd, _ in events:
+            if fd in self._open:
+                if not self._read_output(fd):
+                    poller.unregister(fd)
+            else:
+                exit_watch.exited = True
+        exit_watch.poll()
+
+    def _read_output(self, fd: int) -> bool:
+        """Read what is there; False where there will be no more."""
+        try:
+            part = os.read(fd, _CHUNK)
+        except BlockingIOError:
+            return True
+        if not part:
+            self._open.discard(fd)
+            return False
+        room = self._limits.output - self._sizes[fd]
+        self._sizes[fd] += len(part)
+        if room > 0:
+            self._parts[fd].append(part[:room])
+        if len(part) > room and self._stop_reason is None:
+            name = "standard output" if fd == self._out else "standard error"
+            self.stop(f"wrote more than {format_size(self._limits.output)} to {name}")
+        return True
+
+    def _check_usage(self, now: float) -> None:
+        """Stop it where it uses too much; end what was stopped and is still there."""
+        if self._stop_reason is None:
+            pids = self._pids()
+            reason = self._monitor(pids) or self._excess(pids)
+            if reason is not None:
+                self.stop(reason)
+        elif now > self._stopped_at + _GRACE:
+            _kill_group(self.pid)
+
+    def _excess(self, pids: Sequence[int]) -> str | None:
+        """Memory and processes of the whole tree; a single process the kernel holds back by itself."""
+        memory = sum(map(resident, pids))
+        self._peaks = (max(self._peaks[0], memory), max(self._peaks[1], sum(map(cpu_seconds, pids))))
+        if len(pids) > self._limits.processes + 8:  # the sandbox's own, and what is counted while it goes
+            return f"started more than {self._limits.processes} processes"
+        most = self._limits.memory
+        # memory that processes share stays when none of them has it in its tables: more of it in the whole system since
+        # this one began, and as much of it mapped here
+        grown = shared_memory() - self._shared > most and sum(map(mapped_shared, pids)) > most
+        # `resident` counts shared pages once per process, so it is only the cheap first look
+        if grown or (memory > most and sum(map(proportional_share, pids)) > most):
+            return f"used more than {format_size(most)} of memory"
+        return None
+
+    def _pids(self) -> list[int]:
+        """Everything that runs because of it."""
+        return list(descendants(self.pid))
+
+    def stop(self, reason: str) -> None:
+        """Kill it and everything it started. The first reason is kept."""
+        if self._stop_reason is None:
+            self._stop_reason, self._stopped_at = reason, time.monotonic()
+        if self._sandboxed and self.first_process() is not None:  # before there is one, bubblewrap itself is killed
+            self._kill_sandbox()
+            return
+        for pid in descendants(self.pid):
+            _kill(pid)
+        _kill_group(self.pid)
+
+    def _kill_sandbox(self) -> None:
+        """Kill the first process of the sandbox: the kernel ends all others with it."""
+        _kill(self.first_process() or 0)
+
+    def first_process(self) -> int | None:
+        """The first process of the sandbox, by its id out here; None before there is one."""
+        with self._info_lock:  # a server's watcher may ask while whoever wants to reach it does
+            if self._first_pid is None and self._info is not None:
+                with contextlib.suppress(BlockingIOError):
+                    self._info_text += os.read(self._info, 4096)  # the JSON of --info-fd comes in pieces
+                match = _CHILD_PID.search(self._info_text)
+                self._first_pid = None if match is None else int(match[1])
+            return self._first_pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended; also where nobody has waited for it yet."""
+        if self.result is not None:
+            return False
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        except ChildProcessError:
+            return False
+
+    def text_so_far(self) -> bytes:
+        """What it wrote until now, output before errors."""
+        return b"".join([*self._parts[self._out], *self._parts[self._err]])
+
+    def _finish(self) -> ProcessResult:
+        """Take the status, what it used, and the last output."""
+        seconds = time.monotonic() - self._began
+        _, status, used = os.wait4(self.pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if self._sandboxed:
+            used = self._sandbox_usage() or used
+        else:
+            _kill_group(self.pid)
+            _end_orphans()
+        self._mark_reaped(code)
+        end = time.monotonic() + _GRACE
+        while self._open and time.monotonic() < end:
+            ready, _, _ = select.select(list(self._open), [], [], 0.05)
+            for fd in ready:
+                self._read_output(fd)
+        os.close(self._out)
+        os.close(self._err)
+        self.result = ProcessResult(
+            output=b"".join(self._parts[self._out]),
+            stderr=b"".join(self._parts[self._err]),
+            status=128 - code if code < 0 else code,
+            stopped=self._stop_reason,
+            timed_out=self._timed_out,
+            seconds=seconds,
+            # of what was killed the kernel tells nothing: then what was seen has to do
+            cpu_seconds=max(used.ru_utime + used.ru_stime, self._peaks[1]),
+            peak_memory=max(used.ru_maxrss * (1024 if _LINUX else 1), self._peaks[0]),
+        )
+        return self.result
+
+    def _mark_reaped(self, code: int) -> None:
+        self._process.returncode = code  # it was waited for here
+
+    def _sandbox_usage(self) -> resource.struct_rusage | None:
+        """What everything in the sandbox used.
+
+        Its first process is no longer waited for, so it is a child of this one (`adopt_orphans`), and its end is the
+        end of all others.
+        """
+        first = self.first_process()
+        if self._info is not None:
+            os.close(self._info)
+            self._info = None
+        if first is None:
+            return None
+        try:
+            if os.waitid(os.P_PID, first, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                _kill(first)  # bubblewrap has gone, so nothing inside has any business left
+            return os.wait4(first, 0)[2]
+        except ChildProcessError:  # bubblewrap has waited for it, and its number may be somebody else's by now
+            return None
+
+
+class JoinedProgram(RunningProgram):
+    """A process that enters a sandbox which is there already, around a process that waits (`holder`).
+
+    `spawn` is given the files for its input, output and errors, and returns its id; it is a child of this process.
+    `end` ends the sandbox with everything in it.
+    """
+
+    def __init__(
+        self,
+        spawn: Callable[[list[int]], int],
+        *,
+        limits: ProgramLimits,
+        monitor: Monitor,
+        stdin: bytes,
+        holder: int,
+        first_pid: int,
+        end: Callable[[], None],
+    ) -> None:
+        self._prepare(limits, monitor, first_pid=first_pid)
+        self._holder, self._end = holder, end
+        self._launch(lambda files: spawn(list(files)), stdin)
+
+    def _pids(self) -> list[int]:
+        return [*descendants(self._holder), *descendants(self.pid)]
+
+    def _sandbox_usage(self) -> resource.struct_rusage | None:
+        """End all others; what the process and those it waited for used is known without them."""
+        self._end()
+        return None
+
+    def _kill_sandbox(self) -> None:
+        self._end()
+
+    def _mark_reaped(self, code: int) -> None:
+        """Nothing of it is left: the sandbox is its owner's."""
+
+
+class _ExitWatch:
+    """Whether a process has ended: by its descriptor on Linux, elsewhere by asking."""
+
+    def __init__(self, pid: int) -> None:
+        self.exited = False
+        self._pid = pid
+        self._fd = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+
+    def register(self, poller: select.poll) -> None:
+        if self._fd is not None:
+            poller.register(self._fd, select.POLLIN)
+
+    def poll(self) -> None:
+        if self._fd is None:
+            found = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            self.exited = found is not None
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of whatever its children leave behind (Linux), so that it can be found and ended."""
+    if _LINUX:
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+def _end_orphans() -> None:
+    """Kill what runs below this process though everything it started itself has ended.
+
+    Looked for until nothing is found: what starts a process while it is being ended leaves one that was not there.
+    """
+    end = time.monotonic() + _GRACE
+    while _LINUX and (orphans := [pid for pid in descendants(os.getpid()) if pid != os.getpid()]):
+        for pid in orphans:
+            _kill(pid)
+        for pid in orphans:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        if time.monotonic() > end:
+            return
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _stdin_file(data: bytes) -> Iterator[int]:
+    """Standard input as a file that cannot be written to; a program that reads none of it does not hold anything up."""
+    if not data:
+        fd = os.open(os.devnull, os.O_RDONLY)
+    elif hasattr(os, "memfd_create"):
+        with open(os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "wb") as file:  # noqa: PTH123
+            file.write(data)
+            file.flush()
+            fcntl.fcntl(file.fileno(), fcntl.F_ADD_SEALS, _SEALS)  # nobody can use it as memory of its own
+            fd = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY)
+    else:
+        import tempfile
+
+        with tempfile.NamedTemporaryFile() as named:
+            named.write(data)
+            named.flush()
+            fd = os.open(named.name, os.O_RDONLY)
+    try:
+        yield fd
+    finally:
+        os.close(fd)

@@ -1,0 +1,90 @@
+"""Where one worker runs programs: a sandbox, its directories, and a watch over what programs leave in them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kofn.errors import WorldError
+from kofn.sandbox.directories import WorkerDirectories
+from kofn.sandbox.process import adopt_orphans
+from kofn.sandbox.program import SCRATCH_SIZE
+from kofn.sandbox.usage import most_inodes, unlinked_bytes
+from kofn.sandbox.work_folder import WorkFolder, remove_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kofn.sandbox.base import Sandbox
+    from kofn.sandbox.process import RunningProgram
+    from kofn.sandbox.program import ProcessResult, ProgramLimits
+
+_INTERVAL = 0.5  # seconds between two checks of how full the folders are
+
+
+class Workspace:
+    """Where one worker runs programs, one at a time: a sandbox and its directories."""
+
+    def __init__(self, sandbox: Sandbox, root: Path | None = None) -> None:
+        self.sandbox = sandbox
+        self.root = Path(tempfile.mkdtemp(prefix="kofn-", dir=root))
+        self.directories = WorkerDirectories.create(self.root)
+        self.folder = WorkFolder(self.directories.work, sandbox.program_user(self.directories))
+        adopt_orphans()
+
+    def run(
+        self, argv: Sequence[str], *, limits: ProgramLimits, env: Mapping[str, str] | None = None, stdin: bytes = b""
+    ) -> ProcessResult:
+        """Run a program to its end."""
+        result = self.start(argv, limits=limits, env=env or {}, stdin=stdin).wait(limits.seconds)
+        problem = self.sandbox.failure(result)
+        if problem is not None:
+            raise WorldError(f"the sandbox does not work any more: {problem}")
+        return result
+
+    def start(
+        self, argv: Sequence[str], *, limits: ProgramLimits, env: Mapping[str, str], stdin: bytes = b""
+    ) -> RunningProgram:
+        """Start a program; the caller waits for it."""
+        return self.sandbox.start(
+            argv, directories=self.directories, limits=limits, env=env, stdin=stdin, monitor=self.monitor(limits)
+        )
+
+    def start_server(self, argv: Sequence[str], *, limits: ProgramLimits, env: Mapping[str, str]) -> RunningProgram:
+        """Start a program that stays."""
+        return self.start(argv, limits=replace(limits, seconds=86_400.0), env=env)
+
+    def monitor(self, limits: ProgramLimits) -> UsageMonitor:
+        """Watches what programs leave in the work folder and in the scratch folders."""
+        return UsageMonitor(self.folder, limits, self.sandbox.scratch_folders)
+
+    def close(self) -> None:
+        """Remove everything; whoever made the folder around it may have done so already."""
+        remove_tree(self.root)
+
+
+class UsageMonitor:
+    """Whether the work folder, or a scratch folder in memory, is too full; checked now and then."""
+
+    def __init__(self, folder: WorkFolder, limits: ProgramLimits, scratch_folders: Sequence[str]) -> None:
+        self._folder, self._limits, self._scratch_folders = folder, limits, scratch_folders
+        self._next = 0.0
+
+    def __call__(self, pids: Sequence[int]) -> str | None:
+        now = time.monotonic()
+        if now < self._next:
+            return None
+        self._next = now + _INTERVAL
+        device = os.lstat(self._folder.path).st_dev
+        # a file that was deleted while it is open takes room on the disk and is found by no listing
+        reason = self._folder.excess(self._limits, unlinked_bytes(pids, device))
+        if reason is None and self._most_scratch_files(pids) > self._limits.files:
+            return f"made more than {self._limits.files:,} files"
+        return reason
+
+    def _most_scratch_files(self, pids: Sequence[int]) -> int:
+        return max(most_inodes(pid, self._scratch_folders, SCRATCH_SIZE) for pid in pids)

@@ -1,0 +1,338 @@
+"""Builds the diagnostics and warnings that stand beside the estimates of a result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kofn.aggregators.diversity import Distinct, Redundancy
+from kofn.core.format import format_count
+from kofn.extract import audit
+from kofn.metrics import default_metric
+from kofn.registry import aggregator, extractor, metric
+from kofn.scoring.counts import UNGRADED, Total
+from kofn.scoring.grade import choices_of, reference_answers
+from kofn.stats.estimates import SMALL_SEGMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kofn.core.candidate_sets import CandidateSets
+    from kofn.core.table import Table
+    from kofn.core.types import Estimate
+    from kofn.scoring.counts import Counts, MetricCounts
+    from kofn.scoring.grade import Answers, ScoredSets
+    from kofn.scoring.options import Options
+
+DOUBLE_DIPPING = "double-dipping"  # `Result.double_dipping` finds its warnings by this word
+UNCORRECTED = "not corrected for its errors"  # and comparisons keep the warnings that have these
+
+_AUDIT_ROWS = 500  # candidates; every further extractor reads each of them
+_DIVERSITY_SETS = 200  # sets; n-grams and pairwise overlap are slow on long texts
+
+# extractors of one kind: what one finds is compared with what the others would have found
+FAMILIES = {
+    "number": ("number", "number_anchor", "number_simple"),
+    "letter": ("letter", "letter_word_boundary", "letter_first"),
+    "math": ("math", "boxed", "number"),
+    "boxed": ("math", "boxed", "number"),
+}
+
+
+def extraction_diagnostics(table: Table, answers: Answers, facts: Counts, options: Options) -> dict[str, Any]:
+    """How answers were found, how many were not, and how far other extractors would disagree.
+
+    Extractors are compared on the candidates of the table, which may be some of those that are counted.
+    """
+    out: dict[str, Any] = {"extractor": answers.extractor, "reason": answers.reason}
+    if facts.answers is None:
+        return out
+    n, failed = facts.answers
+    out |= {"n": n, "n_failed": failed, "failure_rate": failed / n if n else None}
+    if answers.extractor is None:
+        return out
+    family = FAMILIES.get(answers.extractor.partition("(")[0])
+    if family is not None:
+        out["audit"] = _audit(table, answers, family, options.seed)
+    if facts.labels is not None:
+        metric, both, differ = facts.labels
+        out["labels"] = {"metric": metric, "n": both, "n_differ": differ}
+    return out
+
+
+def _audit(table: Table, answers: Answers, family: tuple[str, ...], seed: int) -> dict[str, Any]:
+    """Agreement of an extractor with its relatives on up to 500 candidates, and the score each would give.
+
+    Scores are shown where the metric that suits the extractor compares plain values; mathematics takes too long here.
+    """
+    import polars as pl
+
+    rows = table.candidates
+    known = rows["text"].is_not_null().arg_true().to_numpy() if "text" in rows.columns else np.arange(0)
+    if len(known) > _AUDIT_ROWS:
+        # sorted, so that what is compared stands in file order
+        known = np.sort(np.random.default_rng(seed).choice(known, _AUDIT_ROWS, replace=False))
+    choices = choices_of(table)
+    references = rows["reference"] if "reference" in rows.columns else None
+    # only where equality is a plain comparison: that of mathematical answers is too slow for a diagnostic
+    compare = metric(default_metric(family[0])) if family[0] in ("number", "letter") else None
+    if references is None or references.dtype != pl.String or compare is None:
+        expected = None
+    else:
+        expected = reference_answers(references.gather(known), answers.extractor).to_list()
+    found = audit(
+        rows["text"].gather(known).to_list(),
+        {name: extractor(name) for name in family},
+        expected,
+        equal=None if compare is None else lambda answer, reference: compare(answer, reference) == 1,
+        choices=choices.gather(known).to_list() if isinstance(choices, pl.Series) else choices,
+    )
+    return {**found.to_dict(), "disagreements": len(found.disagreements)}
+
+
+def set_diagnostics(sets: CandidateSets, facts: Counts, options: Options) -> dict[str, Any]:
+    """Set sizes, votes, diversity, cost and time. `sets`, where n-grams are looked at, may be some of those counted."""
+    out: dict[str, Any] = {"sizes": _sizes(facts)}
+    totals, counts = facts.totals, facts.counts
+    if "agreement" in totals:
+        way = "" if facts.metrics[0].graded else UNGRADED
+        means = {name: totals[way + name].mean for name in ("agreement", "margin", "unique_answers")}
+        out["votes"] = means | {name: counts[way + name] for name in ("ties", "unanimous", "nobody_answered")}
+    if "unique_texts" in totals:
+        out["diversity"] = {
+            "unique_texts": totals["unique_texts"].mean,
+            "identical_sets": counts["identical_sets"],
+            "n_sets_of_several": counts["several"],
+            **_sampled_diversity(sets, options.seed),
+        }
+    for name in ("cost", "seconds"):
+        if name in totals:
+            total = totals[name]
+            out[name] = {"total": total.sum, "per_case": total.sum / facts.n_cases, "n": total.n}
+    return out
+
+
+def _sizes(facts: Counts) -> dict[str, Any]:
+    sizes = sorted(facts.sizes.items())
+    return {
+        "min": sizes[0][0],
+        "median": _median(sizes),
+        "max": sizes[-1][0],
+        "counts": {str(n): c for n, c in sizes} if len(sizes) <= 20 else None,
+    }
+
+
+def _median(counted: Sequence[tuple[int, int]]) -> float:
+    """The median of sizes in order, each with how often it is there.
+
+    >>> _median([(2, 1), (3, 1)]), _median([(2, 1), (3, 2)])
+    (2.5, 3.0)
+    """
+    ends = np.cumsum([count for _, count in counted])
+    # the two middle places, which are one where the number of sets is odd
+    middle = [(int(ends[-1]) - 1) // 2, int(ends[-1]) // 2]
+    return float(np.mean([counted[int(at)][0] for at in np.searchsorted(ends, middle, side="right")]))
+
+
+def _sampled_diversity(sets: CandidateSets, seed: int) -> dict[str, Any]:
+    """N-grams and overlap on up to 200 sets, and it says so."""
+    chosen = np.flatnonzero(sets.sizes > 1)
+    if len(chosen) > _DIVERSITY_SETS:
+        chosen = np.sort(np.random.default_rng(seed).choice(chosen, _DIVERSITY_SETS, replace=False))
+    some = sets.take(chosen)
+    return {
+        "distinct_1": Total.of(Distinct(1)(some)).mean,
+        "distinct_2": Total.of(Distinct(2)(some)).mean,
+        "redundancy": Total.of(Redundancy()(some)).mean,
+        "n_sets_sampled": len(chosen),
+    }
+
+
+def build_warnings(
+    facts: Counts,
+    estimates: Sequence[Estimate],
+    extracted: dict[str, Any],
+    found: dict[str, Any],
+    options: Options,
+    judges: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[str]:
+    """One line each for what a careful reader would want to know."""
+    return [
+        *_score_warnings(facts.metrics, options),
+        *_set_warnings(found, facts, voted=any(e.aggregator == "majority" for e in estimates)),
+        *_extraction_warnings(extracted),
+        *_choice_warnings(facts),
+        *_selector_warnings(facts, estimates),
+        *_double_dipping_warnings(facts, options, judges or {}),
+        *_judge_warnings([one.metric for one in facts.metrics], judges or {}),
+        *_sampling_warnings(facts),
+        *_segment_warnings(facts.n_cases, estimates),
+    ]
+
+
+def _score_warnings(metrics: Sequence[MetricCounts], options: Options) -> list[str]:
+    out: list[str] = []
+    for one in metrics:
+        out += one.notes
+        if not one.metric:
+            out.append("no labels, scores or references: nothing is graded, only agreement and diversity are shown")
+            continue
+        if one.n_missing:
+            ungraded = f"{format_count(one.n_missing, 'candidate')} not graded under {one.metric}"
+            out.append(f"{ungraded}: left out and counted as missing")
+        if one.metric == "score" and not one.beside_labels and options.threshold is None:
+            out += _threshold_warning(one)
+        if _exceeds_one(one) and options.threshold is None:
+            out += _threshold_warning(one)
+        # no match at all is more often a wrong extractor or a strict metric than a system that is always wrong
+        nothing = one.graded > 0 and one.low == one.high == 0
+        if one.metric not in ("pass", "score") and nothing and one.higher_is_better:
+            other = "token_f1, contains or exact_match(ignore_case=True)" if "exact" in one.metric else "another metric"
+            out.append(f"no output matches its reference under {one.metric}: try --extract, or --metric {other}")
+    return out
+
+
+def _exceeds_one(one: MetricCounts) -> bool:
+    """Whether a metric that was called here gives more than 1, as those of other packages may (BLEU of 0 to 100)."""
+    # scores that came with a file have their own warning; a metric's further outputs are named `metric.key`
+    called = one.source in ("reference", "text") and "." not in one.metric
+    return called and one.higher_is_better and one.high is not None and one.high > 1
+
+
+def _threshold_warning(one: MetricCounts) -> list[str]:
+    """Scores that are no pass or fail by themselves, and a threshold nobody chose."""
+    if one.zero_one:
+        return []
+    goes = f"{one.metric} goes from {one.low:g} to {one.high:g}"
+    return [f"{goes}: a pass is at least 1.0; --threshold sets what passes"]
+
+
+def _choice_warnings(facts: Counts) -> list[str]:
+    missed = facts.counts["unclear"]
+    return [f"{format_count(missed, 'reference')} name none of the case's options: they cannot match"] if missed else []
+
+
+def _sampling_warnings(facts: Counts) -> list[str]:
+    """maj@k of large sets is drawn: say so, and how far that may be off."""
+    return [
+        f"{name} is drawn for {format_count(drawn.n, 'set')}: its standard error from that alone is {drawn.error:.2g}"
+        for (name, _), drawn in facts.drawn.items()
+    ]
+
+
+def _selector_warnings(facts: Counts, estimates: Sequence[Estimate]) -> list[str]:
+    if not any(e.aggregator.startswith("weighted_vote") and "exp" not in e.aggregator for e in estimates):
+        return []
+    below = [name for name in facts.selectors if name in facts.below]
+    if not below:
+        return []
+    return [f"selector {below[0]} goes below 0, and votes add scores up: weighted_vote(scale='exp') adds exp(score)"]
+
+
+def _double_dipping_warnings(facts: Counts, options: Options, judges: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The score that picks is the score that grades: every mistake in its favour then counts as a success.
+
+    best_score is no such pick: it says how high a score goes and nothing of what a product would ship.
+    """
+    # only aggregators that were asked for: none of the default ones picks by a score
+    rules = [rule for spec in options.aggregate if "selectors" in (rule := aggregator(spec)).needs]
+    out = []
+    for one in facts.metrics:
+        for rule in rules:
+            # without a name the rule picks by the first selector of the file
+            by = getattr(rule, "by", "") or next(iter(facts.selectors), "")
+            where = f" under {one.metric}" if len(facts.metrics) > 1 else ""
+            if (fault := _double_dipping_fault(one.metric, one.grades_itself(by), by, judges)) is not None:
+                out.append(f"{rule.name}{where} picks by `{by}` and is graded by {fault}")
+    return out
+
+
+def find_double_dipping(scored: ScoredSets, by: str, judges: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """What is wrong with grading picks of selector `by` under this metric; None where they are apart.
+
+    The same values, the same judge (model, prompt and parameters), or the same model with another prompt.
+    """
+    return _double_dipping_fault(scored.metric, _grades_itself(scored, by), by, judges)
+
+
+def _double_dipping_fault(metric: str, itself: bool, by: str, judges: Mapping[str, Mapping[str, Any]]) -> str | None:
+    if itself:
+        # the same values under another name are no better evidence
+        named = "it" if by == metric else f"{metric}, which says the same"
+        return f"{named}: {DOUBLE_DIPPING}, the number is too good; grade with another metric"
+    picks, grades = judges.get(by), judges.get(metric)
+    if picks is None or grades is None:
+        return None
+    if picks["fingerprint"] == grades["fingerprint"]:
+        return f"the same judge: {DOUBLE_DIPPING}, the number is too good; grade with another"
+    shared = sorted(set(picks["models"]) & set(grades["models"]))
+    if shared:
+        said = f"the same model ({shared[0]}) with another prompt"
+        return f"{said}: {DOUBLE_DIPPING}, its taste counts twice; grade with another"
+    return None
+
+
+def _judge_warnings(metrics: Sequence[str], judges: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A judge's number is no human's: say so until people have been asked."""
+    names = [name for name in metrics if name in judges and not judges[name].get("calibrated")]
+    if not names:
+        return []
+    return [f"{', '.join(names)}: a judge's verdicts, {UNCORRECTED}: kofn calibrate measures them"]
+
+
+def _grades_itself(scored: ScoredSets, by: str) -> bool:
+    """Whether a selector's scores are the metric's values on all graded candidates; values all alike pick nothing."""
+    graded = scored.sets.graded
+    if by not in scored.sets.selectors or not graded.any():
+        return False
+    values, scores = scored.sets.values[graded], scored.sets.selectors[by][graded]
+    return bool((values == scores).all()) and bool((values != values[0]).any())
+
+
+def _set_warnings(found: dict[str, Any], facts: Counts, *, voted: bool) -> list[str]:
+    out = []
+    diversity = found.get("diversity")
+    # half of the sets: single ones are alike by chance where outputs are short
+    if diversity and diversity["identical_sets"] and 2 * diversity["identical_sets"] >= diversity["n_sets_of_several"]:
+        same, of = diversity["identical_sets"], diversity["n_sets_of_several"]
+        out.append(f"{same:,} of {of:,} sets have identical candidates: a cache, or temperature 0?")
+    if empty := facts.sizes[0]:
+        out.append(f"{format_count(empty, 'case')} without candidates: undefined, counted as missing")
+    votes = found.get("votes")
+    if voted and votes and votes["ties"]:
+        out.append(
+            f"{format_count(votes['ties'], 'tied vote')}: the answer seen first wins (majority(ties='shared') averages)"
+        )
+    return out
+
+
+def _extraction_warnings(extracted: dict[str, Any]) -> list[str]:
+    out = []
+    failed, n = extracted.get("n_failed") or 0, extracted.get("n") or 0
+    # a few failures are normal; from 5 % on they move the score
+    if failed and failed >= 0.05 * n:
+        out.append(
+            f"no answer found in {failed:,} of {n:,} candidates ({failed / n:.0%}): look at them, or try --extract"
+        )
+    labels = extracted.get("labels")
+    if labels and labels["n_differ"] >= 0.02 * max(1, labels["n"]):
+        out.append(
+            f"labels and extracted answers differ on {labels['n_differ']:,} of {labels['n']:,} candidates "
+            f"({labels['metric']}): the labels are used"
+        )
+    audit = extracted.get("audit")
+    if audit and (audit.get("span") or 0) >= 0.05:
+        out.append(f"the score depends on the extractor: it spans {audit['span']:.2f} over {', '.join(audit['score'])}")
+    return out
+
+
+def _segment_warnings(n_cases: int, estimates: Sequence[Estimate]) -> list[str]:
+    if n_cases < SMALL_SEGMENT:
+        return [f"only {format_count(n_cases, 'case')}: intervals over so few are rough"]
+    # missing cases count: a large segment in which few are graded has another warning
+    small = sorted({e.segment for e in estimates if e.segment is not None and e.n + e.n_missing < SMALL_SEGMENT})
+    if not small:
+        return []
+    names = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
+    return [f"* segments of fewer than {SMALL_SEGMENT} cases: {names}"]

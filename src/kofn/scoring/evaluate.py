@@ -1,0 +1,313 @@
+"""Evaluates a table: finds answers, applies metrics and aggregators, and estimates every number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from kofn._version import __version__
+from kofn.aggregators.passes import CountAggregator
+from kofn.core.candidate_sets import histogram
+from kofn.core.table import case_codes, case_numbers, segment_names
+from kofn.errors import InputError, UnknownName
+from kofn.metrics import trait
+from kofn.registry import aggregator, metric
+from kofn.scoring import diagnostics as diagnose
+from kofn.scoring.checklist import build_checklist
+from kofn.scoring.counts import count_candidates, coverage_aggregators
+from kofn.scoring.grade import ScoredSets, find_answers, score_table, unlabelled_sets
+from kofn.scoring.multiple_choice import with_labels
+from kofn.scoring.options import Options
+from kofn.scoring.result import Result
+from kofn.stats import estimate, segment_estimates
+from kofn.stats.estimates import check_interval
+from kofn.stats.intervals import check_level
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from kofn.aggregators.base import Aggregator
+    from kofn.core.candidate_sets import CandidateSets, Floats
+    from kofn.core.table import Table
+    from kofn.core.types import Estimate
+    from kofn.scoring.counts import Counts
+    from kofn.scoring.grade import Answers
+    from kofn.scoring.options import Spec
+
+DEFAULTS = ("first", "mean", "any_pass", "all_pass", "majority", "majority_pass")
+# of a metric beside labels: its passes are the labels', so pass counts would repeat those of the labels
+VALUES_ONLY = ("first", "mean", "best_score")
+WITHOUT_LABELS = ("agreement", "vote_margin", "answered", "unique_answers")
+_LADDER = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+_MOST_SETS = 0.95  # pass@k is shown by default where this share of the sets has k candidates: it is undefined in others
+
+
+def resolve_extractor(options: Options) -> Options:
+    """With the extractor that every metric asked for wants, where nobody named another."""
+    if options.extract is not None or not options.metrics:
+        return options
+    try:
+        extractors = {trait(metric(one), "extractor") for one in options.metrics}
+    except UnknownName:  # it may be a column of the file
+        return options
+    return replace(options, extract=extractors.pop() or None) if len(extractors) == 1 else options
+
+
+def evaluate(table: Table, options: Options | None = None) -> Result:
+    """Evaluate every candidate of a table."""
+    options = resolve_extractor(options or Options())
+    check_options(table, options)
+    # the split comes first, so that nothing is chosen (an extractor, a default) by the cases left out
+    if options.split is not None:
+        table = options.split.of(table)
+    if options.top_k is not None:
+        table = table.truncate(options.top_k)
+    table, answers, scored = grade(table, options)
+    return result_of(table, answers, scored, options).with_warnings(table.notes)
+
+
+def grade(
+    table: Table, options: Options, *, whole: bool = True, base: int | None = None
+) -> tuple[Table, Answers, list[ScoredSets]]:
+    """The answers and scores of every candidate, before anything is combined; the table has its options labelled.
+
+    `whole` and `base` are for a table that is a part of the data: see `score_table` and `with_labels`.
+    """
+    if options.extract is None or str(options.extract).startswith("letter"):
+        table = with_labels(table, base)
+    answers = find_answers(table, options.extract)
+    scored = score_table(table, answers, options.metrics, options.threshold, options.engine, whole=whole)
+    if not scored:
+        # a metric without a name stands for "nothing is graded": agreement and diversity are still computed
+        scored = [ScoredSets(metric="", sets=unlabelled_sets(table, answers), source="")]
+    return table, answers, scored
+
+
+def result_of(
+    table: Table,
+    answers: Answers,
+    scored: Sequence[ScoredSets],
+    options: Options,
+    judges: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Result:
+    """The numbers of candidates that are graded already. `judges` describes the metrics that a model graded."""
+    found_values = _case_values(scored, options)
+    values = {key: column.values for key, column in found_values.items()}
+    estimates = estimates_of(table, found_values, answers.extractor, options)
+    facts = count_candidates(table, answers, scored, options)
+    result = describe_result(table, answers, scored[0].sets, facts, estimates, options, judges)
+    return replace(result, scored=tuple(scored), case_values=values, table=table)
+
+
+def describe_result(
+    table: Table,
+    answers: Answers,
+    sets: CandidateSets,
+    facts: Counts,
+    estimates: Sequence[Estimate],
+    options: Options,
+    judges: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Result:
+    """The result of what was counted and estimated. `table`, `answers` and `sets` may be a sample of it all.
+
+    They are looked at where a sample is enough: how extractors differ, how n-grams repeat.
+    """
+    extraction = diagnose.extraction_diagnostics(table, answers, facts, options)
+    found = diagnose.set_diagnostics(sets, facts, options)
+    result = Result(
+        n_cases=facts.n_cases,
+        n_candidates=facts.n_candidates,
+        n_missing=facts.metrics[0].n_missing if facts.metrics[0].metric else 0,
+        understood=_describe_input(table, facts, answers, options),
+        estimates=tuple(estimates),
+        extraction=extraction,
+        diagnostics=found,
+        warnings=tuple(diagnose.build_warnings(facts, estimates, extraction, found, options, judges)),
+        judges=judges or {},
+        table=table,
+    )
+    # the checklist looks at the fields of the cases; a sample must not stay in the result
+    return replace(result, checklist=build_checklist(result, options), table=None)
+
+
+def default_aggregators(scored: ScoredSets) -> list[Spec]:
+    """What to show when nothing is asked for; pass@k up to the size that nearly all sets have.
+
+    A metric that stands beside labels shows its values only: its passes are the labels'.
+    """
+    sets = scored.sets
+    return default_aggregator_names(
+        scored.metric,
+        beside_labels=scored.beside_labels,
+        has_answers=sets.answers is not None,
+        zero_one=sets.zero_one,
+        verdicts=histogram(sets.counts[0]),
+        covering=coverage_aggregators(sets),
+    )
+
+
+def default_aggregator_names(
+    metric: str,
+    *,
+    beside_labels: bool,
+    has_answers: bool,
+    zero_one: bool,
+    verdicts: Counter[int],
+    covering: Sequence[str],
+) -> list[Spec]:
+    """As `default_aggregators`, from what is counted: `verdicts` says how many sets have so many graded candidates."""
+    if not metric:
+        return [*(WITHOUT_LABELS if has_answers else ()), *covering]
+    if beside_labels:
+        return list(VALUES_ONLY)
+    names: list[Spec] = list(DEFAULTS if has_answers else [d for d in DEFAULTS if d != "majority"])
+    if not zero_one:
+        # after first and mean; where all values are 0 or 1 it is any_pass
+        names.insert(2, "best_score")
+    reach = _reach(verdicts)
+    return [*names, *(f"pass@{k}" for k in _LADDER if k <= reach), *covering]
+
+
+def _reach(verdicts: Counter[int]) -> int:
+    """The size that nearly all sets have."""
+    # the quantile counted off a histogram: parts keep no list of sizes
+    below, place = 0, int((1 - _MOST_SETS) * verdicts.total())
+    for size in sorted(verdicts):
+        below += verdicts[size]
+        if below > place:
+            return size
+    return 0
+
+
+class ValueColumn(NamedTuple):
+    """One value a case, and whether they are shares: only of those is all 1 the same as 100 %."""
+
+    values: Floats
+    rate: bool
+
+
+def _case_values(scored: Sequence[ScoredSets], options: Options) -> dict[tuple[str, str], ValueColumn]:
+    """(metric, aggregator) -> one value a case."""
+    requested = requested_aggregators(options)
+    out: dict[tuple[str, str], ValueColumn] = {}
+    for one in scored:
+        rules = requested or [aggregator(a) for a in default_aggregators(one)]
+        for rule in drop_redundant(rules, one.beside_labels and bool(requested)):
+            out[one.metric, rule.name] = ValueColumn(apply_aggregator(rule, one), is_rate(rule, one.sets.zero_one))
+    return out
+
+
+def requested_aggregators(options: Options) -> list[Aggregator]:
+    """The aggregators asked for, each once."""
+    rules = [aggregator(a) for a in options.aggregate]
+    names = [a.name for a in rules]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"aggregator {name} is there twice")
+    return rules
+
+
+def drop_redundant(rules: Iterable[Aggregator], beside_labels: bool) -> list[Aggregator]:
+    """The aggregators that say something new; of passes that are the labels' none does."""
+    return [rule for rule in rules if not (beside_labels and isinstance(rule, CountAggregator))]
+
+
+def is_rate(rule: Aggregator, zero_one: bool) -> bool:
+    """Whether an aggregator's values are shares, given whether the metric's are all 0 or 1."""
+    return rule.bounded and (zero_one or not rule.of_values)
+
+
+def apply_aggregator(rule: Aggregator, scored: ScoredSets) -> Floats:
+    """An aggregator's value of every set; a k that no set reaches is the user's mistake."""
+    values = rule(scored.sets)
+    k = getattr(rule, "k", None)
+    largest = int(scored.sets.sizes.max()) if len(scored.sets) else 0
+    # undefined for some sets is normal and shows as missing cases; for all of them it is a mistake
+    if isinstance(k, int) and k > largest and bool(np.isnan(values).all()):
+        raise unreachable_k(rule, largest)
+    return values
+
+
+def unreachable_k(rule: Aggregator, largest: int) -> InputError:
+    """What to say of a k that no set reaches."""
+    return InputError(f"{rule.name} is undefined: the largest set has {largest} candidates; ask for k <= {largest}")
+
+
+def estimates_of(
+    table: Table,
+    values: Mapping[tuple[str, str], ValueColumn],
+    extractor: str | None,
+    options: Options,
+) -> list[Estimate]:
+    """The estimate of every column of values, over all cases and by segment."""
+    weights = case_numbers(table, options.weight or ("weight" if "weight" in table.cases.columns else None))
+    clusters = case_codes(table, options.cluster or ("cluster" if "cluster" in table.cases.columns else None))
+    common: dict[str, Any] = {
+        "weights": weights,
+        "clusters": clusters,
+        "interval": options.interval,
+        "level": options.level,
+        "n_resamples": options.n_resamples,
+        "seed": options.seed,
+    }
+    segments = {name: segment_names(table, name) for name in options.by}
+    out: list[Estimate] = []
+    for (metric_name, name), column in values.items():
+        recipe = recipe_of(metric_name, name, extractor, options)
+        named: dict[str, Any] = {"metric": metric_name, "aggregator": name, "recipe": recipe, "rate": column.rate}
+        try:
+            out.append(estimate(column.values, **named, **common))
+            for by, of_case in segments.items():
+                out.extend(segment_estimates(column.values, [f"{by}={s}" for s in of_case], **named, **common))
+        except InputError as problem:
+            # statistics do not know which aggregator asked
+            raise InputError(f"{name}: {problem}") from None
+    return out
+
+
+def recipe_of(metric: str, name: str, extractor: str | None, options: Options) -> dict[str, Any]:
+    """What makes an estimate again."""
+    return {
+        "extractor": extractor,
+        "seed": options.seed,
+        "version": __version__,
+        "top_k": options.top_k,
+        "metric": metric,
+        "aggregator": name,
+    }
+
+
+def _describe_input(table: Table, facts: Counts, answers: Answers, options: Options) -> dict[str, Any]:
+    return {
+        "form": table.form,
+        "sources": list(table.sources),
+        "origin": dict(table.origin),
+        "labels": dict(table.labels),
+        "fields": dict(table.fields),
+        "set_size": facts.largest if len(facts.sizes) == 1 else None,
+        "metrics": {one.metric: one.source for one in facts.metrics if one.metric},
+        "answers": answers.reason
+        if answers.extractor is None
+        else f"extracted by {answers.extractor}: {answers.reason}",
+        "top_k": options.top_k,
+        "selectors": list(facts.selectors),
+        "weight": options.weight or ("weight" if "weight" in table.cases.columns else None),
+        "cluster": options.cluster or ("cluster" if "cluster" in table.cases.columns else None),
+    }
+
+
+def check_options(table: Table, options: Options) -> None:
+    """Refuse options that mean nothing, and a table without cases."""
+    k: Any = options.top_k
+    if k is not None and (not isinstance(k, int) or k < 1):
+        raise InputError(f"top_k takes a whole number of at least 1, not {options.top_k}")
+    if options.threshold is not None and not np.isfinite(options.threshold):
+        raise InputError(f"threshold takes a finite number, not {options.threshold}")
+    if not table.n_cases:
+        raise InputError("no cases")
+
+    check_level(options.level)
+    check_interval(options.interval)

@@ -1,0 +1,136 @@
+"""The documented group-wise functions (`any_pass`, `group_metrics`, `bootstrap_groups`, ...), on the same code.
+
+Replace the pasted file by `from kofn.scoring.groupwise import ...`. Names, arguments and keys are kept, with these
+differences: an empty set is undefined (None), not 0 or 1; texts too short for any n-gram are undefined, not 0;
+`bootstrap_groups` gives the sample mean (not the mean of resamples) and an interval that is computed, not
+drawn, so the same input gives the same numbers; nDCG stands beside dcg@k.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kofn.aggregators.diversity import Distinct
+from kofn.aggregators.passes import AnyPass, MajorityPass
+from kofn.aggregators.ranking import Dcg, Ndcg
+from kofn.aggregators.scores import BestScore
+from kofn.core.candidate_sets import CandidateSets
+from kofn.errors import InputError
+from kofn.stats import estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kofn.aggregators.base import Aggregator
+
+KEYS = ("any_pass", "best_score", "majority", "dcg@k", "ndcg@k", "distinct1", "distinct2")
+
+
+def any_pass(passes: Sequence[int]) -> int | None:
+    """1 if any candidate passes, else 0; undefined for none.
+
+    >>> any_pass([0, 0, 1, 0]), any_pass([0]), any_pass([])
+    (1, 0, None)
+    """
+    return _as_int(_evaluate_set(AnyPass(), passes))
+
+
+def best_score(scores: Sequence[float]) -> float | None:
+    """Largest score; undefined for none.
+
+    >>> best_score([0.5, 0.8, 0.3])
+    0.8
+    """
+    return _evaluate_set(BestScore(), scores)
+
+
+def majority_vote(passes: Sequence[int]) -> int | None:
+    """1 if at least half of the candidates pass, else 0; undefined for none.
+
+    >>> majority_vote([1, 0]), majority_vote([1, 0, 0])
+    (1, 0)
+    """
+    return _as_int(_evaluate_set(MajorityPass(), passes))
+
+
+def dcg_at_k(gains: Sequence[float], k: int) -> float | None:
+    """Sum of gain_j / log2(j + 1) over the first k; undefined for none.
+
+    >>> round(dcg_at_k([3, 2, 3, 0, 1, 2], 6), 4)
+    6.8611
+    """
+    return _evaluate_set(Dcg(k=k), gains)
+
+
+def ndcg_at_k(gains: Sequence[float], k: int) -> float | None:
+    """DCG over the DCG of the best order of the same gains; all gains zero -> 0.
+
+    >>> round(ndcg_at_k([3, 2, 3, 0, 1, 2], 6), 4)
+    0.9608
+    """
+    return _evaluate_set(Ndcg(k=k), gains)
+
+
+def distinct_ngrams(texts: Sequence[str], n: int = 2) -> float | None:
+    """Different n-grams over all n-grams of the texts; no n-grams -> undefined.
+
+    >>> distinct_ngrams(["a b c", "a b d"], 1)
+    0.6666666666666666
+    """
+    return _evaluate_set(Distinct(n), [0.0] * len(texts), texts=[list(texts)])
+
+
+def group_metrics(group: Mapping[str, Any], k_for_dcg: int = 3) -> dict[str, float | None]:
+    """All metrics of one group {"scores": [...], "passes": [...], "texts": [...]}; what is missing is undefined.
+
+    >>> m = group_metrics({"scores": [0.9, 0.2], "passes": [1, 0], "texts": ["a b", "a c"]})
+    >>> m["any_pass"], m["best_score"], m["majority"], m["distinct1"]
+    (1, 0.9, 1, 0.75)
+    """
+    scores, passes, texts = (list(group.get(name) or []) for name in ("scores", "passes", "texts"))
+    if scores and passes and len(scores) != len(passes):
+        raise InputError(f"group: {len(scores)} scores and {len(passes)} passes: give one each a candidate")
+    return {
+        "any_pass": any_pass(passes),
+        "best_score": best_score(scores),
+        "majority": majority_vote(passes),
+        "dcg@k": dcg_at_k(scores, k_for_dcg),
+        "ndcg@k": ndcg_at_k(scores, k_for_dcg),
+        "distinct1": distinct_ngrams(texts, 1),
+        "distinct2": distinct_ngrams(texts, 2),
+    }
+
+
+def bootstrap_groups(
+    values: Sequence[float | None], iters: int = 10_000, alpha: float = 0.05, seed: int = 0
+) -> tuple[float | None, float | None, float | None]:
+    """(mean, low, high) over groups; undefined values are left out. `iters` matters only where the law must be drawn.
+
+    >>> bootstrap_groups([1, 0, 1, 1])
+    (0.75, 0.25, 1.0)
+    """
+    # None is how these functions write "undefined"; the statistics write NaN
+    column = [float("nan") if v is None else float(v) for v in values]
+    e = estimate(column, level=1 - alpha, n_resamples=iters, seed=seed, interval="bootstrap")
+    return e.point, e.low, e.high
+
+
+def evaluate_dataset(groups: Sequence[Mapping[str, Any]], k_for_dcg: int = 3) -> dict[str, dict[str, float | None]]:
+    """{metric: {"mean", "lo", "hi"}} over groups, resampling groups.
+
+    >>> evaluate_dataset([{"scores": [1.0], "passes": [1]}, {"scores": [0.0], "passes": [0]}])["any_pass"]["mean"]
+    0.5
+    """
+    rows = [group_metrics(group, k_for_dcg) for group in groups]
+    return {
+        key: dict(zip(("mean", "lo", "hi"), bootstrap_groups([row[key] for row in rows]), strict=True)) for key in KEYS
+    }
+
+
+def _evaluate_set(rule: Aggregator, values: Sequence[float], **columns: Any) -> float | None:
+    result = float(rule(CandidateSets.from_lists([list(values)], **columns))[0])
+    return None if result != result else result  # NaN: undefined
+
+
+def _as_int(value: float | None) -> int | None:
+    return None if value is None else int(value)

@@ -1,0 +1,267 @@
+"""Scores Parquet data larger than memory in partitions, here or on an engine's workers.
+
+On this machine one piece after the other, or as many at a time as an engine has workers; on a cluster each piece goes
+to a node that reads it there. What comes back of a piece are some thousand numbers, and the order of the pieces is the
+order in which they are added up, so the result is the same bit for bit wherever they were graded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from kofn.core.addresses import redact_address
+from kofn.core.candidate_sets import histogram
+from kofn.core.fields import long_fields
+from kofn.core.table import case_column
+from kofn.errors import InputError, WorldError
+from kofn.importers import importer_of
+from kofn.importers.base import Peek
+from kofn.importers.merge import short_sets
+from kofn.importers.parquet_partitions import (
+    Partition,
+    Span,
+    buckets,
+    columns_to_read,
+    columns_with_values,
+    find_case_layout,
+    find_data_set,
+    partitions_of,
+    read_partition,
+    read_rows,
+    sample_cases,
+)
+from kofn.scoring.evaluate import check_options, grade, resolve_extractor
+from kofn.scoring.partial import Part, PartSample, part_of, result_of_parts
+from kofn.scoring.splits import draw_cases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kofn.core.table import Table
+    from kofn.importers.parquet_partitions import CaseLayout, DataSet
+    from kofn.importers.reader_options import ReadOptions
+    from kofn.scoring.options import Options
+    from kofn.scoring.result import Result
+
+    OnPart = Callable[[int, int], None]  # candidates done, candidates in all
+
+PART = 1_000_000  # candidates of a part, about
+AUTO = 2_000_000  # candidates of a file from which on it is read in parts where nobody said so
+_SAMPLE_CASES = 2_000  # cases of a bucket that are looked at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPlan:
+    """What every worker must know: the data, what of it is read, and how it is graded."""
+
+    data: DataSet
+    columns: tuple[str, ...]
+    reading: ReadOptions
+    options: Options
+    base: int | None
+
+
+def find_streamable(places: Sequence[str], reading: ReadOptions, size: int | None) -> DataSet | None:
+    """The data where it is read in parts: Parquet with a candidate a row, of which there are many, or a folder of it.
+
+    With a `size` asked for anything else is refused.
+    """
+    local = [place for place in places if Path(place).is_file() or Path(place).is_dir()]
+    plain = bool(places) and reading.format in (None, "parquet") and len(local) == len(places)
+    data = find_data_set(places, reading) if plain and _is_unclaimed(local, reading) else None
+    if data is None:
+        if size is not None:
+            raise InputError(_not_streamable_reason(places))
+        return None
+    folders = any(Path(place).is_dir() for place in places)
+    return data if folders or size is not None or data.n_rows > AUTO else None
+
+
+def _not_streamable_reason(places: Sequence[str]) -> str:
+    """What to say where a size is asked for and something is no Parquet of ours."""
+    away = next((place for place in places if "://" in place), None)
+    if away is not None:
+        return f"{redact_address(away)}: addresses are not read in parts: mount or copy the data, and give its path"
+    other = next((place for place in places if not place.endswith(".parquet")), places[0] if places else "this")
+    return f"{other}: only Parquet files with a candidate a row are read in parts: leave the size out"
+
+
+def _is_unclaimed(places: Sequence[str], reading: ReadOptions) -> bool:
+    """Whether no importer of another tool's logs knows these, and none is a stored run."""
+    return not any((Path(p) / "run.json").exists() or importer_of(Peek(Path(p)), reading.format) for p in places)
+
+
+def score_parts(
+    data: DataSet,
+    reading: ReadOptions,
+    options: Options,
+    *,
+    size: int | None = None,
+    engine: Any = None,
+    on_part: OnPart | None = None,
+) -> Result:
+    """What `evaluate` says of the data, in memory that does not grow with it; `engine` maps over the parts."""
+    size = PART if size is None else size
+    if not data.n_rows:
+        raise InputError(f"{data.source}: no rows")
+    reading = replace(reading, keep=tuple(dict.fromkeys((*reading.keep, *reading.where))))
+    columns = columns_to_read(data, reading)
+    fields = long_fields(columns, reading.fields)
+    if "id" not in fields:
+        # one row is enough for the reader to raise its own error
+        read_partition(data, columns, Partition(spans=(Span(0, 0, 1),)), reading)
+    layout = find_case_layout(data, fields["id"], size, engine)
+    seen = sample_cases(data, columns, fields["id"], layout.spans)
+    # decided once for all partitions: a column that is empty in one must not change how that one is read
+    reading = replace(reading, present=columns_with_values(data, columns, seen.seen))
+    with ExitStack() as stack:
+        if layout.together:
+            pieces = partitions_of(layout.spans, size)
+        else:
+            _check_here(data, engine)
+            pieces = stack.enter_context(buckets(data, columns, fields["id"], size))
+        options = resolve_extractor(options)
+        plan = PartitionPlan(
+            data=data, columns=tuple(columns), reading=reading, options=options, base=_detect_base(data, fields, layout)
+        )
+        some = seen.table(data, reading) if layout.together else None
+        sample = _grade_sample(plan, pieces, some)
+        parts = _score_partitions(_resolve_plan(plan, sample), pieces, engine, on_part)
+    if not parts:
+        raise InputError(f"{data.source}: no case is left: {_describe_filter(reading, options)}")
+    result = result_of_parts(parts, sample, options)
+    # of the sets as they were read: a worker does not know the usual size
+    short = short_sets(sum((part.sizes for part in parts), Counter[int]()))
+    return result.with_warnings([*data.notes, *([] if short is None else [short])])
+
+
+def _check_here(data: DataSet, engine: Any) -> None:
+    if engine is not None and engine.remote:
+        raise InputError(
+            f"{data.source}: the rows of a case stand apart, and on a cluster each part is read where it is graded: "
+            "sort the files by their ids, with every case in one file, or leave --engine out"
+        )
+
+
+def _grade_sample(plan: PartitionPlan, pieces: Sequence[Partition], some: Table | None) -> PartSample:
+    """Cases from all over, graded; where none of them is asked for, the first that are."""
+    chosen = None if some is None else _selected_cases(some, plan)
+    # the sample may hold none of the cases asked for: then the first partition that has some
+    for piece in pieces if chosen is None else ():
+        whole = _selected_cases(read_partition(plan.data, plan.columns, piece, plan.reading), plan)
+        if whole is not None:
+            chosen = draw_cases(whole, _SAMPLE_CASES, plan.options.seed)
+            break
+    if chosen is None:
+        raise InputError(f"{plan.data.source}: no case is left: {_describe_filter(plan.reading, plan.options)}")
+    check_options(chosen, plan.options)
+    if plan.options.top_k is not None:
+        chosen = chosen.truncate(plan.options.top_k)
+    table, answers, scored = grade(chosen, replace(plan.options, engine=None), whole=False, base=plan.base)
+    return PartSample(table=table, answers=answers, scored=scored)
+
+
+def _describe_filter(reading: ReadOptions, options: Options) -> str:
+    conditions = [f"{name}={value}" for name, value in reading.where.items()]
+    conditions += [] if options.split is None else [f"split {options.split}"]
+    return f"none is of {' and '.join(conditions)}"
+
+
+def _selected_cases(table: Table, plan: PartitionPlan) -> Table | None:
+    """The cases asked for with `where` and `split`; None where there are none."""
+    some = _filter_cases(table, plan)
+    split = plan.options.split
+    return some if some is None or split is None else split.of_or_none(some)
+
+
+def _filter_cases(table: Table, plan: PartitionPlan) -> Table | None:
+    for name, value in plan.reading.where.items():
+        kept = (case_column(table, name).cast(pl.String) == value).fill_null(value=False)
+        if not kept.any():
+            return None
+        table = table.select_cases(kept.to_numpy())
+    return table
+
+
+def _resolve_plan(plan: PartitionPlan, sample: PartSample) -> PartitionPlan:
+    """The plan with the extractor and the metric that were chosen from the sample, so that no part chooses another."""
+    options = replace(plan.options, engine=None)
+    if sample.answers.extractor is not None:
+        options = replace(options, extract=options.extract or sample.answers.extractor)
+    # labels and scores of the file win over a default metric in every partition
+    labelled = {"passed", "score"} & set(sample.table.candidates.columns) or sample.table.labels
+    if not options.metrics and not labelled and sample.scored[0].metric:
+        options = replace(options, metrics=(sample.scored[0].metric,))
+    return replace(plan, options=options)
+
+
+def _score_partitions(
+    plan: PartitionPlan, pieces: Sequence[Partition], engine: Any, on_part: OnPart | None
+) -> list[Part]:
+    total, done = plan.data.n_rows, 0
+
+    def report_done(index: int, part: Any) -> None:
+        nonlocal done
+        done += _count_rows(pieces[index]) or (part.facts.n_candidates if isinstance(part, Part) else 0)
+        if on_part is not None:
+            on_part(done, total)
+
+    if engine is None:
+        parts: list[Any] = []
+        for index, piece in enumerate(pieces):
+            parts.append(score_partition(plan, piece))
+            report_done(index, parts[-1])
+    else:
+        parts = engine.map(score_partition, pieces, shared=plan, on_done=report_done)
+    for part in parts:
+        _check_part(part)
+    return [part for part in parts if part is not None]
+
+
+def _count_rows(piece: Partition) -> int:
+    return sum(span.stop - span.start for span in piece.spans)
+
+
+def _check_part(outcome: Any) -> None:
+    if outcome is None or isinstance(outcome, Part):
+        return
+    if outcome.lost:
+        raise WorldError(f"a part could not be graded: {outcome.reason}: fewer --part-size take less memory")
+    raise InputError(outcome.reason.removeprefix("InputError: "))
+
+
+def score_partition(plan: PartitionPlan, piece: Partition) -> Part | None:
+    """What a worker does: read a piece and say what it holds; None where none of its cases is asked for."""
+    read = _filter_cases(read_partition(plan.data, plan.columns, piece, plan.reading), plan)
+    table = None if read is None else _selected_cases(read, plan)
+    if read is None or table is None:
+        return None
+    return replace(part_of(table, plan.options, plan.base), sizes=histogram(np.diff(read.offsets)))
+
+
+def _detect_base(data: DataSet, fields: Any, layout: CaseLayout) -> int | None:
+    """Whether references that are places of options count from 0 or from 1, from all of them: see `first_place`."""
+    choices, reference = fields.get("choices"), fields.get("reference")
+    if choices is None or reference is None or not isinstance(data.schema[choices], pl.List):
+        return None
+    lowest, at_end = np.inf, False
+    for span in layout.spans:
+        rows = read_rows(data, [choices, reference], span)
+        if isinstance(rows[reference].dtype, pl.List):
+            return None
+        # what `multiple_choice.detect_base` does, column-wise and without holding all references
+        named = rows[reference].cast(pl.String).str.strip_chars()
+        places = pl.select(pl.when(named.str.contains(r"^[0-9]{1,9}$")).then(named).cast(pl.Int64)).to_series()
+        sizes = rows[choices].list.len()
+        known = places.filter(sizes > 0)
+        if known.len() > known.null_count():
+            lowest = min(lowest, int(known.min()))  # type: ignore[arg-type]  # whole numbers, of which there are some
+            at_end = at_end or bool((places == sizes).fill_null(value=False).any())
+    return int(np.isfinite(lowest) and lowest > 0 and at_end)

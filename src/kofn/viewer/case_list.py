@@ -1,0 +1,224 @@
+"""The cases of a run for a table: selected and sorted by a query, and the rows of one page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from kofn.core.format import format_count
+from kofn.viewer.candidate_flags import has_judge_and_label, related_extractors
+from kofn.viewer.case_query import FILTERS, VERDICTS
+from kofn.viewer.program_cases import failure_reasons
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kofn.viewer.candidate_flags import Bools
+    from kofn.viewer.case_query import CaseQuery
+    from kofn.viewer.run_view import RunView
+
+    Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+PAGE = 50
+MAX_VALUES = 60  # a tag with more values is not offered as a filter
+MAX_TAGS = 8
+SNIPPET = 300
+MAX_MARKS = 40  # candidates that are drawn one by one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseSelection:
+    """The rows that match, in order; `note` says where not every candidate was examined yet."""
+
+    rows: Ints
+    note: str = ""
+
+
+def available_filters(view: RunView) -> dict[str, str]:
+    """The filters that can match something in a run."""
+    if view.sets is None:
+        return {name: FILTERS[name] for name in ("flaky", "stopped") if _FLAGS[name](view).any()}
+    known = set(view.candidate_schema)
+    available = {
+        **dict.fromkeys(("all_fail", "some_fail", "all_pass", "not_graded"), view.graded),
+        "tied": view.sets.answers is not None,
+        "extractors": "text" in known and bool(related_extractors(view.run.result)),
+        "judge": has_judge_and_label(view.run.result),
+        "identical": "text" in known and bool((view.sets.sizes > 1).any()),
+        "truncated": "text" in known or "finish" in known,
+        "errors": "error" in known,
+    }
+    return {name: words for name, words in FILTERS.items() if available.get(name)}
+
+
+def select_cases(view: RunView, query: CaseQuery) -> CaseSelection:
+    """The cases that match a query."""
+    matches = np.ones(view.n, dtype=bool)
+    note = ""
+    if query.verdict:
+        matches &= view.verdicts == VERDICTS[query.verdict]
+    if query.show and query.show in available_filters(view):
+        flags, note = _flags(view, query.show)
+        matches &= flags
+    if query.group:
+        matches &= (view.scores["group"] == query.group).to_numpy()
+    for tag in query.tags:
+        matches &= _with_tag(view, tag)
+    if query.q:
+        matches &= _with_words(view, query)
+    return CaseSelection(rows=_sorted(view, np.flatnonzero(matches), query), note=note)
+
+
+def _flags(view: RunView, show: str) -> tuple[Bools, str]:
+    if show == "extractors":
+        flags, share = view.extracted_differently()
+        note = f"{share:.0%} of the outputs were read again so far: reload for the rest" if share < 1 else ""
+        return flags, note
+    with view.lock:  # each is computed once, however many requests need it
+        return _FLAGS[show](view), ""
+
+
+def _of_counts(test: Callable[[Any, Any], Any]) -> Callable[[RunView], Bools]:
+    return lambda view: np.asarray(test(*view.counts), dtype=bool)
+
+
+def _not_graded(view: RunView) -> Bools:
+    assert view.sets is not None
+    # a case without candidates has nothing graded either
+    return np.asarray(view.counts[0] < np.maximum(view.sets.sizes, 1), dtype=bool)
+
+
+_FLAGS: dict[str, Callable[[RunView], Bools]] = {
+    "all_fail": _of_counts(lambda graded, passing: (graded > 0) & (passing == 0)),
+    "some_fail": _of_counts(lambda graded, passing: (passing > 0) & (passing < graded)),
+    "all_pass": _of_counts(lambda graded, passing: (graded > 0) & (passing == graded)),
+    "not_graded": _not_graded,
+    "tied": lambda view: view.tied,
+    "judge": lambda view: view.judge_differs,
+    "identical": lambda view: view.identical,
+    "truncated": lambda view: view.truncated,
+    "errors": lambda view: view.failed_calls,
+    "flaky": lambda view: view.flaky,
+    "stopped": lambda view: view.stopped,
+}
+
+
+def _with_tag(view: RunView, tag: str) -> Bools:
+    """Cases with "name=value"; an unknown name matches none."""
+    name, _, value = tag.partition("=")
+    if view.table is None or name not in view.table.tags.columns:
+        return np.zeros(view.n, dtype=bool)
+    column = view.table.tags[name].cast(pl.String).fill_null("(none)")
+    return (column == value).to_numpy()
+
+
+def _with_words(view: RunView, query: CaseQuery) -> Bools:
+    if query.within == "outputs":
+        return view.outputs_with(query.q)
+    words = query.q.lower()
+    in_id = view.scores["id"].str.to_lowercase().str.contains(words, literal=True)
+    inputs = view.questions(np.arange(view.n))
+    return (in_id | inputs.str.to_lowercase().str.contains(words, literal=True).fill_null(value=False)).to_numpy()
+
+
+def _sorted(view: RunView, rows: Ints, query: CaseQuery) -> Ints:
+    if not query.sort and view.sets is None:  # of programs, what fails comes first
+        rank = np.array([0, 2, 1])[view.verdicts[rows]]  # failed is 0, passed 1, and -1 counts from the end
+        return np.asarray(rows[np.argsort(rank, kind="stable")], dtype=np.int64)
+    values = _sort_values(view, query.sort)
+    if values is None:
+        return rows
+    order = pl.Series(values).gather(rows).arg_sort(descending=query.down, nulls_last=True).to_numpy()
+    return np.asarray(rows[order], dtype=np.int64)
+
+
+def _sort_values(view: RunView, sort: str) -> Any:
+    """The values to sort by, null where a case has none. None: the order of the run."""
+    if sort in ("", "order"):
+        return None
+    if sort == "id":
+        return view.scores["id"]
+    if sort == "verdict":
+        return view.verdicts
+    if sort == "score":
+        return view.scores["score"]
+    if sort == "passing":
+        if not view.graded:
+            return None
+        graded, passing = view.counts
+        with np.errstate(all="ignore"):
+            return pl.Series(np.where(graded > 0, passing / graded, np.nan), nan_to_null=True)
+    values = view.costs if sort == "cost" else view.seconds
+    return None if values is None else pl.Series(values, nan_to_null=True)
+
+
+# --- one page
+
+
+def page_rows(view: RunView, selection: CaseSelection, query: CaseQuery) -> list[dict[str, Any]]:
+    """The rows of one page, as the table shows them."""
+    rows = selection.rows[(query.page - 1) * PAGE : query.page * PAGE]
+    inputs = view.questions(rows).str.slice(0, SNIPPET).to_list()
+    scores = view.scores[rows]
+    failing = failure_reasons(view.run.reports, rows) if view.sets is None else []
+    return [
+        {
+            "row": int(row),
+            "id": scores["id"][i],
+            "input": " ".join((inputs[i] or "").split()),
+            "verdict": int(view.verdicts[row]),
+            "group": scores["group"][i],
+            "score": scores["score"][i],
+            "cost": _value_at(view.costs, row),
+            "seconds": _value_at(view.seconds, row),
+            "failing": failing[i] if failing else "",
+            **_candidates(view, int(row)),
+        }
+        for i, row in enumerate(rows.tolist())
+    ]
+
+
+def _value_at(values: Any, row: int) -> float | None:
+    return None if values is None or np.isnan(values[row]) else float(values[row])
+
+
+def _candidates(view: RunView, row: int) -> dict[str, Any]:
+    """How many candidates pass, and each of a few as a mark."""
+    if view.sets is None:
+        return {"strip": None, "words": ""}
+    low, high = int(view.sets.offsets[row]), int(view.sets.offsets[row + 1])
+    if not view.graded:
+        return {"strip": None, "words": format_count(high - low, "candidate")}
+    graded, passing = int(view.counts[0][row]), int(view.counts[1][row])
+    passes = view.sets.passes[low:high].tolist() if high - low <= MAX_MARKS else None
+    marks = None if passes is None else [{1: "s1", 0: "s0"}.get(value, "sx") for value in passes]
+    return {"strip": marks, "words": f"{passing:,} of {graded:,}", "tied": bool(view.tied[row])}
+
+
+def tag_filters(view: RunView) -> list[dict[str, Any]]:
+    """Tags with few values, those that the run is segmented by first."""
+    if view.table is None:
+        return []
+    by = view.run.options.by
+    tags: list[dict[str, Any]] = []
+    for column in sorted(view.table.tags.iter_columns(), key=lambda c: c.name not in by):
+        if column.dtype.is_nested() or len(tags) == MAX_TAGS:
+            continue
+        values = column.cast(pl.String).fill_null("(none)").unique(maintain_order=True)
+        if 1 < len(values) <= MAX_VALUES:
+            tags.append({"name": column.name, "values": sorted(values.to_list())})
+    return tags
+
+
+def neighbours(selection: CaseSelection, row: int) -> tuple[int | None, int | None, int | None]:
+    """(the row before, the row after, the place) of a row among the selected ones; None where there is none."""
+    at = np.flatnonzero(selection.rows == row)
+    if not len(at):
+        return None, None, None
+    i = int(at[0])
+    before = int(selection.rows[i - 1]) if i else None
+    after = int(selection.rows[i + 1]) if i + 1 < len(selection.rows) else None
+    return before, after, i

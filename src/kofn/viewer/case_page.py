@@ -1,0 +1,290 @@
+"""The page of one case: its candidates side by side, with scores, verdicts and differences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from kofn.core.escape import show_hidden
+from kofn.problems.verification_runs import EXECUTIONS
+from kofn.render.page_payload import format_amount
+from kofn.runs.files import check_whole
+from kofn.runs.report_classes import EXECUTION
+from kofn.viewer.case_list import neighbours, select_cases
+from kofn.viewer.case_query import CaseQuery, case_url
+from kofn.viewer.program_cases import executions
+from kofn.viewer.program_runs import candidate_runs, is_set
+from kofn.viewer.run_folder import NotFound
+from kofn.viewer.templating import format_seconds, render_page
+from kofn.viewer.text_display import (
+    MAX_CHARACTERS,
+    diff_lines,
+    joined,
+    mark_answer,
+    plain_text,
+    readable_json,
+    text_box,
+)
+from kofn.viewer.urls import breadcrumbs, run_url, whole_number
+from kofn.viewer.word_diff import word_diff
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from markupsafe import Markup
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from kofn.viewer.context import Viewer
+    from kofn.viewer.run_view import RunView
+
+VERDICTS = "verdicts.parquet"
+MAX_CANDIDATES = 100  # on one page
+MAX_ANSWERS = 12  # of the tally
+SIGNS = {True: ("pass", "pass"), False: ("fail", "fail"), None: ("none", "not graded")}
+_JUDGE_COLUMNS = ("judge", "model", "verdict", "value", "reason", "text", "error")
+
+
+def show(viewer: Viewer, request: Request, name: str) -> Response:
+    """The page of a case."""
+    view = viewer.runs.get(name)
+    params = request.query_params
+    row = view.row_of(params.get("id", ""), whole_number(params.get("row", "")))
+    if row is None:
+        raise NotFound(f"this run has no case {params.get('id', '')!r:.200}")
+    query = CaseQuery.from_request(request)
+    case = view.scores["id"][row]
+    return render_page(
+        "case.html.j2",
+        title=f"{show_hidden(case[:80])} in {show_hidden(name)}",
+        crumbs=breadcrumbs(name, (case[:80], case_url(name, case, row, query))),
+        scripts=["run.js"],
+        run=name,
+        case=case,
+        row=row,
+        **_neighbour_links(view, row, query),
+        **_case(view, row),
+        **_candidates(view, row, params.get("against", ""), whole_number(params.get("from", "")) or 0),
+        times=_executions(view, row),
+        own_runs=_submission_runs(viewer, view, row),
+        url_with=lambda against: f"{case_url(name, case, row, query)}{'&against=' + against if against else ''}",
+    )
+
+
+def _neighbour_links(view: RunView, row: int, query: CaseQuery) -> dict[str, Any]:
+    """The cases before and after it in the list that it was opened from."""
+    selection = select_cases(view, query)
+    before, after, at = neighbours(selection, row)
+
+    def url(other: int | None) -> str | None:
+        return None if other is None else case_url(view.name, view.scores["id"][other], other, query)
+
+    return {
+        "before": url(before),
+        "after": url(after),
+        "place": "" if at is None else f"{at + 1:,} of {len(selection.rows):,}",
+        "back": f"{run_url(view.name)}{query.query_string()}#cases",
+    }
+
+
+# --- the case
+
+
+def _case(view: RunView, row: int) -> dict[str, Any]:
+    scores = view.scores.row(row, named=True)
+    report = view.run.reports.row(row, named=True)
+    table = view.table
+    columns = {} if table is None else view.case(row)
+    entries = [(f["attribute"], f["value"]) for f in report["case"] or ()] if table is None else []
+    tags = [] if table is None else [(c.name, c[row]) for c in table.tags.iter_columns() if c[row] is not None]
+    units = [(name, columns[name]) for name in ("cluster", "weight") if columns.get(name) is not None]
+    return {
+        "verdict": int(view.verdicts[row]),
+        "score": scores["score"],
+        "group": scores["group"],
+        "type": scores["type"],
+        "input": text_box(columns.get("input")),
+        "reference": joined(columns.get("reference")),
+        "choices": joined(columns.get("choices"), "\n"),
+        "tags": [(name, show_hidden(plain_text(value))[:500]) for name, value in (*units, *tags)],
+        "details": [(name, text_box(readable_json(value))) for name, value in entries if name not in EXECUTION],
+        "executed": [
+            (name.replace("_", " "), text_box(readable_json(value))) for name, value in entries if name in EXECUTION
+        ],
+        "attributes": [_attribute(a) for a in report["results"] or ()] if table is None else [],
+        "values": [] if view.run.result is None else list(_values(view, row)),
+        "seconds": None if view.seconds is None or np.isnan(view.seconds[row]) else float(view.seconds[row]),
+        "origin": " ".join(filter(None, (report["original_checkpoint"], report["original_group"]))),
+    }
+
+
+def _values(view: RunView, row: int) -> Iterator[tuple[str, str]]:
+    """The value of this case under every aggregator."""
+    assert view.run.result is not None
+    several = len({metric for metric, _ in view.run.result.case_values}) > 1
+    for (metric, aggregator), column in view.run.result.case_values.items():
+        value = float(column[row])
+        yield f"{metric} {aggregator}" if several else aggregator, "–" if np.isnan(value) else format_amount(value)
+
+
+def _attribute(a: Mapping[str, Any]) -> dict[str, Any]:
+    """One verified attribute of a program's case."""
+    sign, words = {True: ("pass", "correct"), False: ("fail", "wrong")}.get(a["is_correct"], ("none", "not verified"))
+    return {
+        "name": a["attribute"],
+        "sign": sign,
+        "words": words,
+        "weight": None if a["weight"] == 1 else f"{a['weight']:g}",
+        "open": a["is_correct"] is not True,
+        "expected": text_box(readable_json(a["expected"])),
+        "actual": text_box(readable_json(a["actual"])),
+        "diff": diff_lines(a["diff"]),
+    }
+
+
+def _executions(view: RunView, row: int) -> list[dict[str, Any]]:
+    """The executions of a program's case."""
+    if view.sets is not None:
+        return []
+    rows = executions(view.file(EXECUTIONS), view.scores["group"][row], view.scores["id"][row])
+    texts = ("output", "stderr", "stopped", "harness")
+    return [{**execution, **{name: text_box(execution[name] or None) for name in texts}} for execution in rows]
+
+
+def _submission_runs(viewer: Viewer, view: RunView, row: int) -> dict[int, tuple[str, str]]:
+    """In a set of submissions, (name, URL) of the run of each, by the number of its candidate."""
+    if not is_set(view) or "text" not in view.candidate_schema:
+        return {}
+    runs = candidate_runs(viewer, view, row, view.candidates(row)["text"].to_list())
+    return {k + 1: run for k, run in runs.items()}
+
+
+# --- its candidates
+
+
+def _candidates(view: RunView, row: int, against: str, first: int) -> dict[str, Any]:
+    if view.sets is None:
+        return {"candidates": [], "tally": [], "n_candidates": 0, "against": "", "more": None, "first": 0}
+    frame = view.candidates(row)
+    answers = frame["answer"].to_list() if "answer" in frame.columns else [None] * frame.height
+    passed = _passed(view, frame)
+    verdicts = _verdicts(view, view.scores["id"][row])
+    texts = frame["text"].to_list() if "text" in frame.columns else [None] * frame.height
+    base = _base_text(view, row, texts, against)
+    page = range(first, min(first + MAX_CANDIDATES, frame.height))
+    candidates = [_candidate(view, frame.row(k, named=True), k, passed[k], verdicts.get(k, ()), base) for k in page]
+    left = frame.height - first - MAX_CANDIDATES
+    return {
+        "candidates": candidates,
+        "tally": answer_tally(answers, passed),
+        "n_candidates": frame.height,
+        "against": against if base is not None else "",
+        "first": first,
+        "more": first + MAX_CANDIDATES if left > 0 else None,
+        "tied": bool(view.tied[row]),
+        "has_reference": joined(view.case(row).get("reference")) is not None,
+    }
+
+
+def _passed(view: RunView, frame: pl.DataFrame) -> list[bool | None]:
+    metric = view.run.result.scored[0].metric if view.run.result is not None else ""
+    name = f"passed.{metric}"
+    return frame[name].to_list() if name in frame.columns else [None] * frame.height
+
+
+def answer_tally(answers: Sequence[str | None], passed: Sequence[bool | None]) -> list[dict[str, Any]]:
+    """The answers with how many candidates gave each, most first, and whether these pass.
+
+    >>> [(t["answer"], t["n"], t["kind"]) for t in answer_tally(["4", "5", "4", None], [True, False, True, False])]
+    [('4', 2, 'pass'), ('5', 1, 'fail')]
+    """
+    votes = Counter(a for a in answers if a is not None)
+    tally = []
+    for answer, n in votes.most_common(MAX_ANSWERS):
+        verdicts = {p for a, p in zip(answers, passed, strict=True) if a == answer}
+        kind = "pass" if verdicts == {True} else "fail" if verdicts == {False} else ""
+        tally.append({"answer": answer[:200], "n": n, "share": n / len(answers), "kind": kind})
+    return tally
+
+
+def _base_text(view: RunView, row: int, texts: Sequence[str | None], against: str) -> tuple[int, str] | None:
+    """(place, text) that others are compared with: a candidate's place, or -1 for the reference."""
+    if against == "reference":
+        reference = joined(view.case(row).get("reference"))
+        return None if reference is None else (-1, reference)
+    number = whole_number(against)
+    if number is None or not 1 <= number <= len(texts) or (text := texts[number - 1]) is None:
+        return None
+    return number - 1, text
+
+
+def _candidate(
+    view: RunView,
+    c: Mapping[str, Any],
+    k: int,
+    passed: bool | None,
+    verdicts: Sequence[Mapping[str, Any]],
+    base: tuple[int, str] | None,
+) -> dict[str, Any]:
+    text, answer = c.get("text"), c.get("answer")
+    is_answer = answer is not None and text is not None and text.strip() == answer  # nothing to point out in the text
+    sign, words = SIGNS[passed]
+    return {
+        "k": k + 1,
+        "sign": sign,
+        "words": words,
+        "graded": view.graded,
+        "answer": None if answer is None or is_answer else answer[:400],
+        "no_answer": answer is None and text is not None and view.sets is not None and view.sets.answers is not None,
+        "text": None if text is None else _candidate_text(text, answer, k, base),
+        "is_base": base is not None and base[0] == k,
+        "cut": max(0, len(text or "") - MAX_CHARACTERS),
+        "reasoning": text_box(c.get("reasoning")),
+        "n_reasoning": len(c.get("reasoning") or ""),
+        "error": c.get("error"),
+        "note": c.get("note"),
+        "finish": c.get("finish"),
+        "facts": list(_facts(c)),
+        "judged": [dict(verdict) for verdict in verdicts],
+    }
+
+
+def _candidate_text(text: str, answer: str | None, k: int, base: tuple[int, str] | None) -> Markup:
+    """The text of a candidate: its differences from the base text, or its answer marked."""
+    if base is not None and base[0] != k:
+        return word_diff(base[1], text)
+    return mark_answer(text, answer)
+
+
+def _facts(c: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Scores, selectors, cost and time of a candidate."""
+    for name, value in c.items():
+        if value is not None and name != "score.pass" and name.startswith(("score.", "selector.", "label.")):
+            yield name.partition(".")[2], format_amount(float(value))
+    if c.get("cost") is not None:
+        yield "cost", format_amount(c["cost"])
+    if c.get("seconds") is not None:
+        yield "time", format_seconds(c["seconds"])
+    if c.get("tokens") is not None:
+        yield "tokens", f"{c['tokens']:,.0f}"
+
+
+def _verdicts(view: RunView, case: str) -> dict[int, list[dict[str, Any]]]:
+    """The verdicts of judges on each candidate, replies and all; under -1 those on the case."""
+    path = view.file(VERDICTS)
+    if not path.is_file():
+        return {}
+    check_whole(path)
+    try:
+        rows = pl.scan_parquet(path, glob=False).filter(pl.col("case_id") == case).collect()
+    except pl.exceptions.PolarsError:  # written by another version: the page does without
+        return {}
+    verdicts: dict[int, list[dict[str, Any]]] = {}
+    for row in rows.iter_rows(named=True):
+        index = row.get("index")
+        verdict = {name: text_box(plain_text(row[name])) for name in _JUDGE_COLUMNS if row.get(name) is not None}
+        verdicts.setdefault(-1 if index is None else int(index), []).append(verdict)
+    return verdicts

@@ -1,0 +1,251 @@
+"""Comparisons of two runs for a page: made from their columns without texts, and cached while files are the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from kofn.analysis.compare.differences import CandidateExcerpt, ChangedCase
+from kofn.analysis.compare.systems import Side, candidate_excerpts, compare_systems, questions_of
+from kofn.api import score
+from kofn.core.table import segment_names
+from kofn.errors import InputError
+from kofn.runs.files import CANDIDATES, CASES, MANIFEST, read_json
+from kofn.runs.load import GradedCandidates
+from kofn.runs.questions import QUESTION_COLUMNS, Questions
+from kofn.viewer.background_cache import BackgroundCache
+from kofn.viewer.case_list import MAX_VALUES, tag_filters
+from kofn.viewer.run_folder import run_stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from kofn.analysis.compare.differences import ComparisonReport
+    from kofn.core.candidate_sets import CandidateSets
+    from kofn.viewer.compare_query import CompareFields
+    from kofn.viewer.run_cache import RunCache
+    from kofn.viewer.run_folder import RunFolder
+    from kofn.viewer.run_view import RunView
+
+MAX_COMPARISONS = 6
+MAX_CHANGES = 400_000  # changed and unmatched cases in all cached comparisons
+MAX_NUMBERS = 24
+MAX_CASES, MAX_CANDIDATES = 300_000, 1_500_000  # of a run: the columns of both are in memory
+MAX_EXCERPTS = 100  # candidates of a side; the case's own page has the rest
+MAX_MARKS = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageComparison:
+    """A comparison, the rows of the changed cases in each run, and the choices for another one."""
+
+    report: ComparisonReport
+    rows: dict[str, tuple[int, int]]
+    metrics: tuple[str, ...]
+    numbers: tuple[str, ...]
+    segments: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.report.changed) + sum(len(u.only_a) + len(u.only_b) for u in self.report.unmatched)
+
+
+class ComparisonCache:
+    """The last few comparisons, each kept until a file of its runs changes."""
+
+    def __init__(self, folder: RunFolder, runs: RunCache) -> None:
+        self.folder, self.runs = folder, runs
+        self._cache = BackgroundCache[PageComparison](
+            max_values=MAX_COMPARISONS, max_size=MAX_CHANGES, size=lambda comparison: comparison.size
+        )
+
+    def get(self, names: tuple[str, str], fields: CompareFields) -> PageComparison | None:
+        """The second run against the first; None while it is computed. What cannot be compared is an InputError."""
+        paths = [self.folder.run(name) for name in names]
+        for name, path in zip(names, paths, strict=True):
+            check_size(name, path)
+        return self._cache.get(
+            (names, tuple(map(run_stamp, paths)), fields),
+            lambda: compare_views(self.runs.get(names[0]), self.runs.get(names[1]), fields),
+        )
+
+
+def check_size(name: str, path: Path) -> None:
+    """Refuse what takes minutes, or more memory than a viewer may use; run.json says how large a run is."""
+    result = (read_json(path / MANIFEST).get("result") or {}) if (path / MANIFEST).is_file() else {}
+    for what, most in (("case", MAX_CASES), ("candidate", MAX_CANDIDATES)):
+        n = result.get(f"n_{what}s") or 0
+        if n > most:
+            raise InputError(
+                f"{label(name)}: {n:,} {what}s: at most {most:,} are compared on a page; "
+                "`kofn compare A B --html FILE` takes more"
+            )
+
+
+def compare_views(a: RunView, b: RunView, fields: CompareFields) -> PageComparison:
+    """b against a."""
+    sides = side_of(a), side_of(b)
+    _check(sides, fields)
+    report = compare_systems(sides, fields.options, bodies=False)
+    changed = {change.case for change in report.changed}
+    at_a, at_b = ({case: i for i, case in enumerate(side.cases) if case in changed} for side in sides)
+    metrics = tuple(m for m in sides[0].metrics if m in sides[1].metrics)
+    stored = sides[1].result.case_values
+    shared = [name for of, name in sides[0].result.case_values if of in metrics and (of, name) in stored]
+    return PageComparison(
+        report=report,
+        rows={change.case: (at_a[change.case], at_b[change.case]) for change in report.changed},
+        metrics=metrics,
+        numbers=tuple(dict.fromkeys(shared)),
+        segments=tuple(dict.fromkeys(name for view in (a, b) for name in _segments(view))),
+    )
+
+
+def _segments(view: RunView) -> list[str]:
+    """The fields that cases can be segmented by."""
+    if view.table is None:
+        return ["group"] if 1 < view.scores["group"].n_unique() <= MAX_VALUES else []
+    return [tag["name"] for tag in tag_filters(view)]
+
+
+def label(name: str) -> str:
+    """What a run is called; the folder itself may be one."""
+    return name or "(this folder)"
+
+
+def side_of(view: RunView) -> Side:
+    """A run as a side of a comparison; each case of a program becomes one candidate, which passes or does not."""
+    if view.run.result is None:
+        return _side_of_program(view)
+    run = view.run
+    graded = GradedCandidates(name=view.name, path=view.path, result=view.run.result, options=run.options, run=run)
+    return Side(name=label(view.name), result=view.run.result, questions=_questions(view), **graded.units())
+
+
+def _questions(view: RunView) -> Questions:
+    """A hash of the question of each case; the texts are not kept."""
+    columns = [name for name in QUESTION_COLUMNS if name in view.case_schema]
+    frame = pl.scan_parquet(view.file(CASES), glob=False).select(pl.col(columns).hash()).collect(engine="streaming")
+    assert view.table is not None
+    return Questions(view.table.cases["case_id"].to_list(), {c.name: c.to_numpy() for c in frame.iter_columns()})
+
+
+def _side_of_program(view: RunView) -> Side:
+    scores = view.scores
+    ids = scores["id"] if scores["id"].n_unique() == view.n else scores["group"] + " / " + scores["id"]
+    rows = [
+        {"id": case, "score": value, "passed": None if value is None else passed, "group": group}
+        for case, value, passed, group in zip(ids, scores["score"], scores["passed"], scores["group"], strict=True)
+    ]
+    if not rows:
+        raise InputError(f"{label(view.name)}: this run has no case")
+    return Side(name=label(view.name), result=score(rows, aggregate="mean", threshold=1.0, everything=True))
+
+
+def _check(sides: Sequence[Side], fields: CompareFields) -> None:
+    """Refuse what would take forever, and names that would be imported: anybody can make somebody open a URL."""
+    for name in (*fields.numbers, fields.verdict):
+        if ":" in name:
+            raise InputError(f"{name}: functions of your own are run by `kofn compare -a {name}`, not from an address")
+    if len(fields.numbers) > MAX_NUMBERS:
+        raise InputError(f"{len(fields.numbers)} numbers: at most {MAX_NUMBERS} are compared on one page")
+    for field in fields.by:
+        _check_segment(sides, field)
+
+
+def _check_segment(sides: Sequence[Side], field: str) -> None:
+    """Refuse a field with many values, or one that neither side has."""
+    problem: InputError | None = None
+    for side in sides:
+        try:
+            n = len(set(segment_names(side.table, field)))
+        except InputError as missing:
+            problem = missing
+            continue
+        if n > MAX_VALUES:
+            raise InputError(f"by {field}: it has {n:,} values: at most {MAX_VALUES} are compared on one page")
+        return
+    assert problem is not None
+    raise problem
+
+
+# --- the cases that changed
+
+
+def excerpts_of(view: RunView, row: int, metric: str, top_k: int | None) -> tuple[tuple[CandidateExcerpt, ...], int]:
+    """The candidates of a case without their texts, and how many are left out."""
+    sets = sets_of(view, metric)
+    if sets is None:
+        return (), 0
+    n = int(sets.sizes[row]) if top_k is None else min(top_k, int(sets.sizes[row]))
+    return candidate_excerpts(sets, row, range(min(n, MAX_EXCERPTS))), max(0, n - MAX_EXCERPTS)
+
+
+def sets_of(view: RunView, metric: str) -> CandidateSets | None:
+    """The candidates under a metric; None where a run has none."""
+    if view.run.result is None:
+        return None
+    every = view.run.result.scored
+    return next((scored.sets for scored in every if scored.metric == metric), every[0].sets)
+
+
+def marks(view: RunView, row: int, metric: str, top_k: int | None) -> list[str]:
+    """Whether the first candidates pass, as CSS classes of the marks in the list of changed cases."""
+    sets = sets_of(view, metric)
+    if sets is None:
+        return []
+    low = int(sets.offsets[row])
+    high = min(int(sets.offsets[row + 1]), low + min(MAX_MARKS, top_k or MAX_MARKS))
+    return [{1: "s1", 0: "s0"}.get(mark, "sx") for mark in sets.passes[low:high].tolist()]
+
+
+def compared_case(
+    a: RunView, b: RunView, rows: tuple[int, int], metric: str, top_k: int | None
+) -> tuple[ChangedCase, tuple[int, int]]:
+    """A case of both runs with its candidates, texts and all, and how many of each side are left out."""
+    (left, left_out), (right, right_out) = (
+        excerpts_of(view, row, metric, top_k) for view, row in ((a, rows[0]), (b, rows[1]))
+    )
+    changed = ChangedCase(
+        case=a.scores["id"][rows[0]],
+        name_a=label(a.name),
+        name_b=label(b.name),
+        passed_a=None,
+        passed_b=None,
+        a=_with_texts(a, rows[0], left),
+        b=_with_texts(b, rows[1], right),
+        **_question(b, rows[1]),
+    )
+    return changed, (left_out, right_out)
+
+
+def _with_texts(view: RunView, row: int, candidates: tuple[CandidateExcerpt, ...]) -> tuple[CandidateExcerpt, ...]:
+    if view.sets is None:
+        return _attributes(view, row)
+    if "text" not in view.candidate_schema or not candidates:
+        return candidates
+    low = int(view.sets.offsets[row])
+    rows = pl.scan_parquet(view.file(CANDIDATES), glob=False).slice(low, len(candidates)).select("text").collect()
+    return tuple(replace(c, text=text) for c, text in zip(candidates, rows["text"].to_list(), strict=True))
+
+
+def _attributes(view: RunView, row: int) -> tuple[CandidateExcerpt, ...]:
+    """The verified attributes of a program's case, one line each."""
+    signs = {True: "✓", False: "✗"}
+    results = view.run.reports["results"][row].to_list()
+    lines = [f"{signs.get(r['is_correct'], '?')} {r['attribute']}" for r in results[:MAX_EXCERPTS]]
+    verdict = {1: True, 0: False}.get(int(view.verdicts[row]))
+    return (CandidateExcerpt(index=0, text="\n".join(lines), answer=None, passed=verdict),)
+
+
+def _question(view: RunView, row: int) -> dict[str, Any]:
+    """The input and the reference of a case."""
+    if view.table is None:
+        return {"input": view.questions(np.array([row]))[0], "reference": None}
+    columns = view.case(row)
+    frame = pl.DataFrame({name: [columns[name]] for name in ("input", "reference") if columns.get(name) is not None})
+    return questions_of(replace(view.table, cases=frame), 0)

@@ -1,0 +1,263 @@
+"""Downloads: a run as one HTML page, its tables as CSV and Parquet, and the list of runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import fields
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from kofn.core.format import format_count
+from kofn.errors import WorldError
+from kofn.render.page import report_page
+from kofn.runs.evaluation_files import REPORTS
+from kofn.runs.files import CANDIDATES, CASES, PAGE
+from kofn.runs.record import load_run
+from kofn.runs.report_table import flat_frame
+from kofn.viewer.case_list import select_cases
+from kofn.viewer.case_query import CaseQuery
+from kofn.viewer.run_folder import NotFound
+from kofn.viewer.run_list import RunLine, RunQuery, filter_runs
+from kofn.viewer.table_files import (
+    CSV,
+    HTML,
+    PARQUET,
+    FileChunks,
+    attachment,
+    csv_chunks,
+    open_chunks,
+    parquet_rows,
+    slices,
+    write_parquet,
+)
+from kofn.viewer.templating import render_page
+from kofn.viewer.urls import breadcrumbs, run_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from kofn.viewer.context import Viewer
+    from kofn.viewer.run_view import RunView
+    from kofn.viewer.table_files import Ints
+
+LARGE = 8_000_000  # bytes of candidates on disk, from which on report.html is made in another process
+SLICE = 2_000  # rows of a table in memory that become CSV at once
+_one_at_a_time = threading.Lock()  # a page takes the memory of all texts of a run
+
+
+def show(viewer: Viewer, request: Request, name: str) -> Response:
+    """The page that lists the downloads."""
+    view = viewer.runs.get(name)
+    query = CaseQuery.from_request(request)
+    filters = query.query_string(page=1)
+    n = len(select_cases(view, query).rows) if filters else view.n
+    return render_page(
+        "export.html.j2",
+        title=f"Export {name}",
+        crumbs=breadcrumbs(name, ("export", f"{run_url(name, 'export')}{filters}")),
+        run=name,
+        count=format_count(n, "case") if n == view.n else f"{n:,} of {format_count(view.n, 'case')}",
+        filtered=bool(filters),
+        exports=list(_exports(view, filters)),
+        directory=str(view.path),
+    )
+
+
+def _exports(view: RunView, filters: str) -> Iterator[dict[str, Any]]:
+    """The downloads: what, a description, and (format, URL)."""
+
+    def entry(what: str, description: str, *names: str) -> dict[str, Any]:
+        formats = {"csv": "CSV", "parquet": "Parquet", "html": "HTML"}
+        links = [
+            (formats[n.rpartition(".")[2]], f"{run_url(view.name, n)}{'' if n in (PAGE, REPORTS) else filters}")
+            for n in names
+        ]
+        return {"what": what, "description": description, "links": links}
+
+    yield entry(
+        "The run as one page",
+        "numbers, charts and cases in one file that opens without a network; of a large run the first cases",
+        PAGE,
+    )
+    if view.table is not None:
+        words = "a row a candidate: its text, answer, cost, scores and verdicts"
+        yield entry("Candidates", words, "candidates.csv", CANDIDATES)
+        words = "a row a case: input, reference, tags, and its value under every aggregator"
+        yield entry("Cases", words, "cases.csv", CASES)
+    else:
+        yield entry("Cases", "a row a case: group, type, score, verdict, time", "cases.csv", CASES)
+        words = "a row a case and attribute: expected, actual and their difference"
+        yield entry("Attributes", words, "attributes.csv")
+    yield entry("Case reports", "what was verified of every case, nested, as the run keeps it", REPORTS)
+
+
+# --- one run
+
+
+def report(viewer: Viewer, request: Request, name: str) -> Response:
+    """report.html, made from the run as it is now."""
+    view = viewer.runs.get(name)  # fails early where the run cannot be read
+    if request.method == "HEAD":
+        return attachment(viewer, request, iter(()), _file_name(view.path, PAGE), HTML)
+    with _one_at_a_time:
+        chunks = _page_in_process(view.path) if _is_large(view) else _page_in_memory(view.path)
+    return attachment(viewer, request, chunks, _file_name(view.path, PAGE), HTML, chunks.size)
+
+
+def _is_large(view: RunView) -> bool:
+    path = view.file(CANDIDATES)
+    return view.table is not None and path.stat().st_size > LARGE
+
+
+def _page_in_memory(path: Path) -> FileChunks:
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it is sent
+    file.write(report_page(load_run(path)).encode("utf-8", "replace"))
+    return _rewound(file)
+
+
+def _page_in_process(path: Path) -> FileChunks:
+    """In a process of its own, which gives the memory of a large run's texts back when it ends."""
+    script = (
+        "import sys; from kofn.render.page import report_page; from kofn.runs.record import load_run; "
+        "sys.stdout.buffer.write(report_page(load_run(sys.argv[1])).encode('utf-8', 'replace'))"
+    )
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it is sent
+    command = [sys.executable, "-c", script, str(path)]
+    process = subprocess.run(command, stdout=file, stderr=subprocess.PIPE, check=False)  # noqa: S603 - our own command
+    if process.returncode:
+        file.close()
+        last = process.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise WorldError(f"the page cannot be made: {last[:300]}")
+    return _rewound(file)
+
+
+def _rewound(file: IO[bytes]) -> FileChunks:
+    file.flush()
+    file.seek(0)
+    return FileChunks(file)
+
+
+def candidates_csv(viewer: Viewer, request: Request, name: str) -> Response:
+    view, path = _table(viewer, name, CANDIDATES)
+    chunks = csv_chunks(slices(path, _candidate_rows(view, CaseQuery.from_request(request))))
+    return attachment(viewer, request, chunks, _file_name(view.path, "candidates.csv"), CSV)
+
+
+def candidates_parquet(viewer: Viewer, request: Request, name: str) -> Response:
+    view, path = _table(viewer, name, CANDIDATES)
+    return _parquet(viewer, request, path, _candidate_rows(view, CaseQuery.from_request(request)))
+
+
+def cases_csv(viewer: Viewer, request: Request, name: str) -> Response:
+    view = viewer.runs.get(name)
+    rows = _case_rows(view, CaseQuery.from_request(request))
+    if view.table is None:
+        frames = _in_slices(view.scores if rows is None else view.scores[rows])
+    else:
+        frames = slices(_table(viewer, name, CASES)[1], rows)
+    return attachment(viewer, request, csv_chunks(frames), _file_name(view.path, "cases.csv"), CSV)
+
+
+def cases_parquet(viewer: Viewer, request: Request, name: str) -> Response:
+    view = viewer.runs.get(name)
+    rows = _case_rows(view, CaseQuery.from_request(request))
+    if view.table is not None:
+        return _parquet(viewer, request, _table(viewer, name, CASES)[1], rows)
+    chunks = write_parquet((view.scores if rows is None else view.scores[rows]).lazy())
+    return attachment(viewer, request, chunks, _file_name(view.path, CASES), PARQUET, chunks.size)
+
+
+def attributes_csv(viewer: Viewer, request: Request, name: str) -> Response:
+    """One row per case and attribute, as in `kofn report --csv`."""
+    view = viewer.runs.get(name)
+    if view.table is not None:
+        raise NotFound("the cases of this run are sets of outputs: they have no attributes of a program")
+    rows = _case_rows(view, CaseQuery.from_request(request))
+    frames = _in_slices(view.run.reports if rows is None else view.run.reports[rows])
+    chunks = (flat_frame(frame).write_csv(include_header=i == 0).encode() for i, frame in enumerate(frames))
+    return attachment(viewer, request, chunks, _file_name(view.path, "attributes.csv"), CSV)
+
+
+def reports_parquet(viewer: Viewer, request: Request, name: str) -> Response:
+    return _parquet(viewer, request, viewer.runs.get(name).file(REPORTS), None)
+
+
+def _parquet(viewer: Viewer, request: Request, path: Path, rows: Ints | None) -> Response:
+    """A table of the run: the file as it is, or some of its rows."""
+    chunks = open_chunks(path) if rows is None else parquet_rows(path, rows)
+    return attachment(viewer, request, chunks, _file_name(path.parent, path.name), PARQUET, chunks.size)
+
+
+def _table(viewer: Viewer, name: str, file: str) -> tuple[RunView, Path]:
+    view = viewer.runs.get(name)
+    if view.table is None:
+        raise NotFound("this run has no candidates: its cases are those of a program")
+    return view, view.file(file)
+
+
+def _case_rows(view: RunView, query: CaseQuery) -> Ints | None:
+    """The cases that match, in order; None for all in the order of the run."""
+    return select_cases(view, query).rows if query.query_string(page=1) else None
+
+
+def _candidate_rows(view: RunView, query: CaseQuery) -> Ints | None:
+    """The candidates of these cases, in the order of the run."""
+    cases = _case_rows(view, query)
+    if cases is None or len(cases) == view.n:
+        return None
+    assert view.sets is not None
+    selected = np.zeros(view.n, dtype=bool)
+    selected[cases] = True
+    return np.flatnonzero(np.repeat(selected, view.sets.sizes))
+
+
+def _in_slices(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """A table in slices; one without rows is one slice, so that its header is written."""
+    yield from (frame[low : low + SLICE] for low in range(0, max(1, frame.height), SLICE))
+
+
+def _file_name(run: Path, what: str) -> str:
+    """What a file of a run is called where it is saved."""
+    return f"{run.name}-{what}"
+
+
+# --- the list
+
+
+def runs_csv(viewer: Viewer, request: Request) -> Response:
+    return attachment(viewer, request, csv_chunks(iter([_runs(viewer, request)])), "runs.csv", CSV)
+
+
+def runs_parquet(viewer: Viewer, request: Request) -> Response:
+    chunks = write_parquet(_runs(viewer, request).lazy())
+    return attachment(viewer, request, chunks, "runs.parquet", PARQUET, chunks.size)
+
+
+def _runs(viewer: Viewer, request: Request) -> pl.DataFrame:
+    """One row per run, as the list shows them."""
+    lines = filter_runs(viewer.run_list.lines(), RunQuery.parse(request.query_params))
+    numbers = dict.fromkeys(("point", "low", "high", "cost"), pl.Float64) | dict.fromkeys(
+        ("cases", "candidates", "missing"), pl.Int64
+    )
+    schema = {
+        f.name: pl.List(pl.String) if f.name == "tags" else numbers.get(f.name, pl.String) for f in fields(RunLine)
+    }
+    return pl.DataFrame(
+        {name: [_encodable(getattr(line, name)) for line in lines] for name in schema}, schema=schema, strict=False
+    )
+
+
+def _encodable(value: Any) -> Any:
+    """A value that a table can hold: names of files may not be valid UTF-8."""
+    if isinstance(value, tuple):
+        return [_encodable(v) for v in value]
+    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace") if isinstance(value, str) else value

@@ -1,0 +1,339 @@
+"""Pages for blind labels by people, as `kofn calibrate` reads them: one output at a time, saved at once.
+
+A page shows the input and the output, and the reference on request. Neither a judge's verdict nor the labels of others
+leave the server, except in the table that somebody requests afterwards.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import parse_qsl, urlencode
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.responses import JSONResponse, RedirectResponse
+
+from kofn.core.format import format_count
+from kofn.errors import KofnError
+from kofn.judge.calibration_text import MEANS, RATES
+from kofn.runs.evaluation_files import first_validation_error
+from kofn.runs.files import CANDIDATES
+from kofn.viewer.label_calibration import calibrate_commands, calibrate_sheet
+from kofn.viewer.label_files import (
+    LabelUpdate,
+    is_own,
+    list_sheets,
+    read_sheet,
+    row_key,
+    save_labels,
+    start_sheet,
+)
+from kofn.viewer.label_sampling import (
+    AGGREGATES,
+    KINDS,
+    MAX_ROWS,
+    SheetSpec,
+    check_selector,
+    graded_metrics,
+    judge_metrics,
+    selector_names,
+)
+from kofn.viewer.run_folder import NotFound
+from kofn.viewer.templating import error_page, render_fragment, render_page
+from kofn.viewer.text_display import cut_text, joined
+from kofn.viewer.urls import breadcrumbs, run_url, whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from kofn.viewer.context import Viewer
+    from kofn.viewer.label_files import LabelFile
+    from kofn.viewer.run_view import RunView
+
+MAX_BODY = 256_000  # bytes of a request
+MAX_OUTPUTS = 100  # of a set, on one page
+DEFAULT_ROWS = 50  # of a new sheet
+
+
+class _StrictBody(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class _LabelBody(_StrictBody):
+    row: int = Field(ge=0, lt=MAX_ROWS)
+    id: str
+    index: int | None = None
+    human: Annotated[int, Field(ge=0, le=1)] | None
+    skipped: bool = False
+
+
+class _LabelsBody(_StrictBody):
+    """What the page's script sends: labels of one sheet, and who gave them."""
+
+    sheet: str = Field(max_length=121)
+    by: str = Field(default="", max_length=80)
+    labels: list[_LabelBody] = Field(min_length=1, max_length=200)
+
+
+class _SheetForm(BaseModel):
+    """The form of a new sheet; not strict, because a form sends numbers as text."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    of: Literal["sets", "candidates", "picks"]
+    n: int
+    seed: int = 0
+    metric: str = ""
+    aggregate: str = "any_pass"
+    selector: str = ""
+    title: str = Field(default="", max_length=40)
+
+
+# --- pages
+
+
+async def show(viewer: Viewer, request: Request, name: str) -> Response:
+    """The page, and what it sends."""
+    if request.method != "POST":
+        return await viewer.respond(_show, viewer, request, name)
+    body = await _read_body(request)
+    if body is None:
+        return _refusal(request, 413, f"more than {MAX_BODY:,} bytes")
+    return await viewer.respond(_post, viewer, request, name, body)
+
+
+show.is_async = True  # type: ignore[attr-defined]
+
+
+def _show(viewer: Viewer, request: Request, name: str) -> Response:
+    view = viewer.runs.get(name)
+    params = request.query_params
+    if "sheet" not in params:
+        return _start_page(view)
+    sheet = _open_sheet(view, params["sheet"])
+    if "confusion" in params:
+        return _confusion_page(view, sheet)
+    return _label_page(view, sheet, _row_at(sheet, params.get("at", "")), reference=params.get("reference") == "1")
+
+
+def _open_sheet(view: RunView, name: str) -> LabelFile:
+    sheet = read_sheet(view.path, name)
+    check_selector(view, sheet.spec)  # anybody may have written the file
+    return sheet
+
+
+def _row_at(sheet: LabelFile, text: str) -> int:
+    """A row, counted from 1 in URLs; without one the row to continue at."""
+    number = whole_number(text, 8)
+    return sheet.next_row() if number is None else min(max(number, 1), sheet.total) - 1
+
+
+def _start_page(view: RunView) -> Response:
+    several = view.sets is not None and bool((view.sets.sizes > 1).any())
+    selectors, judges = selector_names(view), judge_metrics(view)
+    kinds = [of for of in KINDS if (of == "candidates" or several) and (of != "picks" or selectors)]
+    return render_page(
+        "labels.html.j2",
+        title=f"Label {view.name}",
+        crumbs=_crumbs(view),
+        run=view.name,
+        has_outputs=view.sets is not None and "text" in view.candidate_schema,
+        sheets=[{"sheet": sheet, "url": sheet_url(view, sheet)} for sheet in list_sheets(view.path)],
+        kinds={of: KINDS[of] for of in kinds},
+        aggregates=AGGREGATES,
+        selectors=selectors,
+        metrics=graded_metrics(view),
+        judges=judges,
+        drawn_by=judges[0] if judges else "",
+        default_rows=DEFAULT_ROWS,
+        max_rows=MAX_ROWS,
+    )
+
+
+def _label_page(view: RunView, sheet: LabelFile, row: int, *, reference: bool) -> Response:
+    return render_page(
+        "labelling.html.j2",
+        title=f"{row + 1} of {sheet.total}: label {view.name}",
+        crumbs=_crumbs(view, (sheet.name, sheet_url(view, sheet))),
+        scripts=["labels.js"],
+        run=view.name,
+        sheet=sheet,
+        row=row,
+        key=row_key(sheet.rows[row]),
+        reference=reference,
+        item=label_item(view, sheet, row, reference=reference),
+        has_reference="reference" in view.case_schema,
+        row_url=lambda row: sheet_url(view, sheet, row, reference=reference),
+        toggle_url=sheet_url(view, sheet, row, reference=not reference),
+        confusion_url=f"{sheet_url(view, sheet)}&confusion=1",
+        **calibrate_commands(view, sheet),
+    )
+
+
+def row(viewer: Viewer, request: Request, name: str) -> Response:
+    """One row for the script of the page: its markup, and this person's label."""
+    params = request.query_params
+    view = viewer.runs.get(name)
+    sheet = _open_sheet(view, params.get("sheet", ""))
+    at, by = _row_at(sheet, params.get("at", "")), _printable(params.get("by", ""))
+    entry = sheet.rows[at]
+    own = is_own(entry, by)
+    case, index = row_key(entry)
+    item = label_item(view, sheet, at, reference=params.get("reference") == "1")
+    return JSONResponse(
+        {
+            "at": at,
+            "id": case,
+            "index": index,
+            "markup": render_fragment("label_item.html.j2", item=item),
+            "human": entry.get("human") if own else None,
+            "skipped": bool(entry.get("skipped")),
+            "taken": not own,
+            "states": sheet.states(by),
+        }
+    )
+
+
+def _confusion_page(view: RunView, sheet: LabelFile) -> Response:
+    result = calibrate_sheet(view, sheet)
+    url = sheet_url(view, sheet)
+    rates = None if result is None else result.calibration.rates
+    return render_page(
+        "confusion.html.j2",
+        title=f"Labels against verdicts in {view.name}",
+        crumbs=_crumbs(view, (sheet.name, url), ("against verdicts", f"{url}&confusion=1")),
+        run=view.name,
+        sheet=sheet,
+        back=url,
+        metric=None if result is None else result.metric,
+        calibration=None if result is None else result.calibration,
+        n=None if result is None else format_count(result.calibration.n_labels, "label"),
+        confusion=None if result is None else result.counts,
+        rates=[] if rates is None else [(name, getattr(rates, name), MEANS[name]) for name in RATES],
+        **calibrate_commands(view, sheet),
+    )
+
+
+def sheet_url(view: RunView, sheet: LabelFile, row: int | None = None, *, reference: bool = False) -> str:
+    """The URL of a sheet, or of a row in it."""
+    params = {
+        "sheet": sheet.name,
+        **({} if row is None else {"at": row + 1}),
+        **({"reference": 1} if reference else {}),
+    }
+    return f"{run_url(view.name, 'labels')}?{urlencode(params)}"
+
+
+def _crumbs(view: RunView, *more: tuple[str, str]) -> list[tuple[str, str]]:
+    return breadcrumbs(view.name, ("labels", run_url(view.name, "labels")), *more)
+
+
+def label_item(view: RunView, sheet: LabelFile, row: int, *, reference: bool) -> dict[str, Any]:
+    """Input and outputs of a row, and nothing about verdicts or other labels."""
+    case, index = row_key(sheet.rows[row])
+    at = view.row_of(case)
+    missing: dict[str, Any] = {"id": case, "missing": True, "parts": [], "outputs": [], "left": 0}
+    if at is None or view.sets is None:
+        return missing
+    low, high = int(view.sets.offsets[at]), int(view.sets.offsets[at + 1])
+    if index is not None and not 0 <= index < high - low:
+        return missing
+    first, n = (low, min(high - low, MAX_OUTPUTS)) if index is None else (low + index, 1)
+    texts = pl.scan_parquet(view.file(CANDIDATES), glob=False).select("text").slice(first, n).collect()["text"]
+    columns = view.case(at)
+    parts = [("Input", columns.get("input")), ("Choices", columns.get("choices"))]
+    parts += [("Reference", columns.get("reference"))] if reference else []
+    return {
+        "id": case,
+        "missing": False,
+        "parts": [(title, cut_text(joined(value, "\n") or "")) for title, value in parts if value is not None],
+        "outputs": [None if text is None else cut_text(text) for text in texts],
+        "left": high - low - n if index is None else 0,
+    }
+
+
+# --- requests that change a sheet
+
+
+async def _read_body(request: Request) -> bytes | None:
+    """The body; None where it is too large, and then it is not read to its end."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY:
+            return None
+    return bytes(body)
+
+
+def _post(viewer: Viewer, request: Request, name: str, body: bytes) -> Response:
+    """Labels, or a new sheet."""
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    try:
+        if content_type == "application/json":
+            return _save(viewer, name, _LabelsBody.model_validate_json(body))
+        if content_type != "application/x-www-form-urlencoded":
+            return _refusal(request, 415, "expected JSON, or a form")
+        form = dict(parse_qsl(body.decode("utf-8", "strict"), keep_blank_values=True, max_num_fields=20))
+        return _start(viewer, name, form) if "of" in form else _save_form(viewer, name, form)
+    except ValidationError as problem:
+        return _refusal(request, 422, first_validation_error(problem))
+    except KofnError as problem:
+        return _refusal(request, 422, str(problem))
+    except ValueError:
+        return _refusal(request, 422, "not a form in UTF-8")
+    except NotFound as problem:
+        return _refusal(request, 404, str(problem))
+    except OSError as problem:
+        return _refusal(request, 503, f"nothing can be saved in the run's directory: {problem.strerror or problem}")
+
+
+def _save(viewer: Viewer, name: str, body: _LabelsBody) -> Response:
+    updates = [LabelUpdate(**label.model_dump()) for label in body.labels]
+    by = _printable(body.by)
+    sheet, left = save_labels(viewer.folder.run(name), body.sheet, updates, by=by, now=_now())
+    return JSONResponse({"saved": [update.row for update in updates], "left": left, "states": sheet.states(by)})
+
+
+def _save_form(viewer: Viewer, name: str, form: Mapping[str, str]) -> Response:
+    """One label from a browser without JavaScript, and on to the next row."""
+    numbers = {key: int(form[key]) for key in ("row", "index", "human") if form.get(key, "").isdecimal()}
+    label = {"id": form.get("id", ""), "human": None, "skipped": not form.get("human"), **numbers}
+    body = _LabelsBody.model_validate({"sheet": form.get("sheet", ""), "by": form.get("by", ""), "labels": [label]})
+    _save(viewer, name, body)
+    params = urlencode({"sheet": body.sheet, "at": body.labels[0].row + 2})
+    return RedirectResponse(f"{run_url(name, 'labels')}?{params}", status_code=303)
+
+
+def _start(viewer: Viewer, name: str, form: Mapping[str, str]) -> Response:
+    fields = _SheetForm.model_validate({key: value for key, value in form.items() if value != ""})
+    spec = SheetSpec(
+        of=fields.of,
+        n=fields.n,
+        seed=fields.seed,
+        metric=fields.metric,
+        # a field that does not concern this kind of sheet must not tell two sheets apart
+        aggregate=fields.aggregate if fields.of == "sets" else "any_pass",
+        selector=fields.selector if fields.of == "picks" else "",
+        title=_printable(fields.title),
+    )
+    sheet = start_sheet(viewer.runs.get(name), spec)
+    return RedirectResponse(f"{run_url(name, 'labels')}?{urlencode({'sheet': sheet})}", status_code=303)
+
+
+def _printable(name: str) -> str:
+    """The printable characters of a name."""
+    return "".join(c for c in name if c.isprintable()).strip()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _refusal(request: Request, status: int, why: str) -> Response:
+    if request.headers.get("content-type", "").startswith("application/json"):
+        return JSONResponse({"error": why}, status_code=status)
+    return error_page(status, "This cannot be saved", why)

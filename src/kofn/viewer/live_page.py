@@ -1,0 +1,211 @@
+"""The page of a run in progress: how far it is, and event streams that say when that changes."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from markupsafe import Markup
+from starlette.responses import HTMLResponse, Response
+
+from kofn.generate.progress_line import clock_time, dollars, short
+from kofn.render.page_payload import Stat
+from kofn.viewer.estimate_chart import estimate_chart
+from kofn.viewer.event_streams import StreamUpdate
+from kofn.viewer.run_folder import NotFound
+from kofn.viewer.run_status import JUDGING, UNITS, fraction_done, read_status
+from kofn.viewer.templating import format_number, render_fragment, render_page
+from kofn.viewer.urls import breadcrumbs, run_url
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from kofn.core.types import Estimate
+    from kofn.generate.progress_file import ProgressRecord
+    from kofn.viewer.context import Viewer
+    from kofn.viewer.run_list import RecentLines, RunLine
+    from kofn.viewer.run_status import RunStatus
+
+REFRESH = 5  # seconds after which a browser without JavaScript reloads
+MAX_ESTIMATES = 4
+MAX_NAMES = 200  # of runs, in one message
+MAX_ETA = 1e9  # seconds: a longer forecast is left out
+
+
+def show(viewer: Viewer, request: Request, name: str) -> Response:  # noqa: ARG001 - every page takes these
+    """The page of a run that has no results yet."""
+    status = read_status(viewer.folder.run(name))
+    task = status.live.task if status.live else ""
+    return render_page(
+        "live.html.j2",
+        title=f"{task or name or 'this folder'} – {status.label.lower()}",
+        crumbs=breadcrumbs(name),
+        scripts=["live.js"],
+        refresh=REFRESH,
+        run=name,
+        task=task,
+        model=status.live.model if status.live else "",
+        panel=panel(status, name),
+    )
+
+
+def fragment(viewer: Viewer, request: Request, name: str) -> Response:  # noqa: ARG001 - every page takes these
+    """The part of a page that changes. A run that is gone gives none: the event stream says where to go then."""
+    try:
+        path = viewer.folder.run(name)
+    except NotFound:
+        return Response(status_code=204)
+    return HTMLResponse(panel(read_status(path), name))
+
+
+def panel(status: RunStatus, name: str) -> Markup:
+    """The progress of a run, as a part of a page."""
+    live = status.live
+    markup = render_fragment(
+        "live_panel.html.j2",
+        run_status=status,
+        live=live,
+        events=f"{run_url(name, 'events')}?seen={quote(status.phase)}",
+        again=run_url(name, "live"),
+        done=fraction_done(live) if live else 0.0,
+        stats=[_stat(estimate) for estimate in live.estimates[:MAX_ESTIMATES]] if live else [],
+        numbers=_numbers(live, active=status.active) if live else [],
+        chart=estimate_chart(live) if live else None,
+    )
+    return Markup(markup)  # noqa: S704 - the template escapes
+
+
+def _stat(e: Estimate) -> Stat:
+    # the range is drawn on a scale from 0 to 1
+    drawn = e.low is not None and e.high is not None and e.point is not None and e.low >= 0 and e.high <= 1
+    interval = "" if e.low is None or e.high is None else f"[{e.low:.3f}, {e.high:.3f}]"
+    return Stat(
+        name=f"{e.metric} {e.aggregator}".strip(),
+        value=format_number(e.point),
+        detail=f"{interval} {e.n:,} cases".strip(),
+        point=e.point if drawn else None,
+        low=e.low if drawn else None,
+        high=e.high if drawn else None,
+    )
+
+
+def _numbers(live: ProgressRecord, *, active: bool) -> list[tuple[str, str, str]]:
+    """(what, how much, detail), those that are known."""
+    cases, candidates = UNITS.get(live.kind, UNITS["run"])
+    numbers = [(cases, f"{live.cases_done:,} of {live.cases_total:,}", "")]
+    if candidates:
+        numbers.append((candidates, f"{live.candidates_done:,} of {live.candidates_total:,}", ""))
+    if live.reused:
+        numbers.append(("there already", f"{live.reused:,}", "not asked again"))
+    eta = live.eta if live.eta is not None and live.eta < MAX_ETA else None
+    if active and live.state == "running":
+        numbers.append(("to go", clock_time(eta), f"at {live.rate:.1f} a second"))
+    numbers.append(("so far", clock_time(live.seconds), ""))
+    if live.cost or live.unpriced:
+        unknown = f"{live.unpriced:,} replies have no known price" if live.unpriced else ""
+        numbers.append(("cost", dollars(live.cost) + ("+" if live.unpriced else ""), unknown))
+    if live.tokens_in or live.tokens_out:
+        numbers.append(
+            ("tokens", short(live.tokens_in + live.tokens_out), f"{live.tokens_in:,} in, {live.tokens_out:,} out")
+        )
+    numbers.append(("errors", f"{live.errors:,}", ""))
+    if live.kind != "verify":
+        numbers.append(("retries", f"{live.retries:,}", ""))
+    return numbers
+
+
+# --- events
+
+
+async def events(viewer: Viewer, request: Request, name: str) -> Response:
+    """The changes of one run. `seen` is the phase that the page shows; `done` ends it when another page is due."""
+    return viewer.streams.response(request, _RunPoll(viewer, name, request.query_params.get("seen", "")))
+
+
+async def list_events(viewer: Viewer, request: Request) -> Response:
+    """Which runs changed, are new or gone."""
+    return viewer.streams.response(request, _ListPoll(viewer.recent))
+
+
+events.is_async = True  # type: ignore[attr-defined]
+list_events.is_async = True  # type: ignore[attr-defined]
+
+
+class _RunPoll:
+    """Polls one run."""
+
+    def __init__(self, viewer: Viewer, name: str, seen: str) -> None:
+        self.viewer, self.name, self.seen = viewer, name, seen
+        self._last_sent: Any = None
+
+    def __call__(self) -> StreamUpdate:
+        try:
+            status = read_status(self.viewer.folder.run(self.name))
+        except NotFound:  # `kofn verify` removes its progress file when it is done, and leaves runs below
+            return StreamUpdate({"to": f"/?q={quote(os.fsencode(self.name))}"}, last=True)
+        self.seen = self.seen or status.phase
+        if status.phase != self.seen:
+            return StreamUpdate({"to": run_url(self._results_name(status))}, last=True)
+        message = _message(status)
+        if message == self._last_sent:
+            return StreamUpdate()
+        self._last_sent = message
+        return StreamUpdate(message)
+
+    def _results_name(self, status: RunStatus) -> str:
+        """The run that has the results."""
+        parent, _, last = self.name.rpartition("/")
+        return parent if last == JUDGING and status.finished else self.name
+
+
+def _message(status: RunStatus) -> dict[str, Any]:
+    """The progress of a run in a few numbers."""
+    live = status.live
+    if live is None:
+        return {"state": "stopped"}
+    first = live.estimates[0] if live.estimates else None
+    return {
+        "state": live.state if status.active else "stopped",
+        "cases": [live.cases_done, live.cases_total],
+        "candidates": [live.candidates_done, live.candidates_total],
+        "seconds": round(live.seconds) if status.active else None,
+        "cost": live.cost,
+        "errors": live.errors,
+        "retries": live.retries,
+        "estimate": [first.aggregator, first.point, first.low, first.high] if first else None,
+    }
+
+
+class _ListPoll:
+    """Polls the list of runs for lines that are not as they were at the last poll."""
+
+    def __init__(self, recent: RecentLines) -> None:
+        self.recent = recent
+        self._last: dict[str, RunLine] | None = None
+
+    def __call__(self) -> StreamUpdate:
+        before, now = self._last, self.recent.lines()
+        self._last = now
+        if before is None:
+            return StreamUpdate({"running": _n_running(now)})
+        if now is before:  # not scanned again since
+            return StreamUpdate()
+        changes = {
+            "changed": [name for name, line in now.items() if name in before and before[name] != line],
+            "new": [name for name in now if name not in before],
+            "gone": [name for name in before if name not in now],
+        }
+        if not any(changes.values()):
+            return StreamUpdate()
+        names = {kind: _encodable(names) for kind, names in changes.items()}
+        return StreamUpdate({**names, "running": _n_running(now)})
+
+
+def _encodable(names: list[str]) -> list[str]:
+    """Names as JSON can hold them: those of folders may not be valid UTF-8."""
+    return [name.encode("utf-8", "replace").decode() for name in names[:MAX_NAMES]]
+
+
+def _n_running(lines: dict[str, RunLine]) -> int:
+    return sum(line.status == "running" for line in lines.values())

@@ -1,0 +1,111 @@
+"""The folder that the viewer serves: finds run directories in it, and never opens anything outside it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from kofn.runs.evaluation_files import EVALUATION, REPORTS
+from kofn.runs.files import MANIFEST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    Stamp = tuple[tuple[int, int], ...]
+
+PROGRESS_FILE, STORE_FILE = "progress.json", "store.sqlite"
+RUN_FILES = (MANIFEST, EVALUATION, REPORTS, PROGRESS_FILE, STORE_FILE)
+MAX_DEPTH = 12  # folders below the root
+
+
+class NotFound(Exception):
+    """There is nothing at this URL; the message says what is missing."""
+
+
+class RunEntry(NamedTuple):
+    """A directory that looks like a run: its name below the folder, and when its files last changed."""
+
+    name: str
+    path: Path
+    stamp: tuple[tuple[str, int, int], ...]
+
+
+class RunFolder:
+    """A folder of runs, or a run itself."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+
+    def run(self, name: str) -> Path:
+        """The run directory of a name, such as "models/first"; "" is the folder itself."""
+        parts = [part for part in name.split("/") if part]
+        if any(part in (".", "..") or "\0" in part for part in parts):
+            raise NotFound("no such run here")
+        path = self.root.joinpath(*parts)
+        try:
+            real = path.resolve()
+            if not (self._contains(real) and path.is_dir() and any((path / file).is_file() for file in RUN_FILES)):
+                raise NotFound("no such run here: it may have been moved or deleted meanwhile")
+            # somebody else may have written the run: a link in it must not lead a page to other files of this machine
+            if any(e.is_symlink() and not self._contains((path / e.name).resolve()) for e in _scan(path)):
+                raise NotFound("a file of this run is a link that leads out of the folder: it is not opened")
+        except OSError as problem:
+            raise NotFound(f"cannot be read: {problem.strerror}") from None
+        return path
+
+    def _contains(self, real: Path) -> bool:
+        return real == self.root or self.root in real.parents
+
+    def runs(self) -> Iterator[RunEntry]:
+        """Every directory at or below the folder that holds a file of a run, in order of name.
+
+        Links are not followed: they may lead out of the folder, or round in a circle. Runs are not searched for runs.
+        """
+        pending = [(self.root, "", 0)]
+        while pending:
+            path, name, depth = pending.pop()
+            entries = _scan(path)
+            stamp = tuple(_file_stamp(e) for e in entries if e.name in RUN_FILES and _is(e, "file"))
+            if stamp:
+                yield RunEntry(name, path, stamp)
+            # `kofn verify` writes its progress file above the runs that it makes: such a folder is searched too
+            if depth < MAX_DEPTH and all(file == PROGRESS_FILE for file, _, _ in stamp):
+                below = [e for e in entries if not e.name.startswith(".") and _is(e, "dir")]
+                pending += [(path / e.name, f"{name}/{e.name}" if name else e.name, depth + 1) for e in below]
+
+
+def run_stamp(run: Path) -> Stamp:
+    """When the files of a run were written; (0, 0) for a missing one."""
+    stamps = []
+    for name in (MANIFEST, EVALUATION, REPORTS):
+        try:
+            stat = (run / name).stat()
+            stamps.append((stat.st_mtime_ns, stat.st_size))
+        except FileNotFoundError:
+            stamps.append((0, 0))
+    return tuple(stamps)
+
+
+def _scan(path: Path) -> list[os.DirEntry[str]]:
+    """The entries of a folder, last name first, since a stack is filled with them; none where it cannot be read."""
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entries, key=lambda e: e.name, reverse=True)
+    except OSError:
+        return []
+
+
+def _is(entry: os.DirEntry[str], kind: str) -> bool:
+    try:
+        return entry.is_file(follow_symlinks=False) if kind == "file" else entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _file_stamp(entry: os.DirEntry[str]) -> tuple[str, int, int]:
+    try:
+        stat = entry.stat(follow_symlinks=False)
+        return entry.name, stat.st_mtime_ns, stat.st_size
+    except OSError:
+        return entry.name, 0, 0

@@ -1,0 +1,127 @@
+"""The page of one run: what report.html shows, with its cases read from Parquet a page at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from starlette.responses import JSONResponse
+
+from kofn.core.format import format_count
+from kofn.render import run_charts
+from kofn.render.page_payload import report_data
+from kofn.viewer import live_page, program_runs
+from kofn.viewer.case_list import PAGE, available_filters, page_rows, select_cases, tag_filters
+from kofn.viewer.case_query import SORTS, CaseQuery, case_url
+from kofn.viewer.run_status import read_status
+from kofn.viewer.templating import pager, render_fragment, render_page
+from kofn.viewer.urls import breadcrumbs, run_url
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from kofn.viewer.context import Viewer
+    from kofn.viewer.run_view import RunView
+
+
+def show(viewer: Viewer, request: Request, name: str) -> Response:
+    """The page of a run; of one without results yet, its progress."""
+    status = read_status(viewer.folder.run(name))
+    if not status.finished:
+        return live_page.show(viewer, request, name)
+    view = viewer.runs.get(name)
+    data = report_data(view.run, with_charts=False)
+    charts = [chart for part in ("estimates", "segments") for chart in data[part]]
+    return render_page(
+        "run.html.j2",
+        title=f"{data['task']} – {data['verdict']['word'].lower()}",
+        crumbs=breadcrumbs(name),
+        charts={chart.id: {**chart.spec, "description": chart.label} for chart in charts},
+        scripts=["run.js", *(["live.js"] if status.active else [])],
+        refresh=live_page.REFRESH if status.active else None,
+        live_panel=live_page.panel(status, name) if status.active else None,
+        run=name,
+        links=[*program_runs.related_links(viewer, view), *page_links(view)],
+        loads_charts=view.sets is not None or view.seconds is not None,
+        case_link=lambda case: case_url(name, case["id"], case["row"], CaseQuery()),
+        group_link=lambda group: f"{run_url(name)}{CaseQuery(group=group).query_string()}#cases",
+        **data,
+        **program_runs.page_sections(viewer, view),
+        **case_table(view, CaseQuery.from_request(request)),
+    )
+
+
+def case_table(view: RunView, query: CaseQuery) -> dict[str, Any]:
+    """The variables of the table of cases."""
+    selection = select_cases(view, query)
+    n = len(selection.rows)
+    query = replace(query, page=min(max(1, query.page), max(1, -(-n // PAGE))))
+    base = run_url(view.name)
+
+    def link(**changes: Any) -> str:
+        return f"{base}{query.query_string(**changes)}#cases"
+
+    groups = view.scores["group"].unique(maintain_order=True).to_list()
+    return {
+        "query": query,
+        "rows": page_rows(view, selection, query),
+        "n_matches": n,
+        "count": format_count(n, "case") if n == view.n else f"{n:,} of {format_count(view.n, 'case')}",
+        "count_note": selection.note,
+        "filters": available_filters(view),
+        # a tag with the values of the groups would be the same filter twice
+        "tag_filters": [t for t in tag_filters(view) if set(t["values"]) != set(groups)],
+        "group_names": groups[:500] if len(groups) > 1 else [],
+        "sorts": {key: words for key, words in SORTS.items() if _can_sort(view, key)},
+        "sorted_by": lambda key: link(**_next_order(query, key), page=1),
+        "link": link,
+        "to_case": lambda row: case_url(view.name, row["id"], row["row"], query),
+        "pager": pager(n, PAGE, query.page, lambda page: link(page=page), "Pages of cases"),
+        "can_search_outputs": view.sets is not None and "text" in view.candidate_schema,
+    }
+
+
+def _next_order(query: CaseQuery, key: str) -> dict[str, Any]:
+    """What a click on a heading changes: ascending, descending, and back to the order of the run."""
+    if query.sort != key:
+        return {"sort": key, "down": False}
+    return {"sort": "", "down": False} if query.down else {"sort": key, "down": True}
+
+
+def _can_sort(view: RunView, key: str) -> bool:
+    if key == "score":  # 0 and 1 sort as the verdicts do
+        known = view.scores["score"].drop_nulls()
+        return bool(((known != 0) & (known != 1)).any())
+    if key == "order":  # of programs, what fails comes first otherwise
+        return view.sets is None
+    has = {"passing": view.graded, "cost": view.costs is not None, "seconds": view.seconds is not None}
+    return has.get(key, True)
+
+
+def page_links(view: RunView) -> list[tuple[str, str]]:
+    """(title, URL) of the further pages of a run."""
+    links = []
+    if view.sets is not None and view.graded and int(view.sets.sizes.max() if len(view.sets) else 0) > 1:
+        links.append(("Best of n", run_url(view.name, "best")))
+    if view.sets is not None and "text" in view.candidate_schema:
+        links.append(("Extraction audit", run_url(view.name, "audit")))
+        links.append(("Label", run_url(view.name, "labels")))
+    compare = f"/compare?{urlencode({'run': view.name}, errors='surrogateescape')}"
+    return [*links, ("Compare", compare), ("Export", run_url(view.name, "export"))]
+
+
+def charts(viewer: Viewer, request: Request, name: str) -> Response:  # noqa: ARG001 - every page takes the request
+    """Charts of all candidates, which the page loads after itself: markup and specifications."""
+    view = viewer.runs.get(name)
+    result = view.run.result
+    sets = [] if result is None else run_charts.set_charts(view.run, result)
+    spending = run_charts.spending_charts(view.run, view.scores)
+    return JSONResponse(
+        {
+            "sets": render_fragment("charts.html.j2", charts=sets),
+            "spending": render_fragment("charts.html.j2", charts=spending),
+            "charts": {c.id: {**c.spec, "description": c.label} for c in (*sets, *spending)},
+        }
+    )

@@ -1,0 +1,256 @@
+"""One run as the pages see it: its columns in memory, its texts read from Parquet when a page shows them."""
+
+from __future__ import annotations
+
+import threading
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from kofn.aggregators.votes import graded_votes, tally_votes
+from kofn.render.case_payload import case_sums, report_lines
+from kofn.runs.files import CANDIDATES, CASES
+from kofn.runs.report_table import case_scores
+from kofn.viewer.candidate_flags import ExtractorComparison, cut_off, judge_disagrees, related_extractors
+from kofn.viewer.program_cases import with_attribute
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kofn.core.candidate_sets import CandidateSets, Floats
+    from kofn.core.table import Table
+    from kofn.runs.record import Run
+    from kofn.viewer.candidate_flags import Bools
+
+
+class RunView:
+    """A run without its texts, and properties of its cases, each computed once.
+
+    Rows are those of reports.parquet, in a run with candidates those of cases.parquet too.
+    """
+
+    def __init__(self, name: str, run: Run) -> None:
+        assert run.path is not None
+        self.name, self.run, self.path = name, run, run.path
+        self.lock = threading.RLock()
+
+    # --- the run
+
+    @cached_property
+    def scores(self) -> pl.DataFrame:
+        """id, group, type, score, passed and duration of every case."""
+        return case_scores(self.run.reports)
+
+    @property
+    def n(self) -> int:
+        return self.run.reports.height
+
+    @property
+    def table(self) -> Table | None:
+        return None if self.run.result is None else self.run.result.table
+
+    @property
+    def sets(self) -> CandidateSets | None:
+        """The candidates of every case under the first metric; None for programs' cases."""
+        return None if self.run.result is None else self.run.result.scored[0].sets
+
+    @property
+    def graded(self) -> bool:
+        """Whether candidates pass or fail."""
+        return self.run.result is not None and bool(self.run.result.scored[0].metric)
+
+    @property
+    def bytes(self) -> int:
+        """An estimate of the memory it takes."""
+        frames = [self.run.reports, *([self.table.candidates, self.table.cases] if self.table else [])]
+        return int(sum(f.estimated_size() for f in frames)) + (0 if self.sets is None else 24 * len(self.sets.values))
+
+    def file(self, name: str) -> Path:
+        return self.path / name
+
+    def row_of(self, case: str, row: int | None = None) -> int | None:
+        """The row of a case. Ids of programs' cases may occur once per group: then `row` says which is meant."""
+        ids = self.scores["id"]
+        if row is not None and 0 <= row < self.n and ids[row] == case:
+            return row
+        return ids.index_of(case)
+
+    # --- texts, read when they are shown
+
+    def questions(self, rows: np.ndarray[Any, Any]) -> pl.Series:
+        """The inputs of these cases; null where there are none."""
+        if self.table is None:
+            return self._descriptions.gather(rows)
+        if "input" not in self.case_schema:
+            return pl.Series("input", [None] * len(rows), dtype=pl.String)
+        return self._inputs.gather(rows)
+
+    @cached_property
+    def case_schema(self) -> dict[str, Any]:
+        return dict(pl.read_parquet_schema(self.file(CASES)))
+
+    @cached_property
+    def candidate_schema(self) -> dict[str, Any]:
+        return dict(pl.read_parquet_schema(self.file(CANDIDATES)))
+
+    @cached_property
+    def _inputs(self) -> pl.Series:
+        return pl.read_parquet(self.file(CASES), columns=["input"], glob=False)["input"].cast(pl.String)
+
+    @cached_property
+    def _descriptions(self) -> pl.Series:
+        """One line about each case of a program, which has no input."""
+        return report_lines(self.run.reports)
+
+    def candidates(self, row: int) -> pl.DataFrame:
+        """All columns of the candidates of one case, read from the file."""
+        sets = self.sets
+        assert sets is not None
+        low, high = int(sets.offsets[row]), int(sets.offsets[row + 1])
+        return pl.scan_parquet(self.file(CANDIDATES), glob=False).slice(low, high - low).collect()
+
+    def case(self, row: int) -> dict[str, Any]:
+        """All columns of one case, read from the file."""
+        return pl.scan_parquet(self.file(CASES), glob=False).slice(row, 1).collect().row(0, named=True)
+
+    def outputs_with(self, words: str) -> Bools:
+        """Which cases have a candidate whose text holds these words, in upper or lower case."""
+        flags = np.zeros(self.n, dtype=bool)
+        if self.sets is None or "text" not in self.candidate_schema:
+            return flags
+        text = pl.col("text")
+        if words.isascii():  # most are, and then no lower-case copy of the texts is made
+            text = text.str.contains_any([words], ascii_case_insensitive=True)
+        else:
+            text = text.str.to_lowercase().str.contains(words.lower(), literal=True)
+        rows = pl.scan_parquet(self.file(CANDIDATES), glob=False).select(text.fill_null(value=False))
+        flags[self._owner[rows.collect(engine="streaming").to_series().to_numpy()]] = True
+        return flags
+
+    # --- properties of cases, one value per case
+
+    @cached_property
+    def _owner(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The case of every candidate."""
+        assert self.sets is not None
+        return np.repeat(np.arange(len(self.sets)), self.sets.sizes)
+
+    @cached_property
+    def verdicts(self) -> np.ndarray[Any, np.dtype[np.int8]]:
+        """1 passed, 0 did not, -1 nothing was verified."""
+        unknown = self.scores["score"].is_null().to_numpy()
+        return np.where(unknown, -1, self.scores["passed"].to_numpy()).astype(np.int8)
+
+    @cached_property
+    def counts(self) -> tuple[Any, Any]:
+        """(candidates graded, candidates passing)."""
+        assert self.sets is not None
+        return self.sets.counts
+
+    @cached_property
+    def tied(self) -> Bools:
+        """Whether the vote of a case is a tie."""
+        if self.sets is None or self.sets.answers is None:
+            return np.zeros(self.n, dtype=bool)
+        return np.asarray(tally_votes(graded_votes(self.sets)).tied, dtype=bool)
+
+    @cached_property
+    def identical(self) -> Bools:
+        """Whether a case has several candidates with one and the same text."""
+        flags = np.zeros(self.n, dtype=bool)
+        if self.sets is None or "text" not in self.candidate_schema:
+            return flags
+        # all texts of a case are equal where each equals the one before: a difference of running sums counts those
+        hashes = (
+            pl.scan_parquet(self.file(CANDIDATES), glob=False)
+            .select(pl.when(pl.col("text").is_not_null()).then(pl.col("text").hash()))
+            .collect(engine="streaming")
+            .to_series()
+        )
+        same = (hashes == hashes.shift(1)).fill_null(value=False).to_numpy().astype(np.int64)
+        sizes, first = self.sets.sizes, self.sets.offsets[:-1]
+        running = np.concatenate([[0], np.cumsum(same)])
+        several = sizes > 1
+        low, high = first[several] + 1, self.sets.offsets[1:][several]
+        flags[several] = running[high] - running[low] == sizes[several] - 1
+        return flags
+
+    @cached_property
+    def truncated(self) -> Bools:
+        """Whether a candidate of a case was cut off."""
+        return self._any(None if self.sets is None else cut_off(self.file(CANDIDATES), self.candidate_schema))
+
+    def _any(self, candidates: Bools | None) -> Bools:
+        """Whether any candidate of a case is flagged."""
+        flags = np.zeros(self.n, dtype=bool)
+        if candidates is not None and self.sets is not None:
+            flags[self._owner[candidates]] = True
+        return flags
+
+    @cached_property
+    def failed_calls(self) -> Bools:
+        """Whether a call of a case failed."""
+        table = self.table
+        if table is None or "error" not in table.candidates.columns:
+            return np.zeros(self.n, dtype=bool)
+        return self._any(table.candidates["error"].is_not_null().to_numpy())
+
+    @cached_property
+    def flaky(self) -> Bools:
+        """Whether a program's case passed at some times and failed at others."""
+        none = np.zeros(self.n, dtype=bool)
+        return with_attribute(self.run.reports, "flaky", "true") if self.sets is None else none
+
+    @cached_property
+    def stopped(self) -> Bools:
+        """Whether a program was stopped in a case: it took too long, or too much memory."""
+        none = np.zeros(self.n, dtype=bool)
+        return with_attribute(self.run.reports, "stopped") if self.sets is None else none
+
+    @cached_property
+    def judge_differs(self) -> Bools:
+        """Whether a judge and a label, or two judges, disagree on a candidate."""
+        return self._any(judge_disagrees(self.run.result))
+
+    @cached_property
+    def extractor_comparison(self) -> ExtractorComparison | None:
+        """Other extractors on the same outputs; None where there are none."""
+        extractors = related_extractors(self.run.result)
+        if self.sets is None or "text" not in self.candidate_schema or not extractors:
+            return None
+        return ExtractorComparison(self.file(CANDIDATES), extractors, int(self.sets.offsets[-1]))
+
+    def extracted_differently(self, seconds: float = 0.7) -> tuple[Bools, float]:
+        """Which cases have a candidate on which extractors disagree, and the share that was compared so far."""
+        with self.lock:
+            comparison = self.extractor_comparison
+        if comparison is None:
+            return np.zeros(self.n, dtype=bool), 1.0
+        return self._any(comparison.wait(seconds)), comparison.done / max(1, comparison.n)
+
+    def sums(self, values: Floats | None) -> Floats | None:
+        """The sum of a set's known values; NaN where none is known."""
+        if values is None or self.sets is None:
+            return None
+        return np.asarray(case_sums(values, self.sets), dtype=np.float64)
+
+    @cached_property
+    def costs(self) -> Floats | None:
+        """What the candidates of a case cost; tokens where money is not known."""
+        if self.sets is None or self.table is None:
+            return None
+        if self.sets.costs is not None:
+            return self.sums(self.sets.costs)
+        if "tokens" in self.table.candidates.columns:
+            return self.sums(self.table.candidates["tokens"].cast(pl.Float64).fill_null(np.nan).to_numpy())
+        return None
+
+    @cached_property
+    def seconds(self) -> Floats | None:
+        """What the candidates of a case took, or the case itself."""
+        if self.sets is not None:
+            return self.sums(self.sets.seconds)
+        durations = self.scores["duration"].to_numpy()
+        return durations if durations.any() else None

@@ -1,0 +1,91 @@
+"""Texts as pages show them: every character visible, the answer marked, long texts cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import polars as pl
+from markupsafe import Markup, escape
+
+from kofn.core.escape import show_hidden
+from kofn.extract.answer_spans import locate
+from kofn.runs.json_text import json_text
+
+MAX_CHARACTERS = 100_000  # of a text on a page; the files hold the rest
+
+
+def visible_lines(text: str) -> Markup:
+    """A text with its line breaks, and any other control character as something that can be seen."""
+    return Markup("\n").join(escape(show_hidden(line)) for line in text.replace("\r\n", "\n").split("\n"))
+
+
+def mark_answer(text: str, answer: str | None) -> Markup:
+    """A text with the place of its answer marked.
+
+    >>> mark_answer("It is <42>", "42")
+    Markup('It is &lt;<mark title="the extracted answer">42</mark>&gt;')
+    """
+    head = text[:MAX_CHARACTERS]
+    span = None
+    if answer is not None and text.strip() != answer and len(text) <= MAX_CHARACTERS:
+        span = locate(text, answer)
+    if span is None:
+        return visible_lines(head)
+    low, high = span
+    mark = Markup('<mark title="the extracted answer">{}</mark>').format(visible_lines(head[low:high]))
+    return visible_lines(head[:low]) + mark + visible_lines(head[high:])
+
+
+def text_box(value: Any) -> Markup | None:
+    """The content of a box; a very long text is cut."""
+    if value is None:
+        return None
+    return visible_lines(cut_text(str(value)))
+
+
+def cut_text(text: str) -> str:
+    """A text, or the beginning of a very long one."""
+    more = len(text) - MAX_CHARACTERS
+    return text if more <= 0 else f"{text[:MAX_CHARACTERS]}\n… {more:,} characters more"
+
+
+def readable_json(value: str | None) -> str | None:
+    """A JSON text for readers: a string without its quotes, a long value indented."""
+    if value is None:
+        return None
+    try:
+        data = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return value
+    if isinstance(data, str):
+        return data
+    short = orjson.dumps(data).decode()
+    return short if len(short) <= 80 else orjson.dumps(data, option=orjson.OPT_INDENT_2).decode()
+
+
+def joined(value: Any, separator: str = " | ") -> str | None:
+    """Alternatives, such as several references, as one text."""
+    if value is None:
+        return None
+    return separator.join(str(v) for v in value) if isinstance(value, (list, pl.Series)) else str(value)
+
+
+def plain_text(value: Any) -> str:
+    """A value of a table as text, lists and structs as JSON."""
+    if isinstance(value, pl.Series):
+        return str(json_text(pl.Series([value]))[0])
+    return str(value)
+
+
+def diff_lines(diff: str | None) -> list[tuple[str, str]]:
+    """(style, line) for the lines of a diff; a text that is not a diff is one line.
+
+    >>> diff_lines("@@ 1 @@\\n-a\\n+b")
+    [('at', '@@ 1 @@'), ('minus', '-a'), ('plus', '+b')]
+    """
+    styles = {"+": "plus", "-": "minus", "@": "at"}
+    lines = (diff or "")[:MAX_CHARACTERS].split("\n") if diff else []
+    # the first two lines of a unified diff name the files: they begin with signs, but nothing was added or removed
+    named = len(lines) > 1 and lines[0].startswith("--- ") and lines[1].startswith("+++ ")
+    return [("at" if named and i < 2 else styles.get(line[:1], ""), line) for i, line in enumerate(lines)]
