@@ -4,6 +4,9 @@ BIN := .venv/bin
 CORES ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
+# hundreds of tests start kofn: each would compile its modules anew
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help install run test test-all test-changed environments programs lint check coverage faults fuzz audit bench scale docs docs-serve clean
 
 help:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kofn.parallel.base import Function, OnDone
     from kofn.parallel.worker_process import WorkerMessage
 
-_QUICK_ITEM = 0.1  # seconds; where items take less, a worker has its next one waiting
+_QUICK_ITEM = 0.1  # seconds; a worker whose last item took less has its next one waiting
 _CHECK_INTERVAL = 1.0  # seconds without a message, after which it is checked that all workers live
 
 
@@ -107,6 +107,7 @@ class _WorkerState:
         self.ready = False
         self.waiting: deque[int] = deque()  # items sent, in the order of their answers: the first is running
         self.started = 0.0  # when the first began to run
+        self.quick = False  # whether the last item took little time
 
 
 class _LocalMap:
@@ -120,8 +121,6 @@ class _LocalMap:
         self._message = message
         self._selector = selector
         self._unstarted = 0  # workers in a row that died before they were ready
-        self._seconds = 0.0  # of all items so far
-        self._answers = 0
 
     def run(self) -> None:
         """Run until every item has a result."""
@@ -150,7 +149,8 @@ class _LocalMap:
 
     def _send_items(self, state: _WorkerState) -> None:
         """Give a worker its next item; of quick ones also the one after, so that it need not wait for us."""
-        depth = 2 if self._answers and self._seconds / self._answers < _QUICK_ITEM else 1
+        # a worker still at its first item may be at a slow one, however quick those of others are
+        depth = 2 if state.quick else 1
         while len(state.waiting) < depth and (item := self._queue.next()) is not None:
             if not state.waiting:
                 state.started = perf_counter()
@@ -182,8 +182,7 @@ class _LocalMap:
             raise InputError(f"a worker cannot load {name} and what is shared: {message.body.decode()}")
         else:
             now = perf_counter()
-            self._seconds += now - state.started
-            self._answers += 1
+            state.quick = now - state.started < _QUICK_ITEM
             state.started = now
             state.waiting.popleft()
             self._queue.record_answer(message.number, message.kind, message.body)
