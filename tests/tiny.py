@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from importlib.util import find_spec
 
 import pytest
 
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'kofn[hf]'")
-pytest.importorskip("transformers", reason="transformers is not installed: pip install 'kofn[hf]'")
-pytest.importorskip("peft", reason="peft is not installed: pip install 'kofn[hf]'")
+if missing := [name for name in ("transformers", "peft") if find_spec(name) is None]:  # seconds to import
+    pytest.skip(f"{missing[0]} is not installed: pip install 'kofn[hf]'", allow_module_level=True)
 
 LINES = [
     "Question: What is two plus two? Reasoning: two and two make four. Answer: 4",

@@ -149,6 +149,7 @@ def test_the_installed_command_exits_0_1_and_2(arithmetic):
     assert code(str(arithmetic / "nowhere")) == 2
 
 
+@pytest.mark.commands
 def test_a_closed_pipe_does_not_change_the_exit_code(arithmetic):
     def code(*args: str) -> int:
         command = " ".join([sys.executable, "-m", "kofn", "check", str(arithmetic), *args])

@@ -29,6 +29,7 @@ def table(rows):
     return load_table(rows, ReadOptions(everything=True))
 
 
+@pytest.mark.long
 @given(st.lists(st.text("0123456789=. \nAnswer:", max_size=30), min_size=1, max_size=12))
 def test_the_audit_is_what_each_extractor_says_by_itself(texts):
     rows = [{"id": f"q{i}", "reference": "4", "outputs": [text]} for i, text in enumerate(texts)]
@@ -94,6 +95,7 @@ def test_the_verb_prints_a_table_json_and_a_page(tmp_path):
     assert "unknown extractor" in run("extract-audit", path, "--extract", "nosuch", code=2)
 
 
+@pytest.mark.long
 def test_a_model_reads_the_outputs_too_and_what_it_said_is_kept(tmp_path, monkeypatch):
     (tmp_path / "kofn_reader.py").write_text("def seven(prompt):\n    open('asked', 'a').write('x')\n    return '7'\n")
     monkeypatch.chdir(tmp_path)
@@ -111,6 +113,7 @@ def test_a_model_reads_the_outputs_too_and_what_it_said_is_kept(tmp_path, monkey
     assert (tmp_path / "asked").read_text() == "x" * 6  # nothing is asked twice
 
 
+@pytest.mark.long
 @needs_shared(MATH)
 def test_real_outputs_span_more_than_most_models_differ():
     found = audit_extractors(load_table(str(MATH), ReadOptions()), ["math", "boxed", "number"])

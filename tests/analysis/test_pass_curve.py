@@ -205,6 +205,7 @@ def test_the_same_seed_gives_the_same_curve():
     assert best_of_n(sets, FEW) == best_of_n(sets, FEW)
 
 
+@pytest.mark.long
 def test_a_million_sets_of_eight_take_seconds():
     sets = many(1_000_000, 8)
     before = process_time()

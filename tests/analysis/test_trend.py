@@ -82,6 +82,7 @@ def test_noise_is_called_real_in_at_most_the_nominal_share_of_series():
     assert 300 * 0.05 - 3.3 * np.sqrt(300 * 0.05 * 0.95) <= wide <= 300 * 0.05 + 3.3 * np.sqrt(300 * 0.05 * 0.95)
 
 
+@pytest.mark.long
 def test_noise_of_shares_is_called_real_in_at_most_the_nominal_share_of_series():
     rng = np.random.default_rng(6)
     some = 0
@@ -664,6 +665,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.long(quick=5)
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_run_among_good_ones_is_named_in_one_line_and_left_out(history, tmp_path, damage):
     copied(history, tmp_path)

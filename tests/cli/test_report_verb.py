@@ -319,6 +319,7 @@ def test_whatever_a_run_holds_every_line_fits_and_moves_no_cursor(name, group, a
         assert max(map(display_width, output.split("\n"))) <= width
 
 
+@pytest.mark.commands
 def test_a_damaged_case_field_is_named_in_one_line(tmp_path):
     import polars as pl
 

@@ -125,6 +125,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.long(quick=8)
 @pytest.mark.parametrize("unit", HOSTILE)
 def test_hostile_text_takes_linear_time(unit: str) -> None:
     text = unit * (100_000 // len(unit))

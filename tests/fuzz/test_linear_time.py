@@ -34,6 +34,7 @@ def slow(read, unit, size=MEGABYTE):
     return f"{unit!r}: {quarter:.2f} s for {size // 4:,} characters, {whole:.2f} s for {size:,}"
 
 
+@pytest.mark.long(quick=8)
 @pytest.mark.parametrize("name", readers())
 def test_time_is_linear_in_hostile_text(name):
     """At a sixteenth of a megabyte, where a quadratic reader shows as well and which is soon done."""

@@ -134,6 +134,7 @@ def test_a_run_killed_three_hundred_times_loses_nothing_and_asks_for_nothing_twi
     campaign(tmp_path, processes, 300)
 
 
+@pytest.mark.kills
 def test_two_processes_on_one_directory_are_one_and_a_refusal(tmp_path, processes):
     with running(tmp_path / "log", delay=0.05) as server:
         first = processes.Process(target=work, args=(str(tmp_path / "run"), server.url, CASES, REPEATS))

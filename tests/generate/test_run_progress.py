@@ -73,6 +73,7 @@ def wait_for(directory, holds):
     return wait_until(as_wanted, lambda: read_progress(directory))
 
 
+@pytest.mark.commands
 def test_a_run_is_seen_from_outside_while_it_goes_and_when_it_is_done(folder):
     out, seen = folder / "out", []
     with running_command(folder, "--concurrency", "8") as process:
@@ -129,7 +130,7 @@ def test_a_killed_run_leaves_the_file_as_it_was_and_the_next_start_goes_on(folde
     assert 10 <= again.reused < again.candidates_done == 400
 
 
-@pytest.mark.commands(quick=1)
+@pytest.mark.commands
 @pytest.mark.parametrize(
     ("bound", "code", "why"),
     [
@@ -155,6 +156,7 @@ def test_an_interrupted_run_says_so(folder):
     assert (read_progress(folder / "out").state, read_progress(folder / "out").reason) == ("stopped", "interrupted")
 
 
+@pytest.mark.long
 def test_the_file_holds_nothing_that_a_model_or_the_data_said(folder):
     with running_command(folder, "--limit", "40") as process:
         texts = set()
@@ -227,7 +229,7 @@ def same(live, result):
 PLACES = [{"id": str(i), "question": "?", "options": ["Rome", "Oslo", "4"], "answer": "Oslo"} for i in range(30)]
 
 
-@pytest.mark.long(quick=2)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("what", "options"),
     [

@@ -131,6 +131,7 @@ class _Files(http.server.BaseHTTPRequestHandler):
         """Nothing: a test's output is read by people."""
 
 
+@pytest.mark.long
 def test_a_file_of_a_web_server_and_a_server_that_fails(tmp_path):
     pytest.importorskip("fsspec")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Files)

@@ -65,6 +65,7 @@ def test_a_log_of_the_real_tool_is_read_whole(made):
     assert table.notes == ("1 of 28 samples failed (ValueError('boom')): not graded",)
 
 
+@pytest.mark.peers
 def test_kofns_numbers_are_those_that_inspect_reports(made):
     result = kofn.score(made["location"], aggregate=list(dict.fromkeys(RULES.values())))
     checked = set()
@@ -130,6 +131,7 @@ def test_a_run_that_was_tried_again_counts_each_sample_once(tmp_path):
     assert both.get("mean", metric="match").point == alone.get("mean", metric="match").point
 
 
+@pytest.mark.peers
 def test_inspect_finds_the_reducers_by_name_through_the_entry_point(tmp_path):
     """As it does where kofn is installed: no import of ours."""
     import tomllib

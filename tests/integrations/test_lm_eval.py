@@ -146,6 +146,7 @@ def test_logs_of_the_real_writer_are_read_whole(name, repeats, made):
     assert read([Path(made[name]["log"]).parent]).n_candidates == 30 * repeats
 
 
+@pytest.mark.peers
 def test_one_response_a_line_is_graded_as_lm_eval_reports_under_every_filter(made):
     for one in made["wild"]["alone"]:
         result = kofn.score(one["log"], aggregate=["mean", "first"])

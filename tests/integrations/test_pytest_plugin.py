@@ -317,6 +317,7 @@ def test_a_requirement_over_cases_is_on_all_parameters_together_with_an_interval
     assert junit["test_good"][0].find("failure") is None
 
 
+@pytest.mark.long
 def test_a_run_directory_of_all_tests_is_one_that_kofn_reads(session, tmp_path):
     source = f"""{FLAKY}
     @pytest.mark.kofn(repeats=4, require="pass^2 >= 0.4")
@@ -421,6 +422,7 @@ def test_a_marker_that_makes_no_sense_ends_the_session_with_one_line(mark, said)
     assert fnmatch(str(problem.value), said)
 
 
+@pytest.mark.commands
 def test_a_wrong_marker_is_a_usage_error_that_names_the_test_and_the_option_overrides(session):
     source = """
     import pytest

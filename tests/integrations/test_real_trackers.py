@@ -163,6 +163,7 @@ def test_mlflow_keeps_runs_in_a_database_without_a_server(tmp_path):
     assert found["numeric.mean"] == kofn.load_run(out).result.get("mean").point
 
 
+@pytest.mark.peers
 @needs_peer("wandb")
 def test_weights_and_biases_keeps_a_run_offline_and_asks_no_network(tmp_path):
     out = tmp_path / "run"

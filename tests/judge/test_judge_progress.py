@@ -68,6 +68,7 @@ def test_it_is_seen_while_it_goes_and_when_it_is_done(file, tmp_path):
     assert read_progress(tmp_path / "run") is None  # the run itself is not going
 
 
+@pytest.mark.long
 def test_a_bound_and_an_error_are_said(file, tmp_path):
     judge(file, OK, settings(slow, max_time=1.5), out=tmp_path / "run")
     found = read_progress(tmp_path / "run" / "judging")

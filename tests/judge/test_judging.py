@@ -125,7 +125,7 @@ def test_asking_again_pays_for_nothing_and_a_new_rubric_only_for_itself(file, tm
     assert set(pl.read_parquet(tmp_path / "run" / "verdicts.parquet")["metric"]) == {"digit", "second"}
 
 
-@pytest.mark.long(quick=2)
+@pytest.mark.long(quick=1)
 @pytest.mark.parametrize("fault", ["429", "500", "cut", "malformed", "drop", "html"])
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
 def test_a_failure_on_the_wire_is_tried_again_and_changes_no_verdict(file, tmp_path, fault, wire, monkeypatch):

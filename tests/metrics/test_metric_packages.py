@@ -153,6 +153,7 @@ def test_a_failing_metric_is_named_with_what_it_was_given():
         kofn.score(ROWS, metric=broken, extract="text")
 
 
+@pytest.mark.commands
 def test_modules_and_settings_are_named_on_the_command_line(tmp_path):
     (tmp_path / "mine.py").write_text(
         "class Module:\n"

@@ -252,6 +252,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.model
 def test_ctrl_c_stops_it_at_once_and_without_noise():
     printed = []
     child = subprocess.Popen(

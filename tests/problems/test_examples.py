@@ -139,7 +139,7 @@ def test_the_right_submission_passes_every_policy(problem, checkpoint):
         assert results.decide(policy).passed, results.decide(policy).reason
 
 
-@pytest.mark.programs(quick=1)
+@pytest.mark.programs
 @pytest.mark.parametrize(("problem", "checkpoint"), CHECKPOINTS)
 def test_the_partial_submission_scores_exactly_what_its_mistakes_cost(problem, checkpoint):
     results, expected = results_of(problem, "partial", checkpoint), PARTIAL[problem, checkpoint]
@@ -160,11 +160,13 @@ def test_the_wrong_submission_fails_core_cases_and_the_reason_says_so(problem, c
     assert decision.reason == f"core-cases: {CORE_OF_WRONG[problem, checkpoint]} core cases pass"
 
 
+@pytest.mark.programs
 def test_the_partial_ledger_passes_core_cases_at_the_first_checkpoint_only():
     assert results_of("ledger", "partial", "totals").decide().passed
     assert not results_of("ledger", "partial", "budgets").decide().passed
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     ("problem", "checkpoint", "origins"),
     [

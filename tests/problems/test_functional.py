@@ -252,7 +252,7 @@ def test_a_run_of_humaneval_is_graded(tmp_path):
     assert find_sandbox().isolated
 
 
-@pytest.mark.programs(quick=1)
+@pytest.mark.programs
 @pytest.mark.parametrize("form", [dict, json.dumps])
 def test_tests_reach_the_programs_as_they_are_whatever_they_look_like(form):
     test = "def check(f):\n    assert f(1) == '\\\\frac{1}{2}'\n"

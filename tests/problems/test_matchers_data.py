@@ -507,6 +507,7 @@ class TestWithJsonschema:
         with pytest.raises(InputError, match=message):
             matcher("schema")({"$ref": "https://example.invalid/x"}, b"{}")
 
+    @pytest.mark.programs(quick=1)
     @pytest.mark.parametrize(
         ("schema", "actual"),
         [

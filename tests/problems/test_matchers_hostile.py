@@ -78,6 +78,7 @@ MATCHERS = {
 }
 
 
+@pytest.mark.programs(quick=30)
 @pytest.mark.parametrize("case", MATCHERS.values(), ids=MATCHERS)
 @pytest.mark.parametrize("actual", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_values_are_wrong_soon_and_in_few_words(case, actual):

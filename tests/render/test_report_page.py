@@ -236,7 +236,7 @@ def test_pages_of_the_table_hold_every_case_once(pages, visit):
 # --- one case
 
 
-@pytest.mark.browser(quick=1)
+@pytest.mark.browser
 def test_a_click_on_a_row_opens_its_case_and_escape_goes_back_to_it(pages, visit):
     tab = visit(pages["plain"]).when_ready(drawn=False)
     tab.click("#table tbody tr:nth-child(4) .c-input")

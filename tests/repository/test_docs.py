@@ -29,6 +29,8 @@ TRAINS = {"docs/stories/actor-critic.md"}  # a page that trains a model takes mo
 # pages of many seconds: for the suite `docs`
 LONG = {
     *("docs/calibrate.md", "docs/check.md", "docs/compare.md", "docs/curve.md", "docs/import.md", "docs/migration.md"),
+    *("docs/inspect.md", "docs/lm_eval.md", "docs/looking-around.md", "docs/models.md", "docs/plan.md"),
+    *("docs/pytest.md", "docs/run.md", "docs/view.md"),
     *("docs/overview.md", "docs/problems.md", "docs/report.md", "docs/rescore.md", "docs/scale.md"),
     *("docs/stories/programs.md", "docs/stories/retrieval.md", "docs/stories/self-consistency.md"),
     *("docs/stories/support-message.md", "docs/trend.md"),

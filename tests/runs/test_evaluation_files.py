@@ -383,6 +383,7 @@ while True:
     return head + "".join(inspect.getsource(f) for f in (attribute, report, evaluation, version)) + tail
 
 
+@pytest.mark.kills
 def test_a_writer_killed_at_any_moment_leaves_one_evaluation_or_the_other(tmp_path):
     both, rng, times_killed = [version(0), version(1)], random.Random(0), 0
     command = [sys.executable, "-c", writer_script(), str(tmp_path)]
@@ -447,6 +448,7 @@ def changed(frame, row, **values):
 A = {"attribute": "a", "expected": None, "actual": None, "diff": "", "is_correct": True, "weight": 1.0}
 
 
+@pytest.mark.long(quick=5)
 @pytest.mark.parametrize(
     ("values", "said"),
     [

@@ -403,6 +403,7 @@ rows = st.lists(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(drawn=rows, verdict=st.sampled_from(["any_pass >= 1", "mean >= 0.5", "first >= 1", "majority >= 1"]))
 def test_the_columns_are_the_same_as_those_of_objects(drawn, verdict):

@@ -112,6 +112,7 @@ def test_lines_are_appended_and_an_open_last_line_is_closed_first(tmp_path):
     assert path.read_text().splitlines() == ['{"a":1}', '{"cut', '{"b":2}']
 
 
+@pytest.mark.commands
 def test_batches_of_a_training_loop_share_one_file(tmp_path):
     rows, shared = tmp_path / "rows.jsonl", tmp_path / "results.jsonl"
     rows.write_text("\n".join(json.dumps(row) for row in LETTERS))
@@ -124,6 +125,7 @@ def test_batches_of_a_training_loop_share_one_file(tmp_path):
     assert json.loads((tmp_path / "100" / "results.jsonl").read_text()) == lines[0]
 
 
+@pytest.mark.commands(quick=2)
 @pytest.mark.parametrize(
     ("args", "said"),
     [

@@ -105,6 +105,7 @@ def there_and_back(data, directory, plan=None, **options):
 # what was written is read
 
 
+@pytest.mark.long(quick=2)
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -201,6 +202,7 @@ ODD = {
 }
 
 
+@pytest.mark.long(quick=8)
 @pytest.mark.parametrize("what", ODD)
 def test_a_run_of_odd_input_reads_back_as_it_was(what, tmp_path):
     data, options = ODD[what]
@@ -330,6 +332,7 @@ def columns_of(name):
     return expected[name]
 
 
+@pytest.mark.long(quick=6)
 @pytest.mark.parametrize(("name", "column"), [(name, column) for name in PARQUET for column in columns_of(name)])
 def test_a_column_of_another_type_is_named(name, column, run_directory):
     frame = pl.read_parquet(run_directory / name)
@@ -341,6 +344,7 @@ def test_a_column_of_another_type_is_named(name, column, run_directory):
 OPTIONAL = ("text", "answer", "cost")  # a run may be without
 
 
+@pytest.mark.long(quick=5)
 @pytest.mark.parametrize(("name", "column"), [(n, c) for n in PARQUET for c in columns_of(n) if c not in OPTIONAL])
 def test_a_column_that_is_missing_is_named(name, column, run_directory):
     frame = pl.read_parquet(run_directory / name)
@@ -348,6 +352,7 @@ def test_a_column_that_is_missing_is_named(name, column, run_directory):
     assert refusal(run_directory).startswith(f"{run_directory / name}: column '{column}' is missing")
 
 
+@pytest.mark.long(quick=4)
 @pytest.mark.parametrize("name", PARQUET)
 @pytest.mark.parametrize("change", ["fewer", "more", "none", "reversed"])
 def test_rows_that_do_not_fit_the_other_files_are_named(name, change, run_directory):
@@ -605,6 +610,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", JSON)
 @settings(max_examples=150)
 @given(data=st.data())

@@ -624,6 +624,7 @@ def test_names_that_are_no_text_are_shown_as_they_can_be(tmp_path):
     assert "\\udcff" in set_rows(found)[0]["output"]
 
 
+@pytest.mark.programs(quick=1)
 @pytest.mark.parametrize("said", ['{"a": "\\ud800"}', "1" * 60, "[" * 300 + "]" * 300, "NaN"])
 def test_what_a_program_says_breaks_nothing_that_the_author_passes_on(tmp_path, said):
     code = """
@@ -641,6 +642,7 @@ def test_what_a_program_says_breaks_nothing_that_the_author_passes_on(tmp_path, 
     assert again.reports[0].results["own"].actual == results.reports[0].results["own"].actual
 
 
+@pytest.mark.programs(quick=1)
 @pytest.mark.parametrize(
     "head",
     [

@@ -139,6 +139,7 @@ def test_parts_say_what_the_whole_says(name, tmp_path):
     check(rows, tmp_path, **options)
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 99), size=st.integers(1, 200), n=st.integers(1, 40), missing=st.sampled_from([0.0, 0.5]))
 def test_the_size_of_the_parts_does_not_matter(seed, size, n, missing, tmp_path):
@@ -248,6 +249,7 @@ def test_a_folder_is_a_data_set_and_its_folders_name_values(tmp_path):
     same(plain(whole), plain(kofn.score(tmp_path / "data", by="country", part_size="auto")))
 
 
+@pytest.mark.long
 def test_an_engine_grades_the_parts_and_the_result_is_the_same_bit_for_bit(tmp_path):
     frame(n=90).write_parquet(tmp_path / "x.parquet")
     here = kofn.score(tmp_path / "x.parquet", part_size=50)

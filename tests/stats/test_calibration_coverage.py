@@ -19,6 +19,7 @@ def test_corrected_intervals_cover(labels, judged, group, design):
         assert 0.93 - NOISE <= cell.covered["auto"] <= 0.97 + NOISE, cell
 
 
+@pytest.mark.long(quick=6)
 @pytest.mark.parametrize(("group", "design"), calibration.settings())
 @pytest.mark.parametrize(("labels", "judged"), calibration.SIZES)
 def test_corrected_intervals_cover_in_a_few_runs(labels, judged, group, design):

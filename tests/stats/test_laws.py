@@ -104,6 +104,7 @@ KINDS = {
 }
 
 
+@pytest.mark.long(quick=4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [8, 40, 400, 3000])
 def test_computed_law_agrees_with_drawing(kind, n):

@@ -40,7 +40,7 @@ def base(tmp_path_factory):
         yield address
 
 
-@pytest.mark.browser(quick=3)
+@pytest.mark.browser(quick=1)
 @pytest.mark.parametrize("path", PAGES)
 @pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), pytest.param(390, "dark", marks=pytest.mark.slow)])
 def test_axe_finds_nothing_serious(browser, base, path, width, scheme):

@@ -176,6 +176,7 @@ def test_what_cannot_be_done_is_one_line(base, run, query, words):
     assert (refused.status, words in unescape(refused.text)) == (422, True)
 
 
+@pytest.mark.long
 def test_a_pattern_without_end_is_ended_and_the_viewer_goes_on(folder, monkeypatch):
     monkeypatch.setattr(audit_jobs, "TIME_LIMIT", 1.5)
     with served(folder) as base:
@@ -186,6 +187,7 @@ def test_a_pattern_without_end_is_ended_and_the_viewer_goes_on(folder, monkeypat
         assert "more than 1.5 s on these outputs" in ended.text
 
 
+@pytest.mark.long
 def test_an_audit_apart_is_the_same(folder):
     table = restore_table(load_run(folder / "sums").result)
     given = (table, NAMES, Options(metrics=("numeric",)), {})

@@ -242,6 +242,7 @@ def test_what_python_refuses_the_script_refuses(script):
 # --- the table of the server
 
 
+@pytest.mark.long(quick=6)
 @pytest.mark.parametrize("selector", ["", "reward", "loss", "vote", "length", "first", "random"])
 @pytest.mark.parametrize("measure", ["any", "selected", "majority"])
 def test_the_table_is_that_of_kofn_curve(base, folder, selector, measure):

@@ -507,7 +507,7 @@ def test_two_runs_are_chosen_and_those_of_the_same_task_are_first(on):
     tab.clean()
 
 
-@pytest.mark.browser(quick=1)
+@pytest.mark.browser
 def test_two_runs_that_are_ticked_in_the_list_are_compared(on):
     tab = on("/")
     tab.page.locator("input[name=run][value=old]").check()

@@ -219,6 +219,7 @@ def _status_of_a_stream(base):
         return stream.answer.status
 
 
+@pytest.mark.long
 def test_the_list_says_which_runs_changed_came_and_went(tmp_path, pauses):
     write(tmp_path / "old", small_rows(6))
     with served(tmp_path) as base, in_progress(tmp_path / "a") as tell, Stream(base, "/events") as stream:
@@ -230,6 +231,7 @@ def test_the_list_says_which_runs_changed_came_and_went(tmp_path, pauses):
         assert next(events) == ("", {"changed": [], "new": ["new"], "gone": ["old"], "running": 1})
 
 
+@pytest.mark.long
 def test_a_name_that_is_no_text_is_told_too(tmp_path, pauses):
     with served(tmp_path) as base, Stream(base, "/events") as stream:
         events = stream.events()

@@ -163,6 +163,7 @@ def test_the_same_drawing_is_the_same_sheet_and_a_title_makes_another(base, fold
     assert all(f"sheet={name}" in text for name in (first, second, third))
 
 
+@pytest.mark.long(quick=2)
 @pytest.mark.parametrize(
     ("options", "why"),
     [
@@ -294,6 +295,7 @@ def test_a_label_of_somebody_else_is_left_as_it_is(base, folder):
 # --- what is sent
 
 
+@pytest.mark.long(quick=4)
 @pytest.mark.parametrize(
     ("change", "status", "why"),
     [
@@ -485,7 +487,7 @@ def press(page, key, at):
     wait_for_item(page, at)
 
 
-@pytest.mark.browser(quick=1)
+@pytest.mark.browser
 def test_by_keyboard_alone_everything_is_labelled_saved_and_taken_up_again(base, folder, open_page):
     page = open_page("/run/judged/-/labels")
     page.check("[value=candidates]")

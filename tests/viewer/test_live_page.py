@@ -127,7 +127,7 @@ def test_a_run_that_is_killed_is_said_and_goes_on_when_it_is_started_again(open_
     page.clean()
 
 
-@pytest.mark.browser(quick=1)
+@pytest.mark.browser
 def test_the_page_shows_estimates_that_narrow_money_and_errors(open_page, tmp_path):
     more = {"cost": 0.0123, "unpriced": 2, "tokens_in": 1200, "tokens_out": 800, "errors": 3, "retries": 4, "reused": 1}
     with in_progress(tmp_path / "a", **more) as tell:

@@ -169,7 +169,7 @@ def test_a_run_without_texts_or_with_one_candidate_a_case_is_shown(base):
     assert ask(base, "/run/labels/-/case?id=0").status == 200
 
 
-@pytest.mark.browser(quick=1)
+@pytest.mark.browser
 def test_charts_are_drawn_and_can_be_saved(browser, base, tmp_path):
     tab = open_in(browser, base, "/run/one")
     tab.page.wait_for_selector("html[data-loaded]")
