@@ -69,6 +69,7 @@ def test_every_verdict_that_changed_is_there_and_no_other(parent, tmp_path):
     assert mean["b"] == after["passed.numeric"].mean()
 
 
+@pytest.mark.long
 def test_the_child_is_graded_as_the_outputs_themselves_would_be(parent, tmp_path):
     """Grading a stored run is grading its file."""
     again = rescore(parent, Options(extract="number_simple"))

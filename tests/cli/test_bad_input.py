@@ -165,6 +165,7 @@ def test_failures_of_a_users_own_function_name_it_and_the_case(tmp_path):
     assert "extractor reader returned int" in refused("score", path, "--extract", "mine:reader", cwd=tmp_path)
 
 
+@pytest.mark.commands
 def test_a_full_disk_and_a_closed_pipe_end_in_one_line_or_none(tmp_path):
     path = tmp_path / "outputs.jsonl"
     path.write_bytes(GOOD)

@@ -624,6 +624,7 @@ def test_what_cannot_be_meant_is_refused_in_one_line(args, says, tmp_path):
     assert {p: p.read_bytes() for p in (tmp_path / "run").iterdir()} == before
 
 
+@pytest.mark.commands
 def test_a_directory_that_is_no_run_is_refused_in_one_line(tmp_path):
     for name in ("missing", "."):
         done = kofn("report", name, cwd=tmp_path)
@@ -634,6 +635,7 @@ def test_a_run_that_did_not_pass_is_still_shown_with_exit_code_0(program):
     assert kofn("report", program).returncode == 0
 
 
+@pytest.mark.commands
 def test_a_pipe_gets_no_colour_and_a_terminal_does(program):
     import os
     import pty

@@ -76,7 +76,7 @@ def test_an_estimate_asks_nobody_where_nobody_is(sums, tmp_path):
         assert sum(r["n"] for r in server.requests) == 40  # what was probed was not asked again
 
 
-@pytest.mark.commands(quick=4)
+@pytest.mark.commands(quick=2)
 @pytest.mark.parametrize(
     ("args", "said"),
     [

@@ -187,6 +187,7 @@ def test_an_answer_far_from_both_ends_is_found_as_it_is_spelled():
     assert said(text, "42") == "42"
 
 
+@pytest.mark.long(quick=2)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_megabyte_of_anything_takes_less_than_two_seconds(name):
     for answer in ("7", "B", "yes", "1" * 200 + "2" + "1" * 200):

@@ -120,6 +120,7 @@ def campaign(tmp_path, processes, kills):
     assert halfway > kills / 4  # they were not all killed before they began
 
 
+@pytest.mark.kills
 def test_a_run_killed_a_few_times_loses_nothing_and_asks_for_nothing_twice(tmp_path, processes):
     campaign(tmp_path, processes, 4)
 

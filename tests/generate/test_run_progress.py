@@ -361,6 +361,7 @@ class _Row:
     stage = "answer"
 
 
+@pytest.mark.long(quick=1)
 @pytest.mark.parametrize(
     ("fixed", "each", "a_second", "repeats"),
     [(0.006, 4e-6, 5000, 1), (0.006, 4e-6, 20, 8), (0.02, 0.02, 50, 16), (0.006, 1.0, 10, 1), (0.5, 1e-6, 100, 1)],

@@ -716,7 +716,7 @@ def test_against_a_server_every_fault_ends_as_an_output(tmp_path):
     assert outcome.tally.calls == 13
 
 
-@pytest.mark.long(quick=3)
+@pytest.mark.long(quick=1)
 @pytest.mark.parametrize("fault", ["500", "cut", "malformed", "html", "no-choices", "drop", "hang", "error-200"])
 def test_against_a_server_what_never_works_is_counted_as_errors(tmp_path, fault):
     with serving() as server:

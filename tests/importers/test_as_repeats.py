@@ -153,6 +153,7 @@ TABLES = st.integers(1, 4).flatmap(
 )
 
 
+@pytest.mark.long
 @given(TABLES, st.booleans(), st.randoms(use_true_random=False))
 def test_a_wide_file_split_into_its_columns_gives_the_same_numbers(tmp_path_factory, cases, named, rng):
     """The law: n files with the j-th output of every case are the wide file with all of them."""

@@ -689,6 +689,7 @@ def test_the_fast_reader_gives_what_the_row_reader_gives(rows, in_ascii, everyth
         assert_same_table(fast, by_row)
 
 
+@pytest.mark.long
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(responses=st.lists(texts, min_size=1, max_size=8), prompt=texts, target=texts)
 def test_hostile_texts_are_read_as_they_were_written(responses, prompt, target, tmp_path):

@@ -262,6 +262,7 @@ def weights_of(model):
 quiet = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:torch|transformers|accelerate")
 
 
+@pytest.mark.long
 @quiet
 def test_a_trainer_evaluates_every_so_many_steps_and_trains_as_if_nothing_had_happened(tmp_path, tokenizer):
     from kofn.integrations.trainer import KofnCallback

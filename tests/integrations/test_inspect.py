@@ -29,7 +29,7 @@ RULES = {  # Inspect's reducer -> ours
     "kofn/majority_ties_shared": "majority(ties='shared')",
 }
 
-pytestmark = needs_peer("inspect_ai")
+pytestmark = [pytest.mark.peers, needs_peer("inspect_ai")]
 
 
 @pytest.fixture(scope="module", params=["eval", pytest.param("json", marks=pytest.mark.slow)])
@@ -47,7 +47,6 @@ def run(folder, *arguments):
     return json.loads(run_peer(script, folder, *arguments, cwd=folder).splitlines()[-1])
 
 
-@pytest.mark.peers
 def test_a_log_of_the_real_tool_is_read_whole(made):
     table = read([made["location"]], ReadOptions(everything=True))
     assert (table.n_cases, table.n_candidates) == (7, 28)
@@ -65,7 +64,6 @@ def test_a_log_of_the_real_tool_is_read_whole(made):
     assert table.notes == ("1 of 28 samples failed (ValueError('boom')): not graded",)
 
 
-@pytest.mark.peers
 def test_kofns_numbers_are_those_that_inspect_reports(made):
     result = kofn.score(made["location"], aggregate=list(dict.fromkeys(RULES.values())))
     checked = set()
@@ -120,7 +118,6 @@ print(log.results.scores[0].reducer, log.results.scores[0].metrics["mean"].value
     assert float(value) == found.result.get("mean", metric="match").point
 
 
-@pytest.mark.peers
 def test_a_run_that_was_tried_again_counts_each_sample_once(tmp_path):
     first, again = run(tmp_path, "eval", "retry")
     assert (first["status"], again["status"]) == ("error", "success")
@@ -131,7 +128,6 @@ def test_a_run_that_was_tried_again_counts_each_sample_once(tmp_path):
     assert both.get("mean", metric="match").point == alone.get("mean", metric="match").point
 
 
-@pytest.mark.peers
 def test_inspect_finds_the_reducers_by_name_through_the_entry_point(tmp_path):
     """As it does where kofn is installed: no import of ours."""
     import tomllib
@@ -154,7 +150,6 @@ print(rule([Score(value=v) for v in ("C", "I", "I")]).value)
     assert float(run_peer("-c", code)) == pytest.approx(2 / 3)
 
 
-@pytest.mark.peers
 def test_reducers_of_single_sets():
     """Votes by value, undefined as unscored, dicts and lists by part, and what a reducer cannot know is refused."""
     code = """

@@ -20,7 +20,7 @@ SCRIPT = Path(__file__).with_name("lm_eval_run.py.txt")  # not .py: only the pee
 NUMBER = {"function": "regex", "regex_pattern": r"(-?\d+(?:\.\d+)?)", "group_select": -1}
 FIRST, VOTE = {"function": "take_first"}, {"function": "majority_vote"}
 
-pytestmark = needs_peer("lm_eval")
+pytestmark = [pytest.mark.peers, needs_peer("lm_eval")]
 
 
 def metric(of, repeat=None, **more):
@@ -134,7 +134,6 @@ def made(folder):
 # --- logs of the real writer
 
 
-@pytest.mark.peers
 @pytest.mark.parametrize(("name", "repeats"), [("sums", 5), ("wild", 5), ("choices", 3), ("ends", 2), ("pass", 5)])
 def test_logs_of_the_real_writer_are_read_whole(name, repeats, made):
     table = read([made[name]["log"]], ReadOptions(everything=True))
@@ -146,7 +145,6 @@ def test_logs_of_the_real_writer_are_read_whole(name, repeats, made):
     assert read([Path(made[name]["log"]).parent]).n_candidates == 30 * repeats
 
 
-@pytest.mark.peers
 def test_one_response_a_line_is_graded_as_lm_eval_reports_under_every_filter(made):
     for one in made["wild"]["alone"]:
         result = kofn.score(one["log"], aggregate=["mean", "first"])
@@ -243,7 +241,6 @@ def test_the_result_of_a_case_has_its_repeats_beside_it(made):
 # --- the same file by kofn alone
 
 
-@pytest.mark.peers
 def test_score_by_the_task_file_gives_the_same(made, folder):
     for name in ("sums", "wild"):
         done = kofn_json("score", made[name]["log"], "--task", folder / f"{name}.yaml", "--json")
@@ -302,7 +299,6 @@ def test_the_built_in_dummy_model_through_the_command_with_a_file_that_includes_
     assert "30 of 30 sets have identical candidates: a cache, or temperature 0?" in scores.result.warnings
 
 
-@pytest.mark.peers
 def test_what_lm_eval_refuses_without_us(folder):
     """The keys that are taken out of a file are ones it would hand to the metric's function."""
     code = f"""

@@ -280,6 +280,7 @@ def test_recorded_scores_answers_and_outputs_are_what_is_aggregated(session):
     )
 
 
+@pytest.mark.long
 def test_a_requirement_over_cases_is_on_all_parameters_together_with_an_interval(session, tmp_path):
     source = """
     import pytest

@@ -38,6 +38,7 @@ def settings(*models, **more):
     return JudgeSettings(models=models, limits=Limits(concurrency=1, **more))
 
 
+@pytest.mark.long
 def test_it_is_seen_while_it_goes_and_when_it_is_done(file, tmp_path):
     folder, seen, calls = tmp_path / "run" / "judging", [], []
 

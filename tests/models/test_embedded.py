@@ -225,6 +225,7 @@ def test_reproducible_outputs_are_the_same_bit_for_bit_in_a_new_process_and_in_a
     assert json.loads(done.stdout) == here
 
 
+@pytest.mark.model
 def test_sample_j_of_a_seeded_request_is_the_first_of_a_request_with_the_seed_plus_j(exact):
     sampling = Sampling(temperature=1.0, max_tokens=8, seed=40)
     together = {r.index: r.text for r in replies(exact, Request(prompt=FRANCE, sampling=sampling, n=3))}

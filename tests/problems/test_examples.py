@@ -186,6 +186,7 @@ def test_imported_cases_say_where_they_are_from_and_others_say_nothing(problem, 
     assert {(r.original_checkpoint, r.original_group) for r in others} == {(None, None)}
 
 
+@pytest.mark.programs
 def test_what_a_regression_excludes_is_not_there():
     ledger, notes = results_of("ledger", "right", "budgets"), results_of("notes", "right", "search")
     assert [r.id for r in ledger.reports if r.group == "still-export"] == ["entries"]

@@ -90,6 +90,7 @@ def test_all_canonical_solutions_of_humaneval_pass(tmp_path):
     assert result.get("pass@1").point == 1.0
 
 
+@pytest.mark.programs(quick=2)
 @pytest.mark.parametrize(
     "completion",
     [
@@ -149,6 +150,7 @@ def test_a_task_without_samples_is_missing_and_not_zero(tmp_path):
     assert (estimate.point, estimate.n, estimate.n_missing) == (1.0, 1, 1)
 
 
+@pytest.mark.programs
 def test_why_samples_fail_is_told(tmp_path):
     completions = ["    return x", "    while True: pass", "    return y"]
     said = cli("verify", *files(tmp_path, *completions), "--out", tmp_path / "out", "--timeout", 1)
@@ -181,6 +183,7 @@ def test_bad_files_are_one_line_that_names_the_place(tmp_path, tasks, samples, m
 WHOLE = "Sure!\n```python\ndef double(x):\n    return 2 * x\n```\nThis doubles x."
 
 
+@pytest.mark.programs(quick=2)
 @pytest.mark.parametrize(
     ("output", "right"),
     [
@@ -320,6 +323,7 @@ DATACLASS = "from dataclasses import dataclass\n\n\n@dataclass\nclass A:\n    x:
 DEEP = "def f(n):\n    return 0 if n == 0 else 1 + f(n - 1)\n\n\nf({})\n"
 
 
+@pytest.mark.programs(quick=6)
 @pytest.mark.parametrize(
     ("program", "passes"),
     [

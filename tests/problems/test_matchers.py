@@ -195,6 +195,7 @@ def test_what_is_expected_is_right_however_it_is_written(case, data):
     assert made(expected_value, written(expected_value)) == Match(correct=True)
 
 
+@pytest.mark.long(quick=6)
 @each(ANY)
 @given(actual=ACTUAL)
 @settings(max_examples=60, deadline=None)

@@ -139,6 +139,7 @@ def test_what_is_finished_is_not_run_again_and_what_changed_is(echo, tmp_path):
     assert verify(load_problem(problem), [submission], load_problem(problem).checkpoints, out=out).n_executions == 3
 
 
+@pytest.mark.programs
 def test_what_was_run_elsewhere_is_run_again_here(echo, tmp_path):
     problem, submission = load_problem(echo[0]), echo[1]
     found = find_sandbox()

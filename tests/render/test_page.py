@@ -556,6 +556,7 @@ def test_a_number_to_five_digits_is_near_and_never_longer(value):
 # --- the chart library
 
 
+@pytest.mark.long
 def test_the_chart_library_is_kept_checked_and_made_again_when_damaged(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     first = vega_bundle()

@@ -430,6 +430,7 @@ def test_reports_with_fewer_rows_are_told_apart_also_where_their_metadata_was_ke
         CorrectnessResults.from_dir(tmp_path)
 
 
+@pytest.mark.long(quick=2)
 @pytest.mark.parametrize("carried", ["", "{", "[]", "{}", '"x"', '{"n_reports": "3"}'])
 def test_metadata_of_others_is_named(carried, sample, tmp_path):
     sample.save(tmp_path)

@@ -362,6 +362,7 @@ def test_rows_that_do_not_fit_the_other_files_are_named(name, change, run_direct
     assert name in refusal(run_directory)
 
 
+@pytest.mark.long(quick=2)
 @pytest.mark.parametrize(("name", "column"), [("cases.parquet", "case_id"), ("candidates.parquet", "case_id")])
 @pytest.mark.parametrize("value", [None, "q999", ""])
 def test_ids_that_fit_nothing_are_named(name, column, value, run_directory):

@@ -146,6 +146,7 @@ def test_the_size_of_the_parts_does_not_matter(seed, size, n, missing, tmp_path)
     check(frame(seed, n, sizes=(1, 3, 4), labels="score", missing=missing), tmp_path, size=size)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_cases_whose_rows_stand_apart_are_put_together(shuffled, tmp_path):
     rows = frame(n=80, sizes=(3, 4))

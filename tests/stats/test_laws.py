@@ -119,6 +119,7 @@ def test_computed_law_agrees_with_drawing(kind, n):
             assert below - slack <= p <= up_to + slack + 0.004
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("n", "kind"), [(30, BinnedRatio), (300, BinnedRatio), (2000, SmoothRatio)])
 def test_ratio_law_agrees_with_drawing(n, kind):
     rng = np.random.default_rng(n)

@@ -100,6 +100,7 @@ def test_the_numbers_are_those_of_the_audit(base, folder):
         assert " ".join([a, *(f"{expected.agreement[a][b]:.1%}" for b in NAMES)]) in said
 
 
+@pytest.mark.long
 def test_chosen_extractors_and_a_pattern_are_compared(base):
     said = text_of(page_of(base, "sums", extract=["number", "last_line"], pattern=r"answer is (\d+)"))
     assert "3 extractors" in said

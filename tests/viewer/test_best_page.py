@@ -194,7 +194,7 @@ def test_without_a_cost_a_candidate_counts_as_one_in_both(script):
             assert "$" not in reason
 
 
-@pytest.mark.browser(quick=1)
+@pytest.mark.browser
 def test_numbers_are_written_as_python_writes_them(script):
     rng = random.Random(2)
     values = [

@@ -191,7 +191,7 @@ def test_what_cannot_be_drawn_is_refused_and_nothing_is_written(base, folder, op
 # --- what calibrate makes of it
 
 
-@pytest.mark.commands(quick=1)
+@pytest.mark.commands
 @pytest.mark.parametrize(
     "options",
     [

@@ -23,7 +23,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.long(quick=3)
+@pytest.mark.long(quick=1)
 @pytest.mark.parametrize(
     "file", ["run.json", "evaluation.json", "reports.parquet", "candidates.parquet", "cases.parquet"]
 )
@@ -85,6 +85,7 @@ def test_two_hundred_at_once_are_answered(folder):
     assert wrong == {}
 
 
+@pytest.mark.long
 def test_runs_that_come_and_go_while_many_look_break_nothing(folder):
     stop = threading.Event()
 
