@@ -26,6 +26,8 @@ import polars as pl
 import pytest
 from tests.viewer.serving import ask, served
 
+from kofn.importers.sources import zstd_module
+
 SECRETS = {
     "OPENAI_API_KEY": "sk-openai/7f3a+91c4e2b8",
     "ANTHROPIC_API_KEY": "sk-ant-55e0c1d97a36",
@@ -214,9 +216,7 @@ def _zstd(cell: Any) -> bytes:
     if cell.startswith(b"\x1f\x8b"):
         return gzip.decompress(cell)
     if cell.startswith(b"\x28\xb5\x2f\xfd"):
-        import zstandard
-
-        return zstandard.ZstdDecompressor().decompressobj().decompress(cell)
+        return zstd_module().decompress(cell)
     return b""
 
 

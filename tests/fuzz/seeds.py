@@ -12,6 +12,8 @@ from typing import Any
 
 from tests.fuzz.targets import SEPARATOR, good_run
 
+from kofn.importers.sources import zstd_module
+
 LM_EVAL_TASK = Path(__file__).parents[2] / "examples" / "lm_eval"
 
 CHAT = [{"role": "user", "content": "2+2?"}]
@@ -478,9 +480,7 @@ def arrow(rows: list[Any]) -> bytes:
 
 def zstd(data: bytes) -> bytes:
     """A zstd frame."""
-    import zstandard
-
-    return zstandard.ZstdCompressor().compress(data)
+    return zstd_module().compress(data)
 
 
 @cache

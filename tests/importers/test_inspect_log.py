@@ -19,6 +19,7 @@ from kofn.importers import read
 from kofn.importers.inspect_samples import grade
 from kofn.importers.json_stream import iter_members
 from kofn.importers.reader_options import ReadOptions
+from kofn.importers.sources import zstd_module
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,14 +78,12 @@ def write_eval(path, samples, head=None):
 
 def as_zstd(source: Path, target: Path) -> Path:
     """A copy of a zip whose entries are compressed with zstd (method 93), as Inspect writes them by default."""
-    import zstandard
-
     body, directory = b"", b""
     with zipfile.ZipFile(source) as archive:
         entries = [(info.filename.encode(), archive.read(info)) for info in archive.infolist()]
     for at, (name, plain) in enumerate(entries):
         half = len(plain) // 2 if at % 2 else len(plain)  # every second entry is two frames, one after the other
-        packed = b"".join(zstandard.compress(part) for part in (plain[:half], plain[half:]) if part)
+        packed = b"".join(zstd_module().compress(part) for part in (plain[:half], plain[half:]) if part)
         sizes = struct.pack("<IIIHH", zlib.crc32(plain), len(packed), len(plain), len(name), 0)
         directory += b"PK\x01\x02" + struct.pack("<HHHHHH", 63, 63, 0, 93, 0, 0x21) + sizes
         directory += struct.pack("<HHHII", 0, 0, 0, 0, len(body)) + name

@@ -18,16 +18,14 @@ from kofn.errors import InputError, WorldError
 from kofn.importers import read
 from kofn.importers.base import Importer
 from kofn.importers.reader_options import ReadOptions
-from kofn.importers.sources import expand
+from kofn.importers.sources import expand, zstd_module
 
 ROWS = [{"id": f"q{i}", "reference": "4", "outputs": ["4", "5"]} for i in range(50)]
 PLAIN = ("\n".join(map(json.dumps, ROWS)) + "\n").encode()
 
 
 def zstd(data):
-    import zstandard
-
-    return zstandard.ZstdCompressor().compress(data)
+    return zstd_module().compress(data)
 
 
 PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstd}

@@ -122,7 +122,7 @@ def _decompress(path: Path, to: Path, kind: str, source: str) -> None:
                 out.write(chunk)
         except InputError:
             raise
-        except (EOFError, ValueError, OSError, zlib.error, LZMAError) as problem:
+        except (EOFError, ValueError, OSError, zlib.error, LZMAError, zstd_module().ZstdError) as problem:
             raise InputError(f"{source}: a damaged {kind} file: {str(problem).splitlines()[0]:.120}") from None
 
 
@@ -149,35 +149,16 @@ def open_compressed(raw: IO[bytes], kind: str) -> Any:
         import lzma
 
         return lzma.LZMAFile(raw)
-    return ZstdReader(raw)
+    return zstd_module().ZstdFile(raw)
 
 
-class ZstdReader:
-    """A zstd stream that raises ValueError where it is damaged or ends too early."""
-
-    def __init__(self, raw: IO[bytes]) -> None:
-        import zstandard
-
-        self.raw = raw
-        self.decompressor = zstandard.ZstdDecompressor().decompressobj()
-
-    def read(self, size: int) -> bytes:
-        import zstandard
-
-        plain = b""
-        try:
-            while not plain:
-                if self.decompressor.eof:  # one frame after another is one file
-                    rest = self.decompressor.unused_data or self.raw.read(size)
-                    if not rest:
-                        return b""
-                    self.decompressor = zstandard.ZstdDecompressor().decompressobj()
-                elif not (rest := self.raw.read(size)):
-                    raise ValueError("it ends too early")
-                plain = self.decompressor.decompress(rest)
-        except zstandard.ZstdError as problem:
-            raise ValueError(str(problem)) from None
-        return plain
+def zstd_module() -> Any:
+    """The module for zstd: part of the standard library from Python 3.14 on."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Self
 
 from kofn.errors import InputError
-from kofn.importers.sources import MOST_TIMES, ZstdReader, most_plain
+from kofn.importers.sources import MOST_TIMES, most_plain, zstd_module
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +53,7 @@ class Archive:
             raise DamagedEntry(f"it unpacks to {MOST_TIMES} times its size and more")
         try:
             return self._zstd(entry) if entry.compress_type == _ZSTD else self.zip.read(entry)
-        except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError) as problem:
+        except (zipfile.BadZipFile, zlib.error, zstd_module().ZstdError, ValueError, EOFError, OSError) as problem:
             raise DamagedEntry(str(problem).partition("\n")[0][:100]) from None
         except (NotImplementedError, RuntimeError) as problem:  # a method nobody here knows; a password
             raise DamagedEntry(f"{problem!s:.100}") from None
@@ -67,7 +67,7 @@ class Archive:
             raise ValueError("its header is missing")
         # over the name and the extra field: their lengths here may differ from those in the central directory
         file.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), 1)
-        stream = ZstdReader(BytesIO(file.read(entry.compress_size)))
+        stream = zstd_module().ZstdFile(BytesIO(file.read(entry.compress_size)))
         parts, most = [], most_plain(entry.compress_size)
         for part in iter(lambda: stream.read(_CHUNK), b""):
             parts.append(part)
