@@ -10,8 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kofn import models
 from kofn._version import __version__
+from kofn.core.folders import cache_folder
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _machine() -> Iterator[Row]:
 
 
 def _disks(folder: Path) -> Iterator[Row]:
-    for name, place in (("disk, this folder", folder), ("disk, cache", models.cache_folder())):
+    for name, place in (("disk, this folder", folder), ("disk, cache", cache_folder())):
         there = next((p for p in (place, *place.parents) if p.exists()), None)
         free = shutil.disk_usage(there).free if there else 0
         yield Row(section="machine", name=name, ready=free > GB, found=f"{free / GB:.1f} GB free in {place}")

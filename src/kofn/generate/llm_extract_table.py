@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.folders import cache_folder
 from kofn.core.sync import run_sync
 from kofn.core.types import Candidate, Case
 from kofn.errors import InputError
@@ -16,7 +17,6 @@ from kofn.generate.llm_extractor import PER_SECOND, extract_all
 from kofn.generate.pricing import Prices
 from kofn.generate.store import Cache, Store
 from kofn.models import open_model
-from kofn.models.user_cache import cache_folder
 from kofn.scoring.grade import find_answers
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.folders import cache_folder
 from kofn.errors import InputError
 from kofn.extract import choose_extractor
 from kofn.generate.adaptive import Adaptive
@@ -14,7 +15,6 @@ from kofn.generate.pricing import Prices
 from kofn.generate.scheduler import Fixed
 from kofn.generate.settings import run_mode
 from kofn.generate.store import Cache
-from kofn.models.user_cache import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kofn.core.folders import cache_folder
 from kofn.errors import InputError
 from kofn.generate.calls import CallTally, sum_tallies
 from kofn.generate.pricing import Prices
@@ -14,7 +15,6 @@ from kofn.generate.progress_writer import ProgressWriter
 from kofn.generate.store import Cache, Store
 from kofn.judge.client import ask_judge
 from kofn.models import open_model
-from kofn.models.user_cache import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence

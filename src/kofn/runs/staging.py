@@ -12,6 +12,7 @@ import shutil
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
+from kofn.core.file_lock import lock_file
 from kofn.errors import WorldError
 
 if TYPE_CHECKING:
@@ -48,8 +49,6 @@ def as_os_error() -> Iterator[None]:
 @contextmanager
 def staging_folder(directory: Path) -> Iterator[Path]:
     """An empty folder for new files; left well, they take the place of those in the directory, all or none of them."""
-    import fcntl
-
     try:
         directory.mkdir(parents=True, exist_ok=True)
         recover(directory)
@@ -60,7 +59,7 @@ def staging_folder(directory: Path) -> Iterator[Path]:
         mark = os.open(folder, os.O_RDONLY)
         try:
             with suppress(OSError):  # some network folders cannot; then nobody sweeps there either
-                fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_file(mark)
             with as_os_error():
                 yield folder
             for path in folder.iterdir():
@@ -125,13 +124,11 @@ def _commit(directory: Path, folder: Path) -> None:
 
 def _remove_abandoned_folders(directory: Path) -> None:
     """Remove the folders of killed writers: nobody holds the lock of theirs."""
-    import fcntl
-
     for folder in directory.glob(f"{_NEXT}*"):
         with suppress(OSError):
             mark = os.open(folder, os.O_RDONLY)
             try:
-                fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_file(mark)
                 shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(mark)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kofn.core.folders import data_folders
 from kofn.errors import InputError, MissingExtra, WorldError
 
 if TYPE_CHECKING:
@@ -22,12 +22,6 @@ class PlacedRecord(NamedTuple):
 
     where: str
     record: dict[str, Any]
-
-
-def data_folders() -> list[Path]:
-    """Where data is looked for, in order: $KOFN_DATA, ./data, and the cache of the user."""
-    named = os.environ.get("KOFN_DATA")
-    return [*([Path(named)] if named else []), Path("data"), Path.home() / ".cache" / "kofn" / "data"]
 
 
 def locate(spec: DatasetSpec, task: str, folder: Path | None, data: Path | None) -> Path | None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from kofn.core.file_lock import lock_file
 from kofn.errors import InputError
 from kofn.runs.files import write_atomically
 from kofn.viewer.label_sampling import SheetSpec, check_spec, draw_rows
@@ -139,19 +139,9 @@ def _path(directory: Path, name: str) -> Path:
 @contextmanager
 def lock_labels(directory: Path) -> Iterator[None]:
     """The lock on the labels of a run, against all viewers there are; given up after `LOCK_TIMEOUT`."""
-    import fcntl
-
     handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     try:
-        end = time.monotonic() + LOCK_TIMEOUT
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    raise
-                time.sleep(0.01)
+        lock_file(handle, timeout=LOCK_TIMEOUT)
         yield
     finally:
         os.close(handle)  # releases the lock

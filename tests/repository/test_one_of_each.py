@@ -1,0 +1,30 @@
+"""What the program needs in many places is written in one: locks, folders of the user, and so on."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.repository.source_tree import SRC, modules
+
+ROOT = SRC.parents[1]
+
+# what only one module does -> how that shows in the code, and the modules where it may
+ONLY_IN = {
+    "locks files": (r"\bflock\(|\blockf\(|\bmsvcrt\b", {"kofn.core.file_lock"}),
+    "chooses the folders of a user": (r"XDG_|\.cache\b.*kofn|\bplatformdirs\b|KOFN_DATA\"", {"kofn.core.folders"}),
+    "imports the module for zstd": (r"import zstd\b|compression\.zstd|backports\.zstd", {"kofn.importers.sources"}),
+}
+
+
+@pytest.mark.parametrize("what", ONLY_IN)
+def test_one_module(what):
+    pattern, allowed = ONLY_IN[what]
+    found = {name for name, path in modules().items() if re.search(pattern, path.read_text())}
+    assert found == allowed, f"one module {what}: use it"
+
+
+def test_zstandard_is_not_needed():
+    files = [*SRC.rglob("*.py"), *(ROOT / "tests").rglob("*.py"), ROOT / "pyproject.toml", ROOT / "constraints.txt"]
+    here = ROOT / "tests" / "repository" / "test_one_of_each.py"
+    assert [path for path in files if path != here and re.search(r"\bzstandard\b", path.read_text())] == []
