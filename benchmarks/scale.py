@@ -187,10 +187,10 @@ def parts(made: Made) -> dict[str, float]:
     table = read_partition(
         data, plan.columns, pieces[0]._replace(spans=(pieces[0].spans[0]._replace(stop=8_000),)), reading
     )
-    table, answers, scored = grade(table, options, whole=False)
+    table, scored = grade(table, options, whole=False)
     many = [replace(one) for one in several if one is not None] * (10_000 // len(several))
     start = time.perf_counter()
-    result_of_parts(many, PartSample(table=table, answers=answers, scored=scored), options)
+    result_of_parts(many, PartSample(table=table, scored=scored), options)
     adding = time.perf_counter() - start
     core = float(np.median(seconds[1:] or seconds))
     print(f"a part: {core:.2f} s of a core, {sent:,} bytes come back; {len(many):,} parts added up in {adding:.1f} s")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kofn.aggregators.base import Aggregator
     from kofn.core.candidate_sets import Floats, Ints
     from kofn.core.types import Decision, Estimate
-    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.grade import Graded
     from kofn.scoring.options import Options
     from kofn.scoring.policy import PassPolicy
     from kofn.scoring.result import Result
@@ -227,7 +227,7 @@ def find_measure(subject: CheckSubject, name: str) -> Measure:
     )
 
 
-def _metric_and_spec(result: Result, name: str) -> tuple[ScoredSets, str]:
+def _metric_and_spec(result: Result, name: str) -> tuple[Graded, str]:
     """METRIC:AGGREGATOR taken apart where METRIC is one of the run's; otherwise the run's first metric."""
     for one in result.scored:
         if one.metric and name.startswith(f"{one.metric}:"):
@@ -240,7 +240,7 @@ def _metric_and_spec(result: Result, name: str) -> tuple[ScoredSets, str]:
     return result.scored[0], name
 
 
-def _find_aggregator(result: Result, scored: ScoredSets, spec: str) -> Aggregator | None:
+def _find_aggregator(result: Result, scored: Graded, spec: str) -> Aggregator | None:
     """The aggregator; None for one that only the run knows, a function of whoever made it."""
     try:
         return aggregator(spec)

@@ -13,7 +13,7 @@ from kofn.errors import InputError
 from kofn.metrics import default_metric
 from kofn.scoring.diagnostics import FAMILIES
 from kofn.scoring.evaluate import result_of
-from kofn.scoring.grade import Answers, find_answers, score_table
+from kofn.scoring.grade import find_answers, score_table, with_answers
 from kofn.scoring.multiple_choice import with_labels
 from kofn.scoring.options import Options
 from kofn.scoring.result import estimate_dict
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kofn.core.table import Table
     from kofn.core.types import Estimate
-    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.grade import Graded
 
 NUMBERS = ("mean", "any_pass", "majority")
 TEXTS = ("text", "last_line", "strip_reasoning")  # extractors of free text, which have no family
@@ -158,15 +158,9 @@ def audit_extractors(
     answers = {name: find_answers(table, name) for name in names}
     for name, column in (read or {}).items():
         given = pl.Series("answer", column, dtype=pl.String)
-        answers[name] = Answers(
-            # named as the first extractor, so that references are reduced in the same way
-            column=given,
-            extractor=names[0],
-            reason=f"read by {name}",
-            n=len(given),
-            n_failed=given.null_count(),
-        )
-    columns = {name: one.column for name, one in answers.items() if one.column is not None}
+        # named as the first extractor, so that references are reduced in the same way
+        answers[name] = with_answers(table, given, extractor=names[0], reason=f"read by {name}")
+    columns = {name: one.sets.answers for name, one in answers.items() if one.sets.answers is not None}
     graded = {} if "reference" not in table.candidates.columns else _score_answers(table, answers, options)
     n = table.n_candidates
     return ExtractionAudit(
@@ -177,7 +171,7 @@ def audit_extractors(
         agreement={a: {b: _share(columns[a].eq_missing(columns[b])) for b in columns} for a in columns},
         n_failed={name: answers[name].n_failed for name in columns},
         metric=next((one.metric for one in graded.values()), None),
-        estimates={name: _estimates(table, answers[name], one, options) for name, one in graded.items()},
+        estimates={name: _estimates(table, one, options) for name, one in graded.items()},
         disagreements=_disagreements(table, columns, graded),
         notes=(*table.notes, *notes),
         sources=table.sources,
@@ -188,22 +182,22 @@ def _share(flags: pl.Series) -> float:
     return float(flags.sum()) / len(flags) if len(flags) else 1.0
 
 
-def _score_answers(table: Table, answers: Mapping[str, Answers], options: Options) -> dict[str, ScoredSets]:
+def _score_answers(table: Table, answers: Mapping[str, Graded], options: Options) -> dict[str, Graded]:
     """The sets of every extractor under one metric."""
     first = next(iter(answers.values()))
     metric = options.metrics[0] if options.metrics else default_metric(first.extractor or "text")
     return {name: score_table(table, one, [metric], options.threshold)[0] for name, one in answers.items()}
 
 
-def _estimates(table: Table, answers: Answers, scored: ScoredSets, options: Options) -> tuple[Estimate, ...]:
+def _estimates(table: Table, scored: Graded, options: Options) -> tuple[Estimate, ...]:
     from dataclasses import replace
 
     estimate_options = replace(options, aggregate=options.aggregate or NUMBERS, by=(), extract=None, metrics=())
-    return result_of(table, answers, [scored], estimate_options).estimates
+    return result_of(table, [scored], estimate_options).estimates
 
 
 def _disagreements(
-    table: Table, columns: Mapping[str, pl.Series], graded: Mapping[str, ScoredSets]
+    table: Table, columns: Mapping[str, pl.Series], graded: Mapping[str, Graded]
 ) -> tuple[Disagreement, ...]:
     first = next(iter(columns.values()))
     differ = np.zeros(len(first), dtype=np.bool_)

@@ -12,7 +12,7 @@ from kofn.errors import InputError
 from kofn.metrics import default_metric
 from kofn.registry import METRICS, parse_spec
 from kofn.runs.files import MANIFEST, digest
-from kofn.runs.load import answers_of, reestimate
+from kofn.runs.load import reestimate
 from kofn.scoring.evaluate import evaluate, result_of
 from kofn.scoring.options import Options
 from kofn.stats import compare
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kofn.runs.record import Run
-    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.grade import Graded
     from kofn.scoring.result import Result
     from kofn.stats import Comparison
 
@@ -171,7 +171,7 @@ def _explicit_options(run: Run, extract: Any) -> dict[str, Any]:
     return {"extract": stored.get("extract"), "metrics": metrics}
 
 
-def _is_new(scored: ScoredSets, result: Result) -> bool:
+def _is_new(scored: Graded, result: Result) -> bool:
     return bool(scored.metric) and scored.metric not in result.judges
 
 
@@ -189,11 +189,11 @@ def _with_judges(result: Result, stored: Result, options: Options) -> Result:
         return result.with_warnings([f"{left}: a judge's verdicts are not kept, for some candidates are left out"])
     judges = {one.metric: stored.judges[one.metric] for one in judged}
     graded = [one for one in result.scored if one.metric]
-    whole = result_of(table, answers_of(result), [*graded, *judged], options, judges)
+    whole = result_of(table, [*graded, *judged], options, judges)
     return whole.with_warnings([*result.source_warnings, *stored.source_warnings])
 
 
-def _verdict_changes(stored: Result, result: Result, scored: ScoredSets, options: Options) -> VerdictChanges | None:
+def _verdict_changes(stored: Result, result: Result, scored: Graded, options: Options) -> VerdictChanges | None:
     """What one metric changes, against the metric of that name before, or the run's first; None where none was."""
     # the same metric where the run had it, else the one it was judged by
     old = next((one for one in stored.scored if one.metric == scored.metric), stored.scored[0])
@@ -219,7 +219,7 @@ def _verdict_changes(stored: Result, result: Result, scored: ScoredSets, options
     )
 
 
-def _frame(scored: ScoredSets) -> pl.DataFrame:
+def _frame(scored: Graded) -> pl.DataFrame:
     sets = scored.sets
     sizes = np.diff(sets.offsets)
     answers = sets.answers if sets.answers is not None else pl.Series([None] * len(sets.values), dtype=pl.String)

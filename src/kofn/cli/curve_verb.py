@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kofn.analysis.best_of.report import BestOfReport
     from kofn.analysis.selectors import Selector
     from kofn.runs.load import GradedCandidates
-    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.grade import Graded
 
 _WIDEST, _NARROWEST = 120, 60
 
@@ -117,7 +117,7 @@ def _options(by: tuple[str, ...], split_text: str | None, interval: str, level: 
     return scoring.Options(by=by, split=split, interval=interval, level=level, seed=seed)
 
 
-def _passing_from(scored: ScoredSets, threshold: float | None) -> ScoredSets:
+def _passing_from(scored: Graded, threshold: float | None) -> Graded:
     """The same grades with another threshold, where one is given."""
     from dataclasses import replace
 
@@ -126,7 +126,7 @@ def _passing_from(scored: ScoredSets, threshold: float | None) -> ScoredSets:
 
 def _best_of_options(
     where: GradedCandidates,
-    scored: ScoredSets,
+    scored: Graded,
     selector_text: str | None,
     measure: str | None,
     extend: int | None,
@@ -148,7 +148,7 @@ def _best_of_options(
     )
 
 
-def _selector(scored: ScoredSets, text: str | None) -> Selector | None:
+def _selector(scored: Graded, text: str | None) -> Selector | None:
     return analysis.only_selector(scored) if text is None else analysis.load_selector(text)
 
 

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from kofn.core.candidate_sets import Floats
     from kofn.judge.labels import LabelRows
-    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.grade import Graded
 
 
-def labels_of(path: Path, scored: ScoredSets, *, candidates: bool = True) -> analysis.JudgeErrors:
+def labels_of(path: Path, scored: Graded, *, candidates: bool = True) -> analysis.JudgeErrors:
     """Verdicts of people and of the judge from a file, as `kofn calibrate` takes them.
 
     Of a candidate that the metric graded its verdict counts, whatever the file says of the judge. Labels that are all
@@ -55,7 +55,7 @@ def labels_of(path: Path, scored: ScoredSets, *, candidates: bool = True) -> ana
     )
 
 
-def _verdicts(rows: LabelRows, scored: ScoredSets) -> Floats:
+def _verdicts(rows: LabelRows, scored: Graded) -> Floats:
     """What the metric says of each labelled candidate, by case and place; NaN where it says nothing."""
     from kofn.core.candidate_sets import NOT_GRADED
 

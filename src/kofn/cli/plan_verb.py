@@ -18,7 +18,7 @@ from kofn.errors import InputError
 
 if TYPE_CHECKING:
     from kofn.analysis.plan import Plan, PlanQuestion, UnitPrices
-    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.grade import Graded
 
 _WIDTH = 100
 
@@ -109,7 +109,7 @@ def _check_given(
         raise click.UsageError("--correlation goes with --difference and a single pilot or --p")
 
 
-def _pilot(path: Path, metric: str | None) -> tuple[ScoredSets, tuple[str, ...]]:
+def _pilot(path: Path, metric: str | None) -> tuple[Graded, tuple[str, ...]]:
     """The pilot's graded candidates, and what of it a plan does not use."""
     where = runs.load_graded(path)
     units = where.units()
@@ -124,7 +124,7 @@ def _pilot(path: Path, metric: str | None) -> tuple[ScoredSets, tuple[str, ...]]
 
 
 def _variances(
-    pilot: ScoredSets | None,
+    pilot: Graded | None,
     against: Path | None,
     metric: str | None,
     share: float | None,
@@ -152,11 +152,11 @@ def _variances(
     return analysis.alike_variances(one, correlation) if paired else one
 
 
-def _price(pilot: ScoredSets | None, given: float | None) -> float | None:
+def _price(pilot: Graded | None, given: float | None) -> float | None:
     return given if given is not None or pilot is None else analysis.candidate_cost(pilot.sets)
 
 
-def _with_labels(pilot: ScoredSets, path: Path, question: PlanQuestion, prices: UnitPrices) -> Plan:
+def _with_labels(pilot: Graded, path: Path, question: PlanQuestion, prices: UnitPrices) -> Plan:
     """The pilot's values are a judge's verdicts; the labels say how often it is right."""
     import numpy as np
 

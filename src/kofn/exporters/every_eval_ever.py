@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kofn.core.types import Estimate
     from kofn.runs.load import GradedCandidates
-    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.grade import Graded
 
 VERSION = "0.2.1"
 
@@ -103,7 +103,7 @@ def _result(graded: GradedCandidates, task: str, e: Estimate) -> dict[str, Any]:
     }
 
 
-def _metric(graded: GradedCandidates, scored: ScoredSets, e: Estimate) -> dict[str, Any]:
+def _metric(graded: GradedCandidates, scored: Graded, e: Estimate) -> dict[str, Any]:
     """How to read the number: continuous, within 0 and 1 unless the cases' values go further."""
     values = graded.result.case_values.get((e.metric, e.aggregator))
     defined = np.array([]) if values is None else values[~np.isnan(values)]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kofn.core.types import Case, Estimate
     from kofn.generate.prepared_run import PreparedRun
     from kofn.generate.store import ReplyRow
-    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.grade import Graded
     from kofn.scoring.options import Options
     from kofn.tasks.stages import Item
 
@@ -126,13 +126,13 @@ class InterimGrader:
 
     def _grade(self, done: Sequence[Done]) -> None:
         table = table_of_rows(done, self.kind)
-        table, _, scored = grade(table, replace(self.options, extract=self._extractor(table)))
+        table, scored = grade(table, replace(self.options, extract=self._extractor(table)))
         if scored[0].metric:
             self.estimates.metric = scored[0].metric
             by_id = {item.case.id: item.case for item, _ in done}
             self._add([by_id[case] for case in table.cases["case_id"].to_list()], scored[0])
 
-    def _add(self, cases: Sequence[Case], scored: ScoredSets) -> None:
+    def _add(self, cases: Sequence[Case], scored: Graded) -> None:
         """The value of every case, by aggregator; one that is undefined of these sets is left out."""
         values, rates = {}, {}
         for name in self.names:

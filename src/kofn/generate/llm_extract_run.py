@@ -14,7 +14,7 @@ from kofn.generate.prepared_run import extractor_of, limits_of
 from kofn.models.base import Model
 from kofn.registry import extractor
 from kofn.runs.results_jsonl import ModelExtraction, accuracy_with
-from kofn.scoring.grade import Answers
+from kofn.scoring.grade import with_answers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kofn.generate.pricing import Prices
     from kofn.generate.store import Store
     from kofn.runs.report_builder import ReportPlan
+    from kofn.scoring.grade import Graded
     from kofn.scoring.result import Result
 
 _LISTED = 100  # disagreements kept in run.json, which is read whole
@@ -124,7 +125,7 @@ def _report(found: LLMExtraction, result: Result, plan: ReportPlan, prepared: Pr
     return LLMExtractionReport(metric, {"llm_extraction": entry}, {"answers read by": str(found)}, stopped)
 
 
-def _answers(found: LLMExtraction, result: Result, prepared: PreparedRun) -> Answers:
+def _answers(found: LLMExtraction, result: Result, prepared: PreparedRun) -> Graded:
     """The model's answers as a column, in the form the extractor gives them so that equal ones vote together."""
     answers = list(found.answers)
     if kind_of(result) == "text":
@@ -132,4 +133,5 @@ def _answers(found: LLMExtraction, result: Result, prepared: PreparedRun) -> Ans
         choices = {item.case.id: item.case.choices for item in prepared.items}
         of = [choices[one.case_id] for one in _candidates(result)]
         answers = [None if a is None else find(a, c or None) for a, c in zip(answers, of, strict=True)]
-    return Answers(column=pl.Series("answer", answers, dtype=pl.String), extractor=None, reason="read by a model")
+    assert result.table is not None
+    return with_answers(result.table, pl.Series("answer", answers, dtype=pl.String), reason="read by a model")

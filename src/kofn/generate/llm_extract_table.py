@@ -98,7 +98,7 @@ def cases_of(table: Table) -> dict[str, Case]:
 
 def candidates_of(table: Table, extractor: str) -> list[Candidate]:
     """Every candidate with its text and what the extractor finds in it."""
-    answers = find_answers(table, extractor).column
+    answers = find_answers(table, extractor).sets.answers
     texts = table.candidates["text"].to_list()
     found = [None] * len(texts) if answers is None else answers.to_list()
     bounds = table.offsets.tolist()

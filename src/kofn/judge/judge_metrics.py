@@ -10,9 +10,8 @@ import polars as pl
 
 from kofn.errors import InputError, UnknownName
 from kofn.registry import aggregator
-from kofn.runs.load import answers_of, with_stored_estimates
+from kofn.runs.load import with_stored_estimates
 from kofn.scoring.evaluate import result_of
-from kofn.scoring.grade import ScoredSets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,22 +98,18 @@ def with_verdict_columns(
     kept = [one for one in result.scored if one.metric and one.metric not in new_judges]
     sets = result.scored[0].sets
     base = replace(sets, selectors={**sets.selectors, **selectors}, higher_is_better=True)
-    scored: list[ScoredSets] = [
-        replace(one, sets=replace(one.sets, selectors={**one.sets.selectors, **selectors})) for one in kept
-    ]
+    scored = [replace(one, sets=replace(one.sets, selectors={**one.sets.selectors, **selectors})) for one in kept]
     order = [*columns[-1:], *columns[:-1]]  # the panel before its members
     scored += [
-        ScoredSets(
-            metric=c.name,
-            sets=replace(base, values=c.values, passes=c.passes),
-            source=f"judge {new_judges[c.name]['rubric']}",
+        replace(result.scored[0], sets=base).under(
+            c.name, c.values, c.passes, source=f"judge {new_judges[c.name]['rubric']}"
         )
         for c in ([] if selector_only else order)
     ]
     scored = scored or [replace(result.scored[0], sets=base)]
     judges = {**{k: v for k, v in result.judges.items() if k not in new_judges}, **new_judges}
     before = [w for w in result.source_warnings if not w.startswith(tuple(f"{name}: " for name in new_judges))]
-    found = result_of(table, answers_of(result), scored, graded.options, judges).with_warnings(before)
+    found = result_of(table, scored, graded.options, judges).with_warnings(before)
     others = replace(
         result,
         estimates=tuple(e for e in result.estimates if e.metric not in new_judges),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kofn.core.candidate_sets import CandidateSets
     from kofn.runs.load import GradedCandidates
-    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.grade import Graded
 
 DEFAULT_AGGREGATE = "any_pass"
 DEFAULT_OF_SCORES = "mean"
@@ -39,7 +39,7 @@ class VerdictRows:
     aggregate: str | None = None
     weighted: bool = False
     graded: GradedCandidates | None = None
-    scored: ScoredSets | None = None
+    scored: Graded | None = None
 
 
 def open_verdicts(
@@ -120,7 +120,7 @@ def labels_on_run_scale(labels: LabelRows, verdicts: VerdictRows | None) -> Labe
     return replace(labels, human=(labels.human_values - low) / span, judge=judge)
 
 
-def _metric(run: GradedCandidates, name: str | None) -> ScoredSets:
+def _metric(run: GradedCandidates, name: str | None) -> Graded:
     if name is None:
         graded = [one.metric for one in run.result.scored]
         named = [m for m in graded if m in run.result.judges] or [m for m in graded if "judge" in m.lower()]

@@ -20,7 +20,6 @@ from kofn.importers.sources import expand
 from kofn.importers.tabular import table_from_frame
 from kofn.runs.files import MANIFEST
 from kofn.scoring.evaluate import evaluate, result_of
-from kofn.scoring.grade import Answers
 from kofn.scoring.options import Options
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from kofn.core.table import Table
     from kofn.runs.record import Run
-    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.grade import Graded
     from kofn.scoring.result import Result
 
 
@@ -54,7 +53,7 @@ class GradedCandidates:
     def manifest(self) -> Mapping[str, Any]:
         return {} if self.run is None else self.run.manifest
 
-    def metric(self, name: str | None = None) -> ScoredSets:
+    def metric(self, name: str | None = None) -> Graded:
         """The sets under this metric; without a name under the first."""
         if name is None:
             first = self.result.scored[0]
@@ -140,31 +139,16 @@ def _merge_options(stored: Options, given: Options) -> Options:
     return replace(stored, **{n: v for n in names if (v := getattr(given, n)) != getattr(plain, n)})
 
 
-def answers_of(result: Result) -> Answers:
-    """The answers a stored result voted on."""
-    found = result.extraction
-    return Answers(
-        column=result.scored[0].sets.answers,
-        extractor=found["extractor"],
-        reason=found["reason"],
-        n=found.get("n") or 0,
-        n_failed=found.get("n_failed") or 0,
-    )
-
-
 def reestimate(result: Result, options: Options) -> Result:
     """The numbers of stored grades made again with other options."""
     table, scored = result.table, list(result.scored)
     assert table is not None
-    answers = answers_of(result)
     if options.split is not None:
-        # by id: the split returns a new table, and answers and sets are cut to match it
+        # by id: the split returns a new table, and sets are cut to match it
         kept = np.isin(table.cases["case_id"].to_numpy(), options.split.of(table).cases["case_id"].to_numpy())
-        rows = np.repeat(kept, np.diff(table.offsets))
         table = table.select_cases(kept)
         scored = [replace(one, sets=one.sets.take(np.flatnonzero(kept))) for one in scored]
-        answers = answers if answers.column is None else replace(answers, column=answers.column.filter(rows))
-    found = result_of(table, answers, scored, options, result.judges).with_warnings(result.source_warnings)
+    found = result_of(table, scored, options, result.judges).with_warnings(result.source_warnings)
     return (
         found
         if options.split is not None or options.weight or options.cluster

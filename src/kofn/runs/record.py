@@ -19,14 +19,16 @@ from kofn.runs.files import CANDIDATES, CASES, MANIFEST, checksum_mismatch, read
 from kofn.runs.manifest import check_digest, check_manifest
 from kofn.runs.staging import recover
 from kofn.scoring.checklist import line_from_dict
-from kofn.scoring.grade import ScoredSets, stored_sets
+from kofn.scoring.grade import with_answers
 from kofn.scoring.options import Options
 from kofn.scoring.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import polars as pl
+
+    from kofn.scoring.grade import Graded
 
 
 OUTPUTS, QUESTIONS = ("text", "reasoning", "note"), ("input", "choices")  # what models and people wrote
@@ -148,7 +150,7 @@ def _rebuild_result(manifest: Mapping[str, Any], table: Table, cases: pl.DataFra
         judges=stored.get("judges", {}),
         source_warnings=tuple(stored.get("told", ())),  # its name in run.json since schema 1
         checklist=tuple(map(line_from_dict, stored.get("checklist", ()))),
-        scored=tuple(_stored_sets(table, m) for m in layout["metrics"]),
+        scored=tuple(_stored_grades(table, stored["extraction"], layout["metrics"])),
         case_values={(v["metric"], v["aggregator"]): cases[v["column"]].to_numpy() for v in layout["values"]},
         table=table,
     )
@@ -249,16 +251,23 @@ def _sizes(candidates: pl.DataFrame, cases: pl.DataFrame) -> Any:
     return found["size"].fill_null(0).to_numpy().astype(np.int64)
 
 
-def _stored_sets(table: Table, metric: Mapping[str, Any]) -> ScoredSets:
-    name = metric["metric"]
-    if name:
-        values = table.candidates[f"score.{name}"].to_numpy()
-        passes = table.candidates[f"passed.{name}"].cast(int).fill_null(NOT_GRADED).to_numpy().astype(np.int8)
-    else:
-        values = np.full(table.n_candidates, np.nan)
-        passes = np.full(table.n_candidates, NOT_GRADED, dtype=np.int8)
-    sets = stored_sets(table, values, passes, higher_is_better=metric["higher_is_better"])
-    return ScoredSets(metric=name, sets=sets, source=metric["source"], beside_labels=metric["beside_labels"])
+def _stored_grades(
+    table: Table, extraction: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]
+) -> Iterator[Graded]:
+    """The sets as every metric of the run graded them."""
+    column = table.candidates["answer"] if "answer" in table.candidates.columns else None
+    answers = replace(
+        with_answers(table, column, extractor=extraction["extractor"], reason=extraction.get("reason", "stored")),
+        n_outputs=extraction.get("n") or 0,
+        n_failed=extraction.get("n_failed") or 0,
+    )
+    for one in metrics:
+        name, better, beside = one["metric"], one["higher_is_better"], one["beside_labels"]
+        values, passes = answers.sets.values, answers.sets.passes
+        if name:
+            values = table.candidates[f"score.{name}"].to_numpy()
+            passes = table.candidates[f"passed.{name}"].cast(int).fill_null(NOT_GRADED).to_numpy().astype(np.int8)
+        yield answers.under(name, values, passes, source=one["source"], higher_is_better=better, beside_labels=beside)
 
 
 def restore_table(result: Result) -> Table:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kofn.aggregators.base import Aggregator
     from kofn.core.candidate_sets import Floats
     from kofn.core.table import Table
-    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.grade import Graded
     from kofn.scoring.result import Result
 
 ALL = "cases"  # the group of every case where none is named
@@ -150,7 +150,7 @@ def apply_rule(rule: Requirement, values: Floats) -> Floats:
     return found
 
 
-def _verdict_of(result: Result, one: ScoredSets, plan: ReportPlan) -> tuple[Floats, Requirement]:
+def _verdict_of(result: Result, one: Graded, plan: ReportPlan) -> tuple[Floats, Requirement]:
     name = verdict_name(result, plan)
     values = result.case_values.get((one.metric, name))
     known = None
@@ -167,7 +167,7 @@ def _verdict_of(result: Result, one: ScoredSets, plan: ReportPlan) -> tuple[Floa
     return values, _default_rule(one, plan.threshold, name, known)
 
 
-def _requested_rule(result: Result, one: ScoredSets, text: str, known: Aggregator | None) -> Requirement:
+def _requested_rule(result: Result, one: Graded, text: str, known: Aggregator | None) -> Requirement:
     """The bound that was asked for. Metrics of which more and of which less is better cannot share one."""
     rule = Requirement.parse(text)
     if rule.part != "point":
@@ -185,7 +185,7 @@ def _requested_rule(result: Result, one: ScoredSets, text: str, known: Aggregato
     return rule
 
 
-def _default_rule(one: ScoredSets, threshold: float | None, name: str, known: Aggregator | None) -> Requirement:
+def _default_rule(one: Graded, threshold: float | None, name: str, known: Aggregator | None) -> Requirement:
     """From where on a case passes where nobody said: 1 of a share, the threshold of the metric's values."""
     if known is None or not _can_decide(name):
         raise InputError(f"verdict {name}: say from where on a case passes, such as --verdict '{name} >= 1'")

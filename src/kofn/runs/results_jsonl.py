@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kofn.core.candidate_sets import CandidateSets
     from kofn.core.table import Table
     from kofn.runs.record import Run
-    from kofn.scoring.grade import Answers
+    from kofn.scoring.grade import Graded
     from kofn.scoring.result import Result
 
 MOST_CANDIDATES = 200_000  # beyond this the details stay in candidates.parquet, and the line says so
@@ -116,7 +116,7 @@ def legacy_accuracy(result: Result, plan: ReportPlan) -> float | None:
     return accuracy_with(result, plan, find_answers(result.table, LEGACY[extractor]))
 
 
-def accuracy_with(result: Result, plan: ReportPlan, answers: Answers) -> float | None:
+def accuracy_with(result: Result, plan: ReportPlan, answers: Graded) -> float | None:
     """The share of the verified cases that pass with other answers.
 
     The metrics, the verdict and the threshold stay what they are. None where a metric looks at something else than
@@ -139,7 +139,7 @@ def accuracy_with(result: Result, plan: ReportPlan, answers: Answers) -> float |
     return float(passes.mean()) if known.size else None
 
 
-def _rescore(table: Table, answers: Answers, metrics: list[str], threshold: float | None) -> list[CandidateSets]:
+def _rescore(table: Table, answers: Graded, metrics: list[str], threshold: float | None) -> list[CandidateSets]:
     """The sets under the same metrics with other answers; refused where a metric reads no answers."""
     for name in metrics:
         if name in ("pass", "score") or trait(metric(name), "uses") != "answer":

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kofn.core.candidate_sets import CandidateSets, Floats
     from kofn.core.table import Table
-    from kofn.scoring.grade import Answers, ScoredSets
+    from kofn.scoring.grade import Graded
     from kofn.scoring.options import Options
 
 
@@ -201,17 +201,18 @@ def add_counts(several: Iterable[Counts]) -> Counts:
     return reduce(Counts.plus, several)
 
 
-def count_candidates(table: Table, answers: Answers, scored: Sequence[ScoredSets], options: Options) -> Counts:
+def count_candidates(table: Table, scored: Sequence[Graded], options: Options) -> Counts:
     """What is counted of the cases of a table, graded as they are."""
-    sets = scored[0].sets
+    answers = scored[0]
+    sets = answers.sets
     totals, counts = _count_sets(sets)
     counts["unclear"] = _count_unclear(table, scored)
     return Counts(
         metrics=tuple(_count_metric(one, scored[0]) for one in scored),
         sizes=histogram(sets.sizes),
         has_answers=sets.answers is not None,
-        answers=None if answers.column is None else (answers.n, answers.n_failed),
-        labels=_label_disagreements(table, answers, scored),
+        answers=None if sets.answers is None else (answers.n_outputs, answers.n_failed),
+        labels=_label_disagreements(table, answers),
         totals=totals,
         # zeros are dropped, as adding two Counters would drop them
         counts=Counter({name: n for name, n in counts.items() if n}),
@@ -222,7 +223,7 @@ def count_candidates(table: Table, answers: Answers, scored: Sequence[ScoredSets
     )
 
 
-def _count_metric(one: ScoredSets, labels: ScoredSets) -> MetricCounts:
+def _count_metric(one: Graded, labels: Graded) -> MetricCounts:
     sets = one.sets
     values = sets.values[sets.graded]
     known = len(values) > 0
@@ -280,14 +281,14 @@ def _add_texts(sets: CandidateSets, totals: dict[str, Total], counts: Counter[st
     counts["identical_sets"] = int((several & np.isclose(unique * sets.sizes, 1)).sum())
 
 
-def _count_unclear(table: Table, scored: Sequence[ScoredSets]) -> int:
+def _count_unclear(table: Table, scored: Sequence[Graded]) -> int:
     return count_unmatched(table) if scored[0].metric == "choice" else 0
 
 
-def _label_disagreements(table: Table, answers: Answers, scored: Sequence[ScoredSets]) -> tuple[str, int, int] | None:
+def _label_disagreements(table: Table, answers: Graded) -> tuple[str, int, int] | None:
     """Where the file has both labels and references: how often the extracted answer says otherwise than the label."""
     rows = table.candidates
-    if "reference" not in rows.columns or "passed" not in rows.columns or scored[0].metric != "pass":
+    if "reference" not in rows.columns or "passed" not in rows.columns or answers.metric != "pass":
         return None
     if answers.extractor is None:
         return None
@@ -300,7 +301,7 @@ def _label_disagreements(table: Table, answers: Answers, scored: Sequence[Scored
     return computed.metric, int(both.sum()), int(differ.sum())
 
 
-def _sampling_variances(scored: Sequence[ScoredSets], options: Options) -> dict[tuple[str, str], SamplingVariance]:
+def _sampling_variances(scored: Sequence[Graded], options: Options) -> dict[tuple[str, str], SamplingVariance]:
     """maj@k of large sets is drawn: how far that may be off."""
     out = {}
     for rule in map(aggregator, options.aggregate):

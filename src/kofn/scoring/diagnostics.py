@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kofn.core.table import Table
     from kofn.core.types import Estimate
     from kofn.scoring.counts import Counts, MetricCounts
-    from kofn.scoring.grade import Answers, ScoredSets
+    from kofn.scoring.grade import Graded
     from kofn.scoring.options import Options
 
 DOUBLE_DIPPING = "double-dipping"  # `Result.double_dipping` finds its warnings by this word
@@ -40,7 +40,7 @@ FAMILIES = {
 }
 
 
-def extraction_diagnostics(table: Table, answers: Answers, facts: Counts, options: Options) -> dict[str, Any]:
+def extraction_diagnostics(table: Table, answers: Graded, facts: Counts, options: Options) -> dict[str, Any]:
     """How answers were found, how many were not, and how far other extractors would disagree.
 
     Extractors are compared on the candidates of the table, which may be some of those that are counted.
@@ -61,7 +61,7 @@ def extraction_diagnostics(table: Table, answers: Answers, facts: Counts, option
     return out
 
 
-def _audit(table: Table, answers: Answers, family: tuple[str, ...], seed: int) -> dict[str, Any]:
+def _audit(table: Table, answers: Graded, family: tuple[str, ...], seed: int) -> dict[str, Any]:
     """Agreement of an extractor with its relatives on up to 500 candidates, and the score each would give.
 
     Scores are shown where the metric that suits the extractor compares plain values; mathematics takes too long here.
@@ -248,7 +248,7 @@ def _double_dipping_warnings(facts: Counts, options: Options, judges: Mapping[st
     return out
 
 
-def find_double_dipping(scored: ScoredSets, by: str, judges: Mapping[str, Mapping[str, Any]]) -> str | None:
+def find_double_dipping(scored: Graded, by: str, judges: Mapping[str, Mapping[str, Any]]) -> str | None:
     """What is wrong with grading picks of selector `by` under this metric; None where they are apart.
 
     The same values, the same judge (model, prompt and parameters), or the same model with another prompt.
@@ -281,7 +281,7 @@ def _judge_warnings(metrics: Sequence[str], judges: Mapping[str, Mapping[str, An
     return [f"{', '.join(names)}: a judge's verdicts, {UNCORRECTED}: kofn calibrate measures them"]
 
 
-def _grades_itself(scored: ScoredSets, by: str) -> bool:
+def _grades_itself(scored: Graded, by: str) -> bool:
     """Whether a selector's scores are the metric's values on all graded candidates; values all alike pick nothing."""
     graded = scored.sets.graded
     if by not in scored.sets.selectors or not graded.any():

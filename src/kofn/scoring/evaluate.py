@@ -17,7 +17,7 @@ from kofn.registry import aggregator, metric
 from kofn.scoring import diagnostics as diagnose
 from kofn.scoring.checklist import build_checklist
 from kofn.scoring.counts import count_candidates, coverage_aggregators
-from kofn.scoring.grade import ScoredSets, find_answers, score_table, unlabelled_sets
+from kofn.scoring.grade import find_answers, score_table
 from kofn.scoring.multiple_choice import with_labels
 from kofn.scoring.options import Options
 from kofn.scoring.result import Result
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kofn.aggregators.base import Aggregator
-    from kofn.core.candidate_sets import CandidateSets, Floats
+    from kofn.core.candidate_sets import Floats
     from kofn.core.table import Table
     from kofn.core.types import Estimate
     from kofn.scoring.counts import Counts
-    from kofn.scoring.grade import Answers
+    from kofn.scoring.grade import Graded
     from kofn.scoring.options import Spec
 
 DEFAULTS = ("first", "mean", "any_pass", "all_pass", "majority", "majority_pass")
@@ -65,58 +65,53 @@ def evaluate(table: Table, options: Options | None = None) -> Result:
         table = options.split.of(table)
     if options.top_k is not None:
         table = table.truncate(options.top_k)
-    table, answers, scored = grade(table, options)
-    return result_of(table, answers, scored, options).with_warnings(table.notes)
+    table, graded = grade(table, options)
+    return result_of(table, graded, options).with_warnings(table.notes)
 
 
-def grade(
-    table: Table, options: Options, *, whole: bool = True, base: int | None = None
-) -> tuple[Table, Answers, list[ScoredSets]]:
-    """The answers and scores of every candidate, before anything is combined; the table has its options labelled.
+def grade(table: Table, options: Options, *, whole: bool = True, base: int | None = None) -> tuple[Table, list[Graded]]:
+    """Every candidate under every metric, before anything is combined; the table has its options labelled.
+
+    Where nothing is graded there is one member, with the answers alone.
 
     `whole` and `base` are for a table that is a part of the data: see `score_table` and `with_labels`.
     """
     if options.extract is None or str(options.extract).startswith("letter"):
         table = with_labels(table, base)
     answers = find_answers(table, options.extract)
-    scored = score_table(table, answers, options.metrics, options.threshold, options.engine, whole=whole)
-    if not scored:
-        # a metric without a name stands for "nothing is graded": agreement and diversity are still computed
-        scored = [ScoredSets(metric="", sets=unlabelled_sets(table, answers), source="")]
-    return table, answers, scored
+    graded = score_table(table, answers, options.metrics, options.threshold, options.engine, whole=whole)
+    return table, graded or [answers]
 
 
 def result_of(
     table: Table,
-    answers: Answers,
-    scored: Sequence[ScoredSets],
+    graded: Sequence[Graded],
     options: Options,
     judges: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Result:
     """The numbers of candidates that are graded already. `judges` describes the metrics that a model graded."""
-    found_values = _case_values(scored, options)
+    found_values = _case_values(graded, options)
     values = {key: column.values for key, column in found_values.items()}
-    estimates = estimates_of(table, found_values, answers.extractor, options)
-    facts = count_candidates(table, answers, scored, options)
-    result = describe_result(table, answers, scored[0].sets, facts, estimates, options, judges)
-    return replace(result, scored=tuple(scored), case_values=values, table=table)
+    estimates = estimates_of(table, found_values, graded[0].extractor, options)
+    facts = count_candidates(table, graded, options)
+    result = describe_result(table, graded[0], facts, estimates, options, judges)
+    return replace(result, scored=tuple(graded), case_values=values, table=table)
 
 
 def describe_result(
     table: Table,
-    answers: Answers,
-    sets: CandidateSets,
+    answers: Graded,
     facts: Counts,
     estimates: Sequence[Estimate],
     options: Options,
     judges: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Result:
-    """The result of what was counted and estimated. `table`, `answers` and `sets` may be a sample of it all.
+    """The result of what was counted and estimated. `table` and `answers` may be a sample of it all.
 
     They are looked at where a sample is enough: how extractors differ, how n-grams repeat.
     """
     extraction = diagnose.extraction_diagnostics(table, answers, facts, options)
-    found = diagnose.set_diagnostics(sets, facts, options)
+    found = diagnose.set_diagnostics(answers.sets, facts, options)
     result = Result(
         n_cases=facts.n_cases,
         n_candidates=facts.n_candidates,
@@ -133,7 +128,7 @@ def describe_result(
     return replace(result, checklist=build_checklist(result, options), table=None)
 
 
-def default_aggregators(scored: ScoredSets) -> list[Spec]:
+def default_aggregators(scored: Graded) -> list[Spec]:
     """What to show when nothing is asked for; pass@k up to the size that nearly all sets have.
 
     A metric that stands beside labels shows its values only: its passes are the labels'.
@@ -189,7 +184,7 @@ class ValueColumn(NamedTuple):
     rate: bool
 
 
-def _case_values(scored: Sequence[ScoredSets], options: Options) -> dict[tuple[str, str], ValueColumn]:
+def _case_values(scored: Sequence[Graded], options: Options) -> dict[tuple[str, str], ValueColumn]:
     """(metric, aggregator) -> one value a case."""
     requested = requested_aggregators(options)
     out: dict[tuple[str, str], ValueColumn] = {}
@@ -220,7 +215,7 @@ def is_rate(rule: Aggregator, zero_one: bool) -> bool:
     return rule.bounded and (zero_one or not rule.of_values)
 
 
-def apply_aggregator(rule: Aggregator, scored: ScoredSets) -> Floats:
+def apply_aggregator(rule: Aggregator, scored: Graded) -> Floats:
     """An aggregator's value of every set; a k that no set reaches is the user's mistake."""
     values = rule(scored.sets)
     k = getattr(rule, "k", None)
@@ -280,7 +275,7 @@ def recipe_of(metric: str, name: str, extractor: str | None, options: Options) -
     }
 
 
-def _describe_input(table: Table, facts: Counts, answers: Answers, options: Options) -> dict[str, Any]:
+def _describe_input(table: Table, facts: Counts, answers: Graded, options: Options) -> dict[str, Any]:
     return {
         "form": table.form,
         "sources": list(table.sources),

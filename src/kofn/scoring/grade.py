@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,47 +28,53 @@ _PLAIN_NUMBER = r"^(?:0|-?[1-9][0-9]{0,17})$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
-    """The answer of every candidate: where it came from and why that way."""
+class Graded:
+    """Candidate sets as one metric grades them, and how their answers were found.
 
-    column: pl.Series | None
-    extractor: str | None
-    reason: str
-    n: int = 0
-    n_failed: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredSets:
-    """The sets under one metric. `beside_labels`: only its values are news, its passes are the labels'.
-
-    `notes`: what was noticed while grading.
+    metric         "" where nothing is graded: agreement and diversity are still computed
+    source         what the grades come from: a field of the file, the references, the texts, a judge
+    extractor      None where answers came with the file, or none are looked for; `reason` says which
+    n_outputs      outputs in which an answer was looked for, `n_failed` of them without one
+    beside_labels  only its values are news, its passes are the labels'
+    notes          what was noticed while grading
     """
 
-    metric: str
     sets: CandidateSets
-    source: str
+    metric: str = ""
+    source: str = ""
+    extractor: str | None = None
+    reason: str = ""
+    n_outputs: int = 0
+    n_failed: int = 0
     beside_labels: bool = False
     notes: tuple[str, ...] = ()
 
+    def under(
+        self, metric: str, values: Floats, passes: Any, *, source: str, higher_is_better: bool = True, **changes: Any
+    ) -> Graded:
+        """The same sets and answers as another metric grades them."""
+        sets = replace(self.sets, values=values, passes=passes, higher_is_better=higher_is_better)
+        given: dict[str, Any] = {"beside_labels": False, "notes": (), **changes}
+        return replace(self, metric=metric, sets=sets, source=source, **given)
 
-def find_answers(table: Table, extract: str | Callable[..., Any] | None) -> Answers:
-    """Extract answers; without an extractor take the file's own answers, else choose one from what is there.
 
-    With `none` there are no answers, which is not the same as outputs that fail to give one.
+def find_answers(table: Table, extract: str | Callable[..., Any] | None) -> Graded:
+    """The sets of a table with their answers, not graded yet.
+
+    Without an extractor the file's own answers are taken, else one is chosen by what is there. With `none` there are
+    no answers, which is not the same as outputs that fail to give one.
     """
     if extract is not None and extractor(extract) is none:
-        return Answers(column=None, extractor=None, reason="none are looked for")
+        return with_answers(table, None, reason="none are looked for")
 
     rows = table.candidates
     if extract is None and "answer" in rows.columns:
         given = _canonicalize(rows["answer"])
-        reason = f"given in `{table.fields['answer']}`"
-        return Answers(column=given, extractor=None, reason=reason, n=len(given), n_failed=given.null_count())
+        return with_answers(table, given, reason=f"given in `{table.fields['answer']}`")
     if "text" not in rows.columns:
         if extract is not None:
             raise InputError(f"nothing to extract from: {_source(table)} has no texts")
-        return Answers(column=None, extractor=None, reason="no texts and no answers")
+        return with_answers(table, None, reason="no texts and no answers")
     reason = "asked for"
     if extract is None:
         choice = choose_extractor(_references(table), _sample(rows["text"]), "choices" in table.cases.columns)
@@ -77,98 +83,98 @@ def find_answers(table: Table, extract: str | Callable[..., Any] | None) -> Answ
         extract if isinstance(extract, str) else f"{extract.__module__}:{getattr(extract, '__name__', repr(extract))}"
     )
     column = extract_column(extractor(extract), rows["text"], choices_of(table))
+    found = with_answers(table, column, extractor=name, reason=reason)
     # a failed call has no text: it is no output in which an answer could be missing
     no_output = rows["text"].null_count()
-    return Answers(
-        column=column,
-        extractor=name,
-        reason=reason,
-        n=len(column) - no_output,
-        n_failed=column.null_count() - no_output,
+    return replace(found, n_outputs=found.n_outputs - no_output, n_failed=found.n_failed - no_output)
+
+
+def with_answers(
+    table: Table, answers: pl.Series | None, *, extractor: str | None = None, reason: str = "stored"
+) -> Graded:
+    """The sets of a table with these answers, none of them graded."""
+    rows, cases = table.candidates, table.cases
+    nothing = np.full(table.n_candidates, np.nan)
+
+    def numbers(name: str) -> Floats | None:
+        return rows[name].to_numpy() if name in rows.columns else None
+
+    selectors = {c.removeprefix("selector."): rows[c].to_numpy() for c in rows.columns if c.startswith("selector.")}
+    if "score" in rows.columns:
+        # scores of the file may pick too, also where another metric grades
+        selectors["score"] = rows["score"].to_numpy()
+    sets = CandidateSets(
+        case_ids=cases["case_id"],
+        offsets=table.offsets,
+        values=nothing,
+        passes=passes_of(nothing),
+        answers=answers,
+        texts=rows["text"] if "text" in rows.columns else None,
+        costs=numbers("cost"),
+        seconds=numbers("seconds"),
+        candidate_weights=numbers("candidate_weight"),
+        selectors=selectors,
+        facets=rows["facets"] if "facets" in rows.columns else None,
+        required=cases["required"] if "required" in cases.columns else None,
+        ideal=cases["ideal"] if "ideal" in cases.columns else None,
     )
+    n, n_failed = (0, 0) if answers is None else (len(answers), answers.null_count())
+    return Graded(sets=sets, extractor=extractor, reason=reason, n_outputs=n, n_failed=n_failed)
 
 
 def score_table(
     table: Table,
-    answers: Answers,
+    answers: Graded,
     metrics: Sequence[str | Callable[..., Any]],
     threshold: float | None,
     engine: Any = None,
     *,
     whole: bool = True,
-) -> list[ScoredSets]:
+) -> list[Graded]:
     """The sets of every metric: those asked for, else the file's labels and scores, else the default metric.
 
     `engine` is where heavy metrics and functions of the user's own are called; None: the latter right here. Scores
     that are the labels again say nothing new and are left out, unless the table is not the `whole`: then others may
     differ.
     """
+    stored = _stored_grades(table, answers, threshold, whole=whole)
     if metrics:
-        of_file = {s.metric: s for s in _stored_grades(table, answers, threshold, whole=whole)}
-        return _unique_names(
-            [
-                scored
-                for metric in metrics
-                for scored in (
-                    [of_file[metric]]
-                    if isinstance(metric, str) and metric in of_file
-                    else _score_by_metric(table, answers, metric, threshold, engine)
-                )
-            ]
-        )
-    found = _stored_grades(table, answers, threshold, whole=whole)
-    if not found and answers.column is not None and "reference" in table.candidates.columns:
-        found = _score_by_metric(
-            table, answers, default_metric(answers.extractor or _kind_of(answers.column)), threshold
-        )
-    return found
+        of_file = {one.metric: one for one in stored}
+        found: list[Graded] = []
+        for metric in metrics:
+            known = of_file.get(metric) if isinstance(metric, str) else None
+            found += _score_by_metric(table, answers, metric, threshold, engine) if known is None else [known]
+        return _unique_names(found)
+    column = answers.sets.answers
+    if not stored and column is not None and "reference" in table.candidates.columns:
+        return _score_by_metric(table, answers, default_metric(answers.extractor or _kind_of(column)), threshold)
+    return stored
 
 
-def _stored_grades(table: Table, answers: Answers, threshold: float | None, *, whole: bool) -> list[ScoredSets]:
+def _stored_grades(table: Table, answers: Graded, threshold: float | None, *, whole: bool) -> list[Graded]:
     """What the file itself says: its labels as metric `pass`, its scores as metric `score`, a log's grades by name."""
     rows = table.candidates
-    found: list[ScoredSets] = []
+    found: list[Graded] = []
     if "passed" in rows.columns:
         flags = rows["passed"].cast(pl.Float64).to_numpy()
-        found.append(
-            ScoredSets(
-                metric="pass",
-                sets=_sets(table, answers, flags, passes_of(flags)),
-                source=table.fields["passed"],
-            )
-        )
+        found.append(answers.under("pass", flags, passes_of(flags), source=table.fields["passed"]))
     if "score" in rows.columns:
         values = rows["score"].to_numpy()
         passes = found[0].sets.passes if found and threshold is None else passes_of(values, threshold)
         # with labels the passes are theirs; a threshold says that the scores decide
         labelled = bool(found) and threshold is None
         if not (whole and labelled and np.array_equal(values, found[0].sets.values, equal_nan=True)):
-            sets = _sets(table, answers, values, passes)
-            found.append(ScoredSets(metric="score", sets=sets, source=table.fields["score"], beside_labels=labelled))
+            found.append(answers.under("score", values, passes, source=table.fields["score"], beside_labels=labelled))
     for name, better in table.labels.items():
         values = rows[f"label.{name}"].to_numpy()
-        passes = passes_of(values, threshold, better)
-        sets = _sets(table, answers, values, passes, higher_is_better=better)
-        found.append(ScoredSets(metric=name, sets=sets, source=table.fields.get(f"label.{name}", name)))
+        passes, source = passes_of(values, threshold, better), table.fields.get(f"label.{name}", name)
+        found.append(answers.under(name, values, passes, source=source, higher_is_better=better))
     return found
 
 
-def unlabelled_sets(table: Table, answers: Answers) -> CandidateSets:
-    """The sets without any score: for agreement and diversity."""
-    nothing = np.full(table.n_candidates, np.nan)
-    return _sets(table, answers, nothing, passes_of(nothing))
-
-
-def stored_sets(table: Table, values: Floats, passes: Any, *, higher_is_better: bool) -> CandidateSets:
-    """The sets of a run that was stored: its answers, values and passes are columns by now."""
-    column = table.candidates["answer"] if "answer" in table.candidates.columns else None
-    answers = Answers(column=column, extractor=None, reason="stored")
-    return _sets(table, answers, values, passes, higher_is_better=higher_is_better)
-
-
 def _score_by_metric(
-    table: Table, answers: Answers, spec: str | Callable[..., Any], threshold: float | None, engine: Any = None
-) -> list[ScoredSets]:
+    table: Table, answers: Graded, spec: str | Callable[..., Any], threshold: float | None, engine: Any = None
+) -> list[Graded]:
     """The sets of one metric, and of what else it returned (`name.key`)."""
     function = metric(spec)
     name = spec if isinstance(spec, str) and ":" not in spec else metric_name(function)
@@ -187,10 +193,12 @@ def _score_by_metric(
     notes: list[str] = []
     columns = _columns(spec, name, predictions, references, answers.extractor, engine, notes)
     return [
-        ScoredSets(
-            metric=found,
-            sets=_sets(table, answers, values, passes_of(values, threshold, better), higher_is_better=better),
+        answers.under(
+            found,
+            values,
+            passes_of(values, threshold, better),
             source=source,
+            higher_is_better=better,
             notes=tuple(notes) if found == name else (),
         )
         for found, raw in columns.items()
@@ -198,7 +206,7 @@ def _score_by_metric(
     ]
 
 
-def _missing_outputs(table: Table, answers: Answers) -> Any:
+def _missing_outputs(table: Table, answers: Graded) -> Any:
     """Candidates there is no output of (a failed call): not graded, which is not the same as no answer."""
     rows = table.candidates
     # a constant series of the length of the table
@@ -289,45 +297,15 @@ def _columns(
     return {k: np.array([np.nan if v is None else v for v in vs], dtype=np.float64) for k, vs in columns.items()}
 
 
-def _predictions(table: Table, answers: Answers, uses: str, name: str) -> pl.Series:
-    if uses == "answer" and answers.column is not None:
-        return answers.column
+def _predictions(table: Table, answers: Graded, uses: str, name: str) -> pl.Series:
+    if uses == "answer" and answers.sets.answers is not None:
+        return answers.sets.answers
     if "text" not in table.candidates.columns:
         raise InputError(f"metric {name} reads the {uses} of a candidate and {_source(table)} has none")
     return table.candidates["text"]
 
 
-def _sets(
-    table: Table, answers: Answers, values: Floats, passes: Any, *, higher_is_better: bool = True
-) -> CandidateSets:
-    rows, cases = table.candidates, table.cases
-
-    def numbers(name: str) -> Floats | None:
-        return rows[name].to_numpy() if name in rows.columns else None
-
-    selectors = {c.removeprefix("selector."): rows[c].to_numpy() for c in rows.columns if c.startswith("selector.")}
-    if "score" in rows.columns:
-        # scores of the file may pick too, also where another metric grades
-        selectors["score"] = rows["score"].to_numpy()
-    return CandidateSets(
-        case_ids=cases["case_id"],
-        offsets=table.offsets,
-        values=values,
-        passes=passes,
-        answers=answers.column,
-        texts=rows["text"] if "text" in rows.columns else None,
-        costs=numbers("cost"),
-        seconds=numbers("seconds"),
-        candidate_weights=numbers("candidate_weight"),
-        selectors=selectors,
-        facets=rows["facets"] if "facets" in rows.columns else None,
-        required=cases["required"] if "required" in cases.columns else None,
-        ideal=cases["ideal"] if "ideal" in cases.columns else None,
-        higher_is_better=higher_is_better,
-    )
-
-
-def _unique_names(found: list[ScoredSets]) -> list[ScoredSets]:
+def _unique_names(found: list[Graded]) -> list[Graded]:
     names = [scored.metric for scored in found]
     for name in names:
         if names.count(name) > 1:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kofn.core.table import Table
     from kofn.core.types import Estimate
     from kofn.scoring.counts import Counts, MetricCounts
-    from kofn.scoring.grade import Answers, ScoredSets
+    from kofn.scoring.grade import Graded
     from kofn.scoring.options import Options
     from kofn.scoring.result import Result
 
@@ -71,8 +71,7 @@ class PartSample:
     """Some cases from all over the data, graded: where a few are enough to look at."""
 
     table: Table
-    answers: Answers
-    scored: Sequence[ScoredSets]
+    scored: Sequence[Graded]
 
 
 def part_of(table: Table, options: Options, base: int | None = None) -> Part:
@@ -82,12 +81,12 @@ def part_of(table: Table, options: Options, base: int | None = None) -> Part:
     """
     if options.top_k is not None:
         table = table.truncate(options.top_k)
-    table, answers, scored = grade(table, options, whole=False, base=base)
+    table, scored = grade(table, options, whole=False, base=base)
     values = {(one.metric, rule.name): rule(one.sets) for one in scored for rule in _part_aggregators(one, options)}
     weighted = bool(_weight_fields(table, options))
     segments = {} if weighted else {name: _segments(table, name) for name in options.by}
     return Part(
-        facts=count_candidates(table, answers, scored, options),
+        facts=count_candidates(table, scored, options),
         cases=_count_segments(table.n_cases, segments),
         tallies={} if weighted else _tallies(values, segments),
         kept=_weighted_rows(table, values, options) if weighted else None,
@@ -95,7 +94,7 @@ def part_of(table: Table, options: Options, base: int | None = None) -> Part:
     )
 
 
-def _part_aggregators(one: ScoredSets, options: Options) -> list[Aggregator]:
+def _part_aggregators(one: Graded, options: Options) -> list[Aggregator]:
     requested = requested_aggregators(options)
     if requested:
         return drop_redundant(requested, one.beside_labels)
@@ -166,13 +165,12 @@ def _weighted_rows(table: Table, values: Mapping[Key, Floats], options: Options)
 def result_of_parts(parts: Sequence[Part], sample: PartSample, options: Options) -> Result:
     """What all parts say together, as `evaluate` would of all their cases."""
     facts = _drop_label_copies(add_counts(part.facts for part in parts))
-    extractor = sample.answers.extractor
+    extractor = sample.scored[0].extractor
     if parts[0].kept is None:
         estimates = _estimates(parts, facts, extractor, options)
     else:
         estimates = _weighted_estimates(parts, sample.table, facts, extractor, options)
-    sets = sample.scored[0].sets
-    result = describe_result(sample.table, sample.answers, sets, facts, estimates, options)
+    result = describe_result(sample.table, sample.scored[0], facts, estimates, options)
     return result.with_warnings(list(dict.fromkeys(line for part in parts for line in part.notes)))
 
 

@@ -164,8 +164,8 @@ def _grade_sample(plan: PartitionPlan, pieces: Sequence[Partition], some: Table 
     check_options(chosen, plan.options)
     if plan.options.top_k is not None:
         chosen = chosen.truncate(plan.options.top_k)
-    table, answers, scored = grade(chosen, replace(plan.options, engine=None), whole=False, base=plan.base)
-    return PartSample(table=table, answers=answers, scored=scored)
+    table, scored = grade(chosen, replace(plan.options, engine=None), whole=False, base=plan.base)
+    return PartSample(table=table, scored=scored)
 
 
 def _describe_filter(reading: ReadOptions, options: Options) -> str:
@@ -193,8 +193,8 @@ def _filter_cases(table: Table, plan: PartitionPlan) -> Table | None:
 def _resolve_plan(plan: PartitionPlan, sample: PartSample) -> PartitionPlan:
     """The plan with the extractor and the metric that were chosen from the sample, so that no part chooses another."""
     options = replace(plan.options, engine=None)
-    if sample.answers.extractor is not None:
-        options = replace(options, extract=options.extract or sample.answers.extractor)
+    if sample.scored[0].extractor is not None:
+        options = replace(options, extract=options.extract or sample.scored[0].extractor)
     # labels and scores of the file win over a default metric in every partition
     labelled = {"passed", "score"} & set(sample.table.candidates.columns) or sample.table.labels
     if not options.metrics and not labelled and sample.scored[0].metric:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kofn.core.document import ChecklistLine
     from kofn.core.table import Table
     from kofn.core.types import Estimate
-    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.grade import Graded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Result(Displayable):
     judges: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     checklist: tuple[ChecklistLine, ...] = ()
     source_warnings: tuple[str, ...] = ()
-    scored: tuple[ScoredSets, ...] = field(default=(), repr=False)
+    scored: tuple[Graded, ...] = field(default=(), repr=False)
     case_values: Mapping[tuple[str, str], Floats] = field(default_factory=dict, repr=False)
     table: Table | None = field(default=None, repr=False)
 

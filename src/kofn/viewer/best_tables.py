@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kofn.analysis.best_of.best_of import BestOf
     from kofn.analysis.best_of.report import BestOfReport
-    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.grade import Graded
     from kofn.viewer.run_view import RunView
 
 T = TypeVar("T")
@@ -156,7 +156,7 @@ class BestOfTables:
             units=self.graded.units(),
         )
 
-    def _scored(self, key: TableKey) -> ScoredSets:
+    def _scored(self, key: TableKey) -> Graded:
         """The sets under the metric and threshold, with the lengths of texts where these pick."""
         scored = self.graded.metric(key.metric)
         if key.threshold is not None:

@@ -20,7 +20,7 @@ from kofn.runs.files import CANDIDATES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.grade import Graded
     from kofn.viewer.run_view import RunView
 
     Bools = np.ndarray[Any, np.dtype[np.bool_]]
@@ -125,7 +125,7 @@ def selector_names(view: RunView) -> list[str]:
     return [*sets.selectors, *(["vote"] if sets.answers is not None else []), "first"]
 
 
-def scored_by(view: RunView, metric: str) -> ScoredSets:
+def scored_by(view: RunView, metric: str) -> Graded:
     assert view.run.result is not None
     return next(s for s in view.run.result.scored if s.metric == metric)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kofn.analysis.selectors import Selection
     from kofn.core.candidate_sets import Floats
     from kofn.core.table import Table
-    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.grade import Graded
     from kofn.scoring.options import Options
 
     Judges = Mapping[str, Mapping[str, Any]]
@@ -114,7 +114,7 @@ def default_measure(options: Options) -> str:
     return MEASURE_OF_USE.get(options.use or "any", "any")
 
 
-def only_selector(scored: ScoredSets) -> Selector | None:
+def only_selector(scored: Graded) -> Selector | None:
     """The column that can pick, where there is just one; the metric itself is none."""
     # a score that also grades would pick its own favourites
     names = [name for name in scored.sets.selectors if name != scored.metric]
@@ -123,7 +123,7 @@ def only_selector(scored: ScoredSets) -> Selector | None:
 
 def best_of_report(
     name: str,
-    scored: ScoredSets,
+    scored: Graded,
     table: Table,
     options: Options,
     request: BestOfOptions,
@@ -170,7 +170,7 @@ def candidate_tokens(table: Table) -> Floats | None:
 
 
 def _warnings(
-    scored: ScoredSets, options: Options, request: BestOfOptions, judges: Judges, segments: Sequence[SegmentCurve]
+    scored: Graded, options: Options, request: BestOfOptions, judges: Judges, segments: Sequence[SegmentCurve]
 ) -> list[str]:
     out = []
     if options.use == "list":
@@ -190,7 +190,7 @@ def _warnings(
     return out
 
 
-def _double_dipping(scored: ScoredSets, selector: Selector, judges: Judges) -> str | None:
+def _double_dipping(scored: Graded, selector: Selector, judges: Judges) -> str | None:
     """What is wrong with this selector under this metric; a model that its file names counts as its judge's."""
     own = scored
     if selector.by not in scored.sets.selectors and selector.by not in judges:

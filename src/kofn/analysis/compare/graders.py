@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from kofn.core.candidate_sets import CandidateSets
     from kofn.core.table import Table
-    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.grade import Graded
     from kofn.scoring.options import Options
     from kofn.scoring.result import Result
 
@@ -152,7 +152,7 @@ def _agreement(a: CandidateSets, b: CandidateSets, name_a: str, name_b: str, rul
 
 
 def _changed_candidates(
-    result: Result, scored: Sequence[ScoredSets], names: Sequence[str], a: int, b: int
+    result: Result, scored: Sequence[Graded], names: Sequence[str], a: int, b: int
 ) -> Iterator[ChangedCase]:
     """The candidates with two verdicts, then those with two answers and one verdict."""
     assert result.table is not None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from kofn.analysis.selectors import Selector
     from kofn.core.candidate_sets import CandidateSets
-    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.grade import Graded
     from kofn.scoring.options import Options
     from kofn.scoring.result import Result
 
@@ -112,7 +112,7 @@ def _check(selectors: Sequence[Selector]) -> None:
             raise InputError(f"two selectors are called {name!r}: give each a name of its own")
 
 
-def _with_metrics(result: Result, evaluator: str) -> ScoredSets:
+def _with_metrics(result: Result, evaluator: str) -> Graded:
     """The sets as the evaluator grades them, with the values of every other metric as a column that may pick."""
     scored = next(one for one in result.scored if one.metric == evaluator)
     sets = scored.sets
@@ -166,7 +166,7 @@ def _verdict(value: float) -> bool | None:
     return bool(value) if value in (0.0, 1.0) else None
 
 
-def _warnings(result: Result, scored: ScoredSets, selectors: Sequence[Selector]) -> Iterator[str]:
+def _warnings(result: Result, scored: Graded, selectors: Sequence[Selector]) -> Iterator[str]:
     yield from inherited_warnings(result)
     lower = {one.metric for one in result.scored if not one.sets.higher_is_better}
     for one in selectors:
@@ -182,9 +182,7 @@ def _warnings(result: Result, scored: ScoredSets, selectors: Sequence[Selector])
             yield f"{other} and {one.name} are the same selector under two names"
 
 
-def selector_double_dipping(
-    scored: ScoredSets, selector: Selector, judges: Mapping[str, Mapping[str, Any]]
-) -> str | None:
+def selector_double_dipping(scored: Graded, selector: Selector, judges: Mapping[str, Mapping[str, Any]]) -> str | None:
     """What is wrong with grading this selector's picks under this metric; None where they are apart.
 
     As `find_double_dipping`, and the model or fingerprint that a selector file names is compared with the judge.

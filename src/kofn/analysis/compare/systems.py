@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kofn.aggregators.base import Aggregator
     from kofn.core.candidate_sets import CandidateSets, Floats
     from kofn.core.table import Table
-    from kofn.scoring.grade import ScoredSets
+    from kofn.scoring.grade import Graded
     from kofn.scoring.result import Result
 
 VERDICTS = ("any_pass", "majority", "majority_pass")  # what decides about a case, where nobody said
@@ -76,7 +76,7 @@ class Side:
     def metrics(self) -> list[str]:
         return [one.metric for one in self.result.scored]
 
-    def metric(self, name: str) -> ScoredSets:
+    def metric(self, name: str) -> Graded:
         """The sets under this metric."""
         return next(one for one in self.result.scored if one.metric == name)
 
@@ -97,7 +97,7 @@ class Side:
         return replace(self, result=_recompute(self.result, scored, largest))
 
 
-def _recompute(result: Result, scored: Sequence[ScoredSets], k: int) -> Result:
+def _recompute(result: Result, scored: Sequence[Graded], k: int) -> Result:
     """The numbers a result has, made again of sets of at most k candidates."""
     of = {one.metric: one for one in scored}
     kept = [key for key in result.case_values if _has_enough(key[1], k)]
@@ -105,7 +105,7 @@ def _recompute(result: Result, scored: Sequence[ScoredSets], k: int) -> Result:
     return replace(result, scored=tuple(scored), case_values=values)
 
 
-def _passing_from(scored: ScoredSets, threshold: float) -> ScoredSets:
+def _passing_from(scored: Graded, threshold: float) -> Graded:
     # labels are verdicts already: no threshold applies
     if scored.metric in ("", "pass"):
         return scored
@@ -254,7 +254,7 @@ def _requested_numbers(sides: Sequence[Side], metric: str, rules: Sequence[Aggre
         yield ComparedNumber(metric, rule.name, columns, _direction(rule.name, scored[0].sets))
 
 
-def _apply(side: Side, scored: ScoredSets, rule: Aggregator) -> SideValues:
+def _apply(side: Side, scored: Graded, rule: Aggregator) -> SideValues:
     try:
         return side.of(apply_aggregator(rule, scored))
     except InputError as problem:
