@@ -196,7 +196,7 @@ def test_a_function_that_only_this_process_can_import_is_refused(local, monkeypa
 
 
 def test_workers_that_cannot_start_are_an_error_and_not_a_hang(monkeypatch, capfd):
-    monkeypatch.setattr("kofn.parallel.worker_process._BOOT", "raise SystemExit(5)")
+    monkeypatch.setattr("kofn.parallel.local._BOOT", "raise SystemExit(5)")
     with LocalEngine(workers=2) as made, pytest.raises(WorldError, match=r"end before they can work \(exit code 5\)"):
         made.map(work.square, range(10))
 

@@ -20,9 +20,9 @@ from kofn.problems.functions import build_program, extract_code
 from kofn.problems.program_runner import _TEST_DRIVER, Program, ProgramContext, run_program
 from kofn.runs import load_run
 from kofn.sandbox.drivers import find_sandbox
-from kofn.sandbox.file_tree import Tree
 from kofn.sandbox.fork_server import ForkServer, fork_server_for
 from kofn.sandbox.program import MB, ProgramLimits
+from kofn.sandbox.work_folder import Tree
 from kofn.sandbox.workspace import Workspace
 
 TASK = {

@@ -18,12 +18,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kofn._version import __version__
 from kofn.errors import InputError, MissingExtra, WorldError
-from kofn.parallel.base import build_load_message
-from kofn.parallel.item_queue import ItemQueue
-from kofn.parallel.ray_worker import BROKEN, LOST, STORED, MapOrder, run
-from kofn.parallel.shared_folder import SharedFolder, digest
+from kofn.parallel.base import ItemQueue, build_load_message
+from kofn.parallel.local import module_path
+from kofn.parallel.ray_worker import BROKEN, LOST, STORED, MapOrder, SharedFolder, digest, run
 from kofn.parallel.worker import DONE, UNUSABLE, format_error
-from kofn.parallel.worker_process import module_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

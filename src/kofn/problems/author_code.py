@@ -11,7 +11,7 @@ from kofn.problems.case import WorkContext
 from kofn.problems.case_files import is_custom
 from kofn.problems.execute import try_author_code
 from kofn.sandbox.limits_only import LimitsOnly
-from kofn.sandbox.scratch import scratch_folder
+from kofn.sandbox.workspace import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from kofn.sandbox.program import ProcessResult, ProgramLimits
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kofn.sandbox.file_tree import File, Tree
+    from kofn.sandbox.work_folder import File, Tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from kofn.errors import InputError, KofnError, UnknownName
 from kofn.problems.case import AttributeCheck, HttpRequest, ProblemCase
 from kofn.problems.config import CaseSpec, FromFile
 from kofn.problems.matchers import default_matcher, matcher
-from kofn.sandbox.file_tree import File, safe_name
+from kofn.sandbox.work_folder import File, safe_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -25,7 +25,7 @@ from kofn.problems.program_runner import SECONDS, Program, ProgramContext, Progr
 from kofn.sandbox.bubblewrap import INSTALL_COMMAND, missing_programs
 from kofn.sandbox.drivers import find_sandbox
 from kofn.sandbox.program import ProgramLimits
-from kofn.sandbox.scratch import scratch_folder
+from kofn.sandbox.workspace import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

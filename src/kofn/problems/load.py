@@ -16,13 +16,13 @@ from kofn.problems.case_files import CheckpointSource, load_cases
 from kofn.problems.config import CheckpointSpec, ProblemSpec
 from kofn.problems.problem import CaseGroup, Checkpoint, Problem
 from kofn.problems.regressions import with_regressions
-from kofn.sandbox.file_tree import read_tree, safe_name
 from kofn.sandbox.program import MB, ProgramLimits
+from kofn.sandbox.work_folder import read_tree, safe_name
 from kofn.scoring.policy import GroupType
 
 if TYPE_CHECKING:
     from kofn.problems.config import GroupSpec, LimitsSpec
-    from kofn.sandbox.file_tree import File
+    from kofn.sandbox.work_folder import File
 
 CONFIG = "config.yaml"
 LOADER = "loader"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kofn.problems.case import ProblemCase
-    from kofn.sandbox.file_tree import File
+    from kofn.sandbox.work_folder import File
 
 LAST, ALL = "last", "all"
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.errors import WorldError
 from kofn.problems.execute import workspace_for
-from kofn.sandbox.file_tree import Tree
 from kofn.sandbox.fork_server import fork_server_for, stop_fork_server
+from kofn.sandbox.work_folder import Tree
 
 if TYPE_CHECKING:
     from kofn.sandbox.base import Sandbox

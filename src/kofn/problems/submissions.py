@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from kofn.errors import InputError
-from kofn.sandbox.file_tree import Tree, merge_trees, read_tree
+from kofn.sandbox.work_folder import Tree, merge_trees, read_tree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

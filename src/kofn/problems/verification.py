@@ -25,7 +25,7 @@ from kofn.problems.verify_progress import ExecutionCount, write_progress
 from kofn.problems.work_items import select_cases, work_context, work_items
 from kofn.sandbox.drivers import find_sandbox
 from kofn.sandbox.program import ProcessResult
-from kofn.sandbox.scratch import scratch_folder
+from kofn.sandbox.workspace import scratch_folder
 from kofn.scoring.policy import PassPolicy
 
 if TYPE_CHECKING:

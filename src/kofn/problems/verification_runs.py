@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kofn.problems.submissions import Submission
     from kofn.problems.verification import SubmissionResult, Verification
-    from kofn.sandbox.file_tree import File
+    from kofn.sandbox.work_folder import File
     from kofn.scoring.result import Result
 
 EXECUTIONS = "executions.parquet"

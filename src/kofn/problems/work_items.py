@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kofn.problems.problem import CaseGroup, Checkpoint, Problem
     from kofn.problems.submissions import Submission
     from kofn.sandbox.base import Sandbox
-    from kofn.sandbox.file_tree import Tree
+    from kofn.sandbox.work_folder import Tree
 
 
 def select_cases(checkpoints: Sequence[Checkpoint], groups: Sequence[str], cases: Sequence[str]) -> list[Checkpoint]:

@@ -1,4 +1,4 @@
-"""The `Sandbox` protocol: what a driver provides to run untrusted programs.
+"""The `Sandbox` protocol, and what its drivers share: a worker's directories, limits of the kernel, the environment.
 
 A driver is a frozen dataclass in a file of its own (`bubblewrap.py`, `limits_only.py`): it is sent to the workers and
 is part of the keys of finished cases. `drivers.py` picks the one that this machine uses.
@@ -7,12 +7,19 @@ is part of the keys of finished cases. `drivers.py` picks the one that this mach
 from __future__ import annotations
 
 import os
+import shutil
+import sys
+from dataclasses import dataclass
+from functools import cache
+from math import ceil
 from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from kofn.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from kofn.sandbox.directories import WorkerDirectories
     from kofn.sandbox.process import Monitor, RunningProgram
     from kofn.sandbox.program import ProcessResult, ProgramLimits
 
@@ -102,3 +109,106 @@ def clean_environment(path: Sequence[str], home: str, temporary: str, env: Mappi
         "PYTHONDONTWRITEBYTECODE": "1",
         **env,
     }
+
+
+HOME = "/home/user"  # as the programs see it
+_FIRST_UID = 1_000_000  # no user has these; each worker takes its own, so that the kernel counts processes by worker
+_PLAIN_UID = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerDirectories:
+    """Where one worker runs programs, and as which user."""
+
+    work: Path
+    home: Path
+    etc: Path
+    uid: int
+
+    @classmethod
+    def create(cls, root: Path) -> WorkerDirectories:
+        """Make them below a folder that nobody else uses."""
+        work, home, etc = (root / name for name in ("work", "home", "etc"))
+        for folder in (work, home, etc):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        uid = _FIRST_UID + os.getpid() if is_root() else _PLAIN_UID
+        directories = cls(work=work, home=home, etc=etc, uid=uid)
+        (etc / "passwd").write_text(f"user:x:{uid}:{uid}:user:{HOME}:/bin/sh\n")
+        (etc / "group").write_text(f"user:x:{uid}:\n")
+        (etc / "hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
+        for file in etc.iterdir():
+            file.chmod(0o644)
+        etc.chmod(0o755)
+        if is_root():
+            os.chown(work, uid, uid)
+            _check_access(work)
+        return directories
+
+
+def is_root() -> bool:
+    """Whether this process is root's: then programs run as another user, without a user namespace."""
+    return hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def _check_access(work: Path) -> None:
+    """Refuse a root that may not look into the folders of others, as in a container without that capability."""
+    try:
+        os.listdir(work)  # noqa: PTH208 - whether it can be
+    except PermissionError:
+        os.chown(work, 0, 0)
+        raise InputError(
+            "root is not allowed to read what other users own (the capability DAC_OVERRIDE is missing): run kofn as an "
+            "ordinary user, or allow it (in a container: --cap-add DAC_OVERRIDE)"
+        ) from None
+
+
+_MAX_OPEN_FILES = 512
+
+
+def prlimit_words(limits: ProgramLimits) -> list[str]:
+    """The command that sets the limits and then runs what follows; nothing where there is no `prlimit`."""
+    if cached_which("prlimit") is None:
+        return []
+    limited = rlimits(limits)
+    options = {"cpu": "CPU", "data": "DATA", "fsize": "FSIZE", "core": "CORE", "nofile": "NOFILE", "nproc": "NPROC"}
+    return ["prlimit", *(f"--{option}={_as_word(*limited[name])}" for option, name in options.items()), "--"]
+
+
+def _as_word(soft: int, hard: int) -> str:
+    return str(soft) if soft == hard else f"{soft}:{hard}"
+
+
+def rlimits(limits: ProgramLimits) -> dict[str, tuple[int, int]]:
+    """The soft and the hard limit of each resource, by the name that follows RLIMIT_."""
+    seconds = ceil(limits.seconds) + 1
+    same = {
+        "DATA": limits.memory,  # private memory; RLIMIT_AS would count what a runtime reserves and never uses
+        "FSIZE": limits.file_size,
+        "CORE": 0,
+        "NOFILE": _MAX_OPEN_FILES,
+        "NPROC": limits.processes + _uncounted_processes(),
+    }
+    # one second between the two: at the soft limit the kernel sends SIGXCPU, which a program may catch; then SIGKILL
+    return {"CPU": (seconds, seconds + 1), **{name: (value, value) for name, value in same.items()}}
+
+
+@cache
+def cached_which(program: str) -> str | None:
+    """`shutil.which`, looked up once."""
+    return shutil.which(program)
+
+
+@cache
+def _uncounted_processes() -> int:
+    """How many processes of this user the kernel counts beside the program's own.
+
+    As root a worker has a user of its own. Since Linux 5.14 a user namespace counts by itself. Before, and without a
+    namespace, all of the user's processes count.
+    """
+    if is_root():
+        return 0
+    release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2] if part.isdigit())
+    if sys.platform == "linux" and release >= (5, 14):
+        return 0
+    user = os.geteuid()
+    return sum(1 for entry in os.scandir("/proc") if entry.name.isdigit() and entry.stat().st_uid == user)

@@ -18,9 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from kofn._version import __version__
-from kofn.sandbox.base import clean_environment, resolve_python, search_path
-from kofn.sandbox.directories import HOME, WorkerDirectories, is_root
-from kofn.sandbox.kernel_limits import prlimit_words
+from kofn.sandbox.base import (
+    HOME,
+    WorkerDirectories,
+    clean_environment,
+    is_root,
+    prlimit_words,
+    resolve_python,
+    search_path,
+)
 from kofn.sandbox.process import RunningProgram
 from kofn.sandbox.program import SCRATCH_SIZE, ProgramLimits
 from kofn.sandbox.seccomp import filter_descriptor

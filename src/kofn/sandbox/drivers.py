@@ -3,19 +3,48 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kofn.errors import InputError
 from kofn.sandbox.bubblewrap import INSTALL_COMMAND, Bubblewrap, missing_programs, probe
-from kofn.sandbox.interpreter import find_interpreter
 from kofn.sandbox.limits_only import LimitsOnly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kofn.sandbox.base import Sandbox
+
+_QUERY = """
+import site, sys
+print(sys.executable, sys.prefix, sys.base_prefix, " ".join(sys.version.split()), *site.getsitepackages(), sep="\\n")
+"""
+
+
+class Interpreter(NamedTuple):
+    """A Python, the folders it needs (its own, and its base's in a virtual environment), and its packages'."""
+
+    path: str
+    folders: tuple[str, ...]
+    packages: tuple[str, ...]
+    release: str
+
+
+@cache
+def find_interpreter(python: str) -> Interpreter:
+    """The interpreter of a name or path."""
+    path = shutil.which(python)
+    if path is None:
+        raise InputError(f"{python}: no such Python interpreter")
+    try:
+        done = subprocess.run([path, "-I", "-c", _QUERY], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603 - asked for
+    except (OSError, subprocess.SubprocessError) as problem:
+        raise InputError(f"{python}: not a Python interpreter: {problem}") from None
+    executable, prefix, base, release, *packages = done.stdout.splitlines()
+    return Interpreter(executable, tuple(dict.fromkeys([prefix, base])), tuple(packages), release)
 
 
 def find_sandbox(*, unsafe: bool = False, python: str | None = None, show: Iterable[str] = ()) -> Sandbox:

@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import WorldError
+from kofn.sandbox.base import is_root, rlimits
 from kofn.sandbox.bubblewrap import WORK, Bubblewrap
-from kofn.sandbox.directories import is_root
-from kofn.sandbox.kernel_limits import rlimits
 from kofn.sandbox.process import JoinedProgram
 from kofn.sandbox.program import ProgramLimits
 from kofn.sandbox.seccomp import filter_descriptor

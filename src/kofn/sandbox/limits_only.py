@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from kofn._version import __version__
-from kofn.sandbox.base import clean_environment, resolve_python, search_path
-from kofn.sandbox.kernel_limits import cached_which, prlimit_words
+from kofn.sandbox.base import cached_which, clean_environment, prlimit_words, resolve_python, search_path
 from kofn.sandbox.process import RunningProgram
 from kofn.sandbox.work_folder import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kofn.sandbox.directories import WorkerDirectories
+    from kofn.sandbox.base import WorkerDirectories
     from kofn.sandbox.process import Monitor
     from kofn.sandbox.program import ProcessResult, ProgramLimits
 

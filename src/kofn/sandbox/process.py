@@ -14,8 +14,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Self
 
-from kofn.sandbox.program import ProcessResult
-from kofn.sandbox.usage import (
+from kofn.sandbox.program import (
+    ProcessResult,
     cpu_seconds,
     descendants,
     format_size,

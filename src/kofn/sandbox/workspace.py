@@ -1,27 +1,85 @@
-"""Where one worker runs programs: a sandbox, its directories, and a watch over what programs leave in them."""
+"""Where one worker runs programs, and the scratch folder that holds all work folders, removed however the run ends."""
 
 from __future__ import annotations
 
 import os
+import signal
+import stat
 import tempfile
+import threading
 import time
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kofn.errors import WorldError
-from kofn.sandbox.directories import WorkerDirectories
+from kofn.sandbox.base import WorkerDirectories
 from kofn.sandbox.process import adopt_orphans
-from kofn.sandbox.program import SCRATCH_SIZE
-from kofn.sandbox.usage import most_inodes, unlinked_bytes
+from kofn.sandbox.program import SCRATCH_SIZE, most_inodes, unlinked_bytes
 from kofn.sandbox.work_folder import WorkFolder, remove_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kofn.sandbox.base import Sandbox
     from kofn.sandbox.process import RunningProgram
     from kofn.sandbox.program import ProcessResult, ProgramLimits
+
+_PREFIX = "kofn-verify-"
+
+
+@contextmanager
+def scratch_folder() -> Iterator[str]:
+    """A folder for work folders, gone at the end; those of processes that were killed go too."""
+    _remove_leftovers(Path(tempfile.gettempdir()))
+    folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
+    try:
+        with _signals_as_exceptions():
+            yield folder
+    finally:
+        remove_tree(Path(folder))
+
+
+@contextmanager
+def _signals_as_exceptions() -> Iterator[None]:
+    """Let a request to end (SIGTERM, SIGHUP) end this process as any exception would: what it made is taken away."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, end) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes of this user left: real folders of its own, for anybody can put a link there."""
+    # the pid in the name tells whose folder it is: a process that lives still uses its own
+    for left in folder.glob(f"{_PREFIX}*"):
+        pid = left.name.removeprefix(_PREFIX).partition("-")[0]
+        with suppress(OSError):
+            found = left.lstat()
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and pid.isdigit() and not _exists(int(pid)):
+                remove_tree(left)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
 
 _INTERVAL = 0.5  # seconds between two checks of how full the folders are
 

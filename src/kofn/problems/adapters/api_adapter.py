@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kofn.problems.adapters.base import HEADERS, Observation, read_files
 from kofn.problems.case import HttpRequest
 from kofn.sandbox.network import PORT, Loopback, PrivateNetwork
-from kofn.sandbox.program import ProcessResult
-from kofn.sandbox.usage import format_size
+from kofn.sandbox.program import ProcessResult, format_size
 from kofn.sandbox.work_folder import PathBlocked
 
 if TYPE_CHECKING:
