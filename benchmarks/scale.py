@@ -160,8 +160,8 @@ def engines(made: Made, small: Made) -> dict[str, float]:
 
 def parts(made: Made) -> dict[str, float]:
     """What a part of a million takes of a core, the bytes that come back, and the time to add up ten thousand."""
+    from kofn.importers.base import ReadOptions
     from kofn.importers.parquet_partitions import columns_to_read, find_case_layout, find_data_set, partitions_of
-    from kofn.importers.reader_options import ReadOptions
     from kofn.scoring.options import Options
     from kofn.scoring.partial import PartSample, result_of_parts
     from kofn.scoring.partitions import PART, PartitionPlan, score_partition

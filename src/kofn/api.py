@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from kofn.importers.reader_options import ReadOptions
+from kofn.importers.base import ReadOptions
 from kofn.importers.sources import expand
 from kofn.runs.load import load_table
 from kofn.scoring.checklist import check_use

@@ -54,8 +54,8 @@ AGGREGATORS = {
     "mrr": "kofn.aggregators.ranking:Mrr",
     "precision": "kofn.aggregators.ranking:Precision",
     "recall": "kofn.aggregators.ranking:Recall",
-    "coverage": "kofn.aggregators.coverage:Coverage",
-    "facet_coverage": "kofn.aggregators.coverage:FacetCoverage",
+    "coverage": "kofn.aggregators.ranking:Coverage",
+    "facet_coverage": "kofn.aggregators.ranking:FacetCoverage",
     "distinct": "kofn.aggregators.diversity:Distinct",
     "unique_texts": "kofn.aggregators.diversity:UniqueTexts",
     "self_bleu": "kofn.aggregators.diversity:SelfBleu",
@@ -80,7 +80,7 @@ EXTRACTORS = {
     "strip_reasoning": "kofn.extract:strip_reasoning",
     "pattern": "kofn.extract:Pattern",
     "json_field": "kofn.extract:JsonField",
-    "lm_eval_filter": "kofn.extract.lm_eval_filters:LmEvalFilter",
+    "lm_eval_filter": "kofn.extract.compatible:LmEvalFilter",
     "none": "kofn.extract:none",
 }
 
@@ -104,8 +104,8 @@ METRICS = {
 }
 
 MODELS = {
-    "smollm2": "kofn.models.embedded:SmolLM2",
-    "gguf": "kofn.models.embedded:Embedded",
+    "smollm2": "kofn.models.llama_cpp:SmolLM2",
+    "gguf": "kofn.models.llama_cpp:Embedded",
     "openai": "kofn.models.openai:OpenAI",
     "anthropic": "kofn.models.anthropic:Anthropic",
     "hf": "kofn.models.hugging_face:Transformers",

@@ -17,7 +17,7 @@ from kofn.analysis.compare.selections import compare_selectors, selector_double_
 from kofn.analysis.compare.systems import ComparisonOptions, Side, compare_systems
 from kofn.analysis.selectors import Selector
 from kofn.errors import InputError, UnknownName
-from kofn.importers.reader_options import ReadOptions
+from kofn.importers.base import ReadOptions
 from kofn.runs.load import load_table
 from kofn.scoring.options import Options
 from kofn.stats import cohen_kappa, compare, holm

@@ -14,7 +14,7 @@ from tests.shared import DATA, needs_shared
 import kofn
 from kofn.analysis.extraction_audit import audit_extractors, extractors_for
 from kofn.errors import InputError
-from kofn.importers.reader_options import ReadOptions
+from kofn.importers.base import ReadOptions
 from kofn.registry import extractor
 from kofn.render.audit_html import audit_page
 from kofn.render.audit_text import format_audit

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import kofn
 from kofn.exporters.row_files import write_csv, write_long, write_wide
 from kofn.importers import read
-from kofn.importers.reader_options import ReadOptions
+from kofn.importers.base import ReadOptions
 from kofn.runs.load import GradedCandidates, load_graded_files, load_table
 from kofn.scoring.evaluate import evaluate
 from kofn.scoring.options import Options

@@ -87,7 +87,7 @@ def text(data: bytes) -> str:
 
 def imported(data: bytes, *, name: str, form: str | None = None, everything: bool = True) -> None:
     from kofn.importers import read
-    from kofn.importers.reader_options import ReadOptions
+    from kofn.importers.base import ReadOptions
 
     with written(data, name) as folder:
         read([folder / name], ReadOptions(format=form, everything=everything))
@@ -95,7 +95,7 @@ def imported(data: bytes, *, name: str, form: str | None = None, everything: boo
 
 def imported_folder(data: bytes, *, names: tuple[str, ...], form: str | None = None) -> None:
     from kofn.importers import read
-    from kofn.importers.reader_options import ReadOptions
+    from kofn.importers.base import ReadOptions
 
     with written(data, *names) as folder:
         read([folder], ReadOptions(format=form, everything=True))
@@ -378,7 +378,7 @@ def typed(data: bytes) -> None:
     from kofn.problems.matchers.json_paths import parse_path
     from kofn.scoring.policy import Requirement
     from kofn.scoring.splits import Split
-    from kofn.tasks.template import Template
+    from kofn.tasks.stages import Template
 
     vendor = Vendor("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL")
     said = text(data)

@@ -14,8 +14,7 @@ from tests.shared import LOGS, needs_shared
 import kofn
 from kofn.errors import InputError
 from kofn.importers import importer_of, read
-from kofn.importers.base import Peek
-from kofn.importers.reader_options import ReadOptions
+from kofn.importers.base import Peek, ReadOptions
 
 real = needs_shared(LOGS)
 

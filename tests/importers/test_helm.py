@@ -8,7 +8,7 @@ import pytest
 
 import kofn
 from kofn.importers import read
-from kofn.importers.reader_options import ReadOptions
+from kofn.importers.base import ReadOptions
 
 
 def state(case="id0", texts=("4",), trial=0, reference=None, perturbation=None, **more):

@@ -12,8 +12,7 @@ from tests.peers import needs_peer, run_peer
 import kofn
 from kofn.errors import InputError
 from kofn.importers import importer_of, read
-from kofn.importers.base import Peek
-from kofn.importers.reader_options import ReadOptions
+from kofn.importers.base import Peek, ReadOptions
 
 LONG = [
     {"id": f"q{i}", "repeat": r, "output": f"The answer is {i + r}.", "reference": str(i), "correct": r == 0}

@@ -16,9 +16,9 @@ from tests.shared import LOGS, needs_shared
 
 import kofn
 from kofn.importers import read
-from kofn.importers.inspect_samples import grade
+from kofn.importers.base import ReadOptions
+from kofn.importers.inspect_log import grade
 from kofn.importers.json_stream import iter_members
-from kofn.importers.reader_options import ReadOptions
 from kofn.importers.sources import zstd_module
 
 if TYPE_CHECKING:

@@ -17,11 +17,10 @@ from tests.shared import LOGS, needs_shared
 import kofn
 from kofn.cli import main
 from kofn.errors import InputError
-from kofn.importers import importer_of, lm_eval, lm_eval_fast, lm_eval_rows, lm_eval_samples, read
-from kofn.importers.base import Peek
-from kofn.importers.jsonl_fast import MixedTypes
-from kofn.importers.lm_eval_results import Results
-from kofn.importers.reader_options import ReadOptions
+from kofn.importers import importer_of, lm_eval, lm_eval_rows, lm_eval_samples, read
+from kofn.importers.base import Peek, ReadOptions
+from kofn.importers.jsonl import MixedTypes
+from kofn.importers.lm_eval import Results
 
 SAMPLES, RESULTS = (
     "samples_math_perturbed_full_2026-01-21T03-44-18.458309.jsonl",
@@ -97,7 +96,7 @@ def test_a_real_folder_says_what_the_results_table_says(tmp_path):
 @needs_logs
 def test_both_readers_agree_on_a_real_log():
     peek, selection = Peek(LOGS / SAMPLES), lm_eval_rows.LineSelection(input=True, tags=("level", "idx"))
-    found, rest = lm_eval_fast.read_fast(peek.path, selection)
+    found, rest = lm_eval_samples.read_fast(peek.path, selection)
     assert not rest
     slow, notes = lm_eval_rows.read_by_row(peek, selection)
     assert notes == ()
@@ -653,7 +652,7 @@ def read_by(reader, path, selection, options):
 
 
 def read_fast(peek, selection):
-    found, rest = lm_eval_fast.read_fast(peek.path, selection)
+    found, rest = lm_eval_samples.read_fast(peek.path, selection)
     return lm_eval_samples._merge_in_order(found, rest, peek, selection), ()
 
 
@@ -674,7 +673,7 @@ def test_the_fast_reader_gives_what_the_row_reader_gives(rows, in_ascii, everyth
     """Only the plain lines are sampled, so that what is unlike them has to be noticed line by line."""
     path = written(tmp_path, rows, ensure_ascii=in_ascii)
     plain = [json.dumps(row).encode() for row in rows if row["doc_id"] == 99]
-    monkeypatch.setattr(lm_eval_fast, "sample_lines", lambda _: iter(plain))
+    monkeypatch.setattr(lm_eval_samples, "sample_lines", lambda _: iter(plain))
     tags = ("q",) if tagged else ()
     selection = lm_eval_rows.LineSelection(input=everything, tags=tags)
     options = ReadOptions(everything=everything, keep=tags)
@@ -707,7 +706,7 @@ def test_most_logs_are_read_by_the_fast_reader(tmp_path, monkeypatch):
     rows[300] |= {"doc": {"doc_id": 7}, "resps": [["caf\u00e9 \u0001"]]}
     path = written(tmp_path, rows)
     selection = lm_eval_rows.LineSelection()
-    found, rest = lm_eval_fast.read_fast(path, selection)
+    found, rest = lm_eval_samples.read_fast(path, selection)
     assert (found.height, rest) == (499, {301})
     monkeypatch.setattr(lm_eval_samples, "read_by_row", None)
     table = read([path])

@@ -8,7 +8,7 @@ import pytest
 
 import kofn
 from kofn.importers import read
-from kofn.importers.reader_options import ReadOptions
+from kofn.importers.base import ReadOptions
 
 MATCH, GRADED = "evals.elsuite.basic.match:Match", "evals.elsuite.modelgraded.classify:ModelBasedClassify"
 

@@ -9,7 +9,7 @@ from tests.shared import LOGS, needs_shared
 
 import kofn
 from kofn.importers import read
-from kofn.importers.reader_options import ReadOptions
+from kofn.importers.base import ReadOptions
 
 EXPORT = LOGS / "promptfoo_export.json"
 

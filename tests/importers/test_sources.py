@@ -16,8 +16,7 @@ import pytest
 import kofn
 from kofn.errors import InputError, WorldError
 from kofn.importers import read
-from kofn.importers.base import Importer
-from kofn.importers.reader_options import ReadOptions
+from kofn.importers.base import Importer, ReadOptions
 from kofn.importers.sources import expand, zstd_module
 
 ROWS = [{"id": f"q{i}", "reference": "4", "outputs": ["4", "5"]} for i in range(50)]

@@ -12,7 +12,7 @@ from tests.peers import needs_peer, run_peer
 import kofn
 from kofn.exporters.inspect_log import write
 from kofn.importers import read
-from kofn.importers.reader_options import ReadOptions
+from kofn.importers.base import ReadOptions
 from kofn.runs.load import load_graded
 
 SCRIPT = Path(__file__).with_name("inspect_run.py.txt")  # not .py: only the peers can import it

@@ -13,7 +13,7 @@ from tests.peers import needs_peer, run_peer
 
 import kofn
 from kofn.importers import read
-from kofn.importers.reader_options import ReadOptions
+from kofn.importers.base import ReadOptions
 from kofn.integrations.lm_eval import score_repeats, task_config
 
 SCRIPT = Path(__file__).with_name("lm_eval_run.py.txt")  # not .py: only the peers can import it

@@ -80,7 +80,7 @@ def test_a_text_matches_itself_perfectly(metric, text):
 
 @given(text=ANSWERS)
 def test_a_choice_matches_itself_unless_it_is_blank(text):
-    assume(text.strip(metrics.choice.WRAPPING).split())
+    assume(text.strip(metrics.text_match.WRAPPING).split())
     assert metrics.Choice()(text, text) == 1.0
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kofn.errors import MissingExtra
 from kofn.metrics import MathEqual
-from kofn.metrics import math_equal as mathematical
+from kofn.metrics import numeric as mathematical
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_a_file_made_to_fill_the_disk_is_refused(kind, tmp_path, monkeypatch):
 
     from kofn.errors import InputError
     from kofn.importers import read, sources
-    from kofn.importers import zip_archive as zipped
+    from kofn.importers import sources as zipped
 
     monkeypatch.setattr(sources, "most_plain", lambda packed: 500 * packed)
     monkeypatch.setattr(zipped, "most_plain", lambda packed: 500 * packed)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import kofn
 from kofn.errors import InputError
 from kofn.importers import read
-from kofn.importers.reader_options import ReadOptions
+from kofn.importers.base import ReadOptions
 from kofn.render.run_directory import write_run
 from kofn.runs import AttributeResult, CorrectnessResults, VerifierReport, load_run
 from kofn.runs.report_builder import ReportPlan

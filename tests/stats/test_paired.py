@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kofn.errors import InputError, UnknownName
-from kofn.stats import bootstrap_mean, compare, holm, mcnemar_p, permutation, sign_flip_p, wilson
-from kofn.stats.permutation import _drawn, _expanded, _on_lattice, tail_bound
+from kofn.stats import bootstrap_mean, compare, holm, mcnemar_p, paired, sign_flip_p, wilson
+from kofn.stats.paired import _drawn, _expanded, _on_lattice, tail_bound
 
 
 def flip_all(differences):
@@ -135,11 +135,11 @@ def test_drawn_p_with_the_small_ones_expanded_equals_drawing_all():
 
 
 def test_of_many_heavy_tailed_differences_only_the_large_ones_are_drawn(monkeypatch):
-    expanded, upper_tail = set(), permutation._upper_tail
-    monkeypatch.setattr(permutation, "_upper_tail", lambda rest, at: expanded.add(rest.size) or upper_tail(rest, at))
+    expanded, upper_tail = set(), paired._upper_tail
+    monkeypatch.setattr(paired, "_upper_tail", lambda rest, at: expanded.add(rest.size) or upper_tail(rest, at))
     d = np.random.default_rng(0).standard_cauchy(200_000)
     assert 0 < sign_flip_p(d) <= 1
-    assert expanded == {200_000 - permutation.HEAVIEST}  # the signs of all others are never drawn
+    assert expanded == {200_000 - paired.HEAVIEST}  # the signs of all others are never drawn
 
 
 @pytest.mark.parametrize("n_resamples", [0, -1, 2.5, True, "many"])

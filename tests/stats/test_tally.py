@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kofn.errors import InputError
-from kofn.stats import tally as tallies
-from kofn.stats.estimates import INTERVALS, estimate
-from kofn.stats.tally import Tally, estimate_tally, merge_tallies
+from kofn.stats import estimates as tallies
+from kofn.stats.estimates import INTERVALS, Tally, estimate, estimate_tally, merge_tallies
 
 VALUES = st.lists(st.sampled_from([0.0, 0.25, 1 / 3, 0.5, 1.0, float("nan")]), min_size=1, max_size=60)
 KINDS = {

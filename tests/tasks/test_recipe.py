@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kofn.errors import InputError
 from kofn.models.base import Message
 from kofn.tasks import load_task
-from kofn.tasks.fewshot import option_order
+from kofn.tasks.recipe import option_order
 
 ROWS = [{"id": f"q{i}", "question": f"{i} + 1?", "answer": str(i + 1)} for i in range(8)]
 QUIZ = [

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from kofn.importers import read
-from kofn.importers.reader_options import ReadOptions
+from kofn.importers.base import ReadOptions
 from kofn.runs import report_of
 from kofn.scoring.evaluate import evaluate
 from kofn.tasks import load_task

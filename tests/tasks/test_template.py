@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kofn.errors import InputError
-from kofn.tasks.template import Template
+from kofn.tasks.stages import Template
 
 VALUES = st.text(alphabet="ab{}\n \\é", max_size=20)
 

@@ -13,8 +13,6 @@ from kofn.core.lazy import lazy_exports
 if TYPE_CHECKING:
     from kofn.aggregators.base import Aggregator as Aggregator
     from kofn.aggregators.base import PerSet as PerSet
-    from kofn.aggregators.coverage import Coverage as Coverage
-    from kofn.aggregators.coverage import FacetCoverage as FacetCoverage
     from kofn.aggregators.diversity import Distinct as Distinct
     from kofn.aggregators.diversity import Redundancy as Redundancy
     from kofn.aggregators.diversity import RedundancyPenalty as RedundancyPenalty
@@ -31,7 +29,9 @@ if TYPE_CHECKING:
     from kofn.aggregators.passes import MajorityPass as MajorityPass
     from kofn.aggregators.passes import PassAt as PassAt
     from kofn.aggregators.passes import PassHat as PassHat
+    from kofn.aggregators.ranking import Coverage as Coverage
     from kofn.aggregators.ranking import Dcg as Dcg
+    from kofn.aggregators.ranking import FacetCoverage as FacetCoverage
     from kofn.aggregators.ranking import Mrr as Mrr
     from kofn.aggregators.ranking import Ndcg as Ndcg
     from kofn.aggregators.ranking import Precision as Precision
@@ -57,8 +57,10 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        "kofn.aggregators.base": ("Aggregator", "PerSet"),
-        "kofn.aggregators.coverage": ("Coverage", "FacetCoverage"),
+        "kofn.aggregators.base": (
+            "Aggregator",
+            "PerSet",
+        ),
         "kofn.aggregators.diversity": (
             "Distinct",
             "Redundancy",
@@ -79,9 +81,29 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "PassAt",
             "PassHat",
         ),
-        "kofn.aggregators.ranking": ("Dcg", "Mrr", "Ndcg", "Precision", "Recall"),
-        "kofn.aggregators.scores": ("BestScore", "First", "Max", "Mean", "Median", "Min", "Std", "WeightedMean"),
-        "kofn.aggregators.selection": ("Selected", "SelectedAt"),
+        "kofn.aggregators.ranking": (
+            "Coverage",
+            "Dcg",
+            "FacetCoverage",
+            "Mrr",
+            "Ndcg",
+            "Precision",
+            "Recall",
+        ),
+        "kofn.aggregators.scores": (
+            "BestScore",
+            "First",
+            "Max",
+            "Mean",
+            "Median",
+            "Min",
+            "Std",
+            "WeightedMean",
+        ),
+        "kofn.aggregators.selection": (
+            "Selected",
+            "SelectedAt",
+        ),
         "kofn.aggregators.votes": (
             "Agreement",
             "Answered",

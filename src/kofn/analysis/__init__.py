@@ -54,15 +54,38 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        "kofn.analysis.best_of.best_of": ("BestOfOptions", "JudgeErrors"),
+        "kofn.analysis.best_of.best_of": (
+            "BestOfOptions",
+            "JudgeErrors",
+        ),
         "kofn.analysis.best_of.choose_n": ("SpendingBounds",),
-        "kofn.analysis.best_of.report": ("best_of_report", "default_measure", "only_selector"),
-        "kofn.analysis.checks": ("CheckOptions", "CheckSubject", "MinPasses", "run_checks"),
+        "kofn.analysis.best_of.report": (
+            "best_of_report",
+            "default_measure",
+            "only_selector",
+        ),
+        "kofn.analysis.checks": (
+            "CheckOptions",
+            "CheckSubject",
+            "MinPasses",
+            "run_checks",
+        ),
         "kofn.analysis.compare.differences": ("ComparisonRules",),
-        "kofn.analysis.compare.graders": ("by_extractor", "by_metric", "compare_graders"),
+        "kofn.analysis.compare.graders": (
+            "by_extractor",
+            "by_metric",
+            "compare_graders",
+        ),
         "kofn.analysis.compare.selections": ("compare_selectors",),
-        "kofn.analysis.compare.systems": ("ComparisonOptions", "Side", "compare_systems"),
-        "kofn.analysis.extraction_audit": ("audit_extractors", "extractors_for"),
+        "kofn.analysis.compare.systems": (
+            "ComparisonOptions",
+            "Side",
+            "compare_systems",
+        ),
+        "kofn.analysis.extraction_audit": (
+            "audit_extractors",
+            "extractors_for",
+        ),
         "kofn.analysis.plan": (
             "PlanQuestion",
             "UnitPrices",
@@ -80,7 +103,10 @@ __getattr__, __dir__, __all__ = lazy_exports(
         ),
         "kofn.analysis.rescore": ("is_run",),
         "kofn.analysis.selector_file": ("load_selector",),
-        "kofn.analysis.selectors": ("BUILT_IN", "with_values"),
+        "kofn.analysis.selectors": (
+            "BUILT_IN",
+            "with_values",
+        ),
         "kofn.analysis.trend.trend": ("load_trend",),
     },
     submodules=("rescore",),

@@ -112,7 +112,7 @@ def extractors_for(table: Table) -> tuple[str, ...]:
     """The extractor kofn would choose for these outputs, and its relatives.
 
     >>> from kofn.runs.load import load_table
-    >>> from kofn.importers.reader_options import ReadOptions
+    >>> from kofn.importers.base import ReadOptions
     >>> extractors_for(load_table([{"id": "q", "reference": "4", "outputs": ["2 + 2 = 4"]}], ReadOptions()))
     ('number', 'number_anchor', 'number_simple')
     """
@@ -141,7 +141,7 @@ def audit_extractors(
     first extractor.
 
     >>> from kofn.runs.load import load_table
-    >>> from kofn.importers.reader_options import ReadOptions
+    >>> from kofn.importers.base import ReadOptions
     >>> rows = [{"id": "q", "reference": "4", "outputs": ["2 + 2 = 4", "Answer: 4, as x = 1"]}]
     >>> found = audit_extractors(load_table(rows, ReadOptions()), ["number", "number_simple"])
     >>> found.agreement["number"]["number_simple"], found.span, found.disagreements[0].answers

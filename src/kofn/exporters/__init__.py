@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        "kofn.exporters.base": ("Exporter", "check_place"),
+        "kofn.exporters.base": (
+            "Exporter",
+            "check_place",
+        ),
     },
 )

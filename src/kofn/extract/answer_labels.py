@@ -1,4 +1,4 @@
-"""Labels that announce an answer ("answer:", "the answer is", in many languages), and where a text runs on after it."""
+"""Where in a text an answer stands: reasoning blocks, labels in many languages, and where a text runs on."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+REASONING_TAG = re.compile(
+    r"<(?:/?(?:think|thinking|reasoning|thought)|\|(?:begin|end)_of_thought\|)>", re.IGNORECASE | re.ASCII
+)
 # each is looked up with str.find, which is far faster than one pattern of all of them
 WORDS = (
     "ans",
@@ -109,6 +112,45 @@ _QUESTION = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _LEADS_ON = ("?", ":")  # a text that ends so is a question
+
+
+def outside_reasoning(text: str) -> str:
+    """The text without its reasoning blocks.
+
+    A closing tag without an opening one ends a block that began with the text (chat templates often supply
+    the opening tag); an opening tag that is never closed begins a block that runs to the end.
+
+    >>> outside_reasoning("<think>2 + 2 is 5?</think>4"), outside_reasoning("5? no</think>4")
+    ('4', '4')
+    >>> outside_reasoning("<think>cut off in mid-thought: 4")
+    ''
+    """
+    if "<" not in text:
+        return text
+    kept: list[str] = []
+    start: int | None = 0
+    for tag in REASONING_TAG.finditer(text):
+        closes = tag[0].startswith("</") or tag[0].lower().startswith("<|end")
+        if not closes:
+            if start is not None:
+                kept.append(text[start : tag.start()])
+            start = None
+        else:
+            if start is not None:
+                kept.clear()
+            start = tag.end()
+    if start is not None:
+        kept.append(text[start:])
+    return "".join(kept)
+
+
+def strip_reasoning(text: str | None, choices: Sequence[str] | None = None) -> str | None:
+    """The whole output without its reasoning blocks, trimmed; None when nothing is left.
+
+    >>> strip_reasoning("<think>hm</think> 4 ")
+    '4'
+    """
+    return None if text is None else outside_reasoning(text).strip() or None
 
 
 class Label(NamedTuple):

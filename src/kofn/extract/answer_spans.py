@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from kofn.core.numbers import canonical_number, plain_characters
 from kofn.errors import InputError
-from kofn.extract.answer_labels import first_line, run_on, stated_before_run_on
+from kofn.extract.answer_labels import REASONING_TAG, first_line, run_on, stated_before_run_on
 from kofn.extract.boxed_answer import canonical
 from kofn.extract.columnar_extraction import _LABEL_GUARDS
 from kofn.extract.number_answer import _GROUP_SPACE, labels, tokens
-from kofn.extract.reasoning import _TAG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -501,7 +500,7 @@ def visible(text: str) -> View:
 def _visible_spans(text: str) -> list[Span]:
     spans: list[Span] = []
     start: int | None = 0
-    for tag in _TAG.finditer(text):
+    for tag in REASONING_TAG.finditer(text):
         closes = tag[0].startswith("</") or tag[0].lower().startswith("<|end")
         if closes and start is not None:
             spans.clear()

@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from kofn.core.numbers import canonical_number
-from kofn.extract.answer_labels import BOX, run_on
-from kofn.extract.reasoning import outside_reasoning
+from kofn.extract.answer_labels import BOX, outside_reasoning, run_on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,9 +9,16 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from kofn.extract.answer_labels import Label, answer_labels, first_line, in_order, stated_before_run_on, tagged_answers
+from kofn.extract.answer_labels import (
+    Label,
+    answer_labels,
+    first_line,
+    in_order,
+    outside_reasoning,
+    stated_before_run_on,
+    tagged_answers,
+)
 from kofn.extract.boxed_answer import boxes
-from kofn.extract.reasoning import outside_reasoning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

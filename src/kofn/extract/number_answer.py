@@ -6,9 +6,16 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from kofn.core.numbers import CURRENCY, canonical_number, plain_characters
-from kofn.extract.answer_labels import Label, answer_labels, first_line, in_order, stated_before_run_on, tagged_answers
+from kofn.extract.answer_labels import (
+    Label,
+    answer_labels,
+    first_line,
+    in_order,
+    outside_reasoning,
+    stated_before_run_on,
+    tagged_answers,
+)
 from kofn.extract.boxed_answer import boxes
-from kofn.extract.reasoning import outside_reasoning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kofn.core.numbers import canonical_number
 from kofn.errors import InputError
-from kofn.extract.reasoning import outside_reasoning
+from kofn.extract.answer_labels import outside_reasoning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

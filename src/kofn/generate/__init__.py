@@ -29,11 +29,21 @@ __getattr__, __dir__, __all__ = lazy_exports(
     {
         "kofn.generate.limits": ("Limits",),
         "kofn.generate.llm_extract_table": ("extract_table_with_llm",),
-        "kofn.generate.preparation": ("directory_of", "first_prompts", "prepare"),
+        "kofn.generate.preparation": (
+            "directory_of",
+            "first_prompts",
+            "prepare",
+        ),
         "kofn.generate.prepared_run": ("PreparedRun",),
         "kofn.generate.progress_line": ("clock_time",),
-        "kofn.generate.run": ("forecast", "run_in"),
-        "kofn.generate.settings": ("DEFAULT_READER", "Settings"),
+        "kofn.generate.run": (
+            "forecast",
+            "run_in",
+        ),
+        "kofn.generate.settings": (
+            "DEFAULT_READER",
+            "Settings",
+        ),
     },
     submodules=("progress_line",),
 )

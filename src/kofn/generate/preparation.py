@@ -13,7 +13,7 @@ from kofn.generate.validation import check_run
 from kofn.models import open_model
 from kofn.models.local_folders import base_of
 from kofn.tasks import load_task
-from kofn.tasks.data_override import with_records
+from kofn.tasks.load import with_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -13,23 +13,33 @@ from kofn.core.lazy import lazy_exports
 if TYPE_CHECKING:
     from kofn.importers.base import Importer as Importer
     from kofn.importers.base import Peek as Peek
-    from kofn.importers.file_kinds import PLAIN as PLAIN
-    from kofn.importers.file_kinds import SEPARATORS as SEPARATORS
-    from kofn.importers.file_kinds import kind_of as kind_of
+    from kofn.importers.base import ReadOptions as ReadOptions
     from kofn.importers.json_records import repeated_id as repeated_id
-    from kofn.importers.reader_options import ReadOptions as ReadOptions
     from kofn.importers.reading import importer_of as importer_of
     from kofn.importers.reading import read as read
+    from kofn.importers.sources import PLAIN as PLAIN
+    from kofn.importers.sources import SEPARATORS as SEPARATORS
     from kofn.importers.sources import expand as expand
+    from kofn.importers.sources import kind_of as kind_of
 
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        "kofn.importers.base": ("Importer", "Peek"),
-        "kofn.importers.file_kinds": ("PLAIN", "SEPARATORS", "kind_of"),
+        "kofn.importers.base": (
+            "Importer",
+            "Peek",
+            "ReadOptions",
+        ),
         "kofn.importers.json_records": ("repeated_id",),
-        "kofn.importers.reader_options": ("ReadOptions",),
-        "kofn.importers.reading": ("importer_of", "read"),
-        "kofn.importers.sources": ("expand",),
+        "kofn.importers.reading": (
+            "importer_of",
+            "read",
+        ),
+        "kofn.importers.sources": (
+            "PLAIN",
+            "SEPARATORS",
+            "expand",
+            "kind_of",
+        ),
     },
 )

@@ -1,10 +1,10 @@
-"""The `Importer` interface, and `Peek`: what an importer may look at to recognise a file as its own."""
+"""The `Importer` interface: `ReadOptions`, what a reader keeps, and `Peek`, by which it recognises its files."""
 
 from __future__ import annotations
 
 import zipfile
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +17,29 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kofn.core.table import Table
-    from kofn.importers.reader_options import ReadOptions
 
 _HEAD = 1 << 16  # bytes by which most tools' files are recognised
 _LINE = 64 << 20  # the longest first line that is read to recognise a file
 _DOCUMENT = 4 << 30  # `Peek.document` reads the whole file into memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What a reader must keep: roles named by the user, fields to segment by, and whether to keep everything.
+
+    format      the importer to use; None: the one that recognises the content
+    where       field -> value: only these cases, such as one provider of an export that has several
+    by_line     rows without an id are numbered: files of equal length hold the same cases in the same order
+    present     columns that hold values somewhere: kept also by a part of the data that has none of them
+    """
+
+    fields: Mapping[str, str] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
+    everything: bool = False
+    format: str | None = None
+    where: Mapping[str, str] = field(default_factory=dict)
+    by_line: bool = False
+    present: frozenset[str] = frozenset()
 
 
 class Peek:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
 from kofn.importers.base import Importer
-from kofn.importers.jsonl_objects import objects
-from kofn.importers.log_table import LogRow, log_table
+from kofn.importers.log_table import LogRow, log_table, objects
 from kofn.importers.scalars import as_text
 
 if TYPE_CHECKING:
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kofn.core.table import Table
-    from kofn.importers.base import Peek
-    from kofn.importers.reader_options import ReadOptions
+    from kofn.importers.base import Peek, ReadOptions
 
 _SAMPLE = frozenset({"task_id", "solution", "completion", "_identifier"})
 _PASS = frozenset({"pass", "success"})  # "success" until version 0.2

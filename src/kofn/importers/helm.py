@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.importers.base import Importer, reject_malformed
-from kofn.importers.chat import dialogue
 from kofn.importers.json_stream import iter_members, parse_json
 from kofn.importers.log_table import LogRow, log_table
+from kofn.importers.scalars import dialogue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from kofn.core.table import Table
-    from kofn.importers.base import Peek
-    from kofn.importers.reader_options import ReadOptions
+    from kofn.importers.base import Peek, ReadOptions
 
 _STATE, _STATS, _SPEC = "scenario_state.json", "per_instance_stats.json", "run_spec.json"
 _STATES = re.compile(rb'"request_states"\s*:\s*\[')

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from kofn.core.table import Table
-    from kofn.importers.base import Peek
-    from kofn.importers.reader_options import ReadOptions
+    from kofn.importers.base import Peek, ReadOptions
 
 _LONGEST_NAME = 200  # of a file: below the 255 bytes that file systems allow
 _ENDS = (".arrow", ".parquet")

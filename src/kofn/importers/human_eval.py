@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kofn.importers.base import Importer
-from kofn.importers.jsonl_objects import objects
-from kofn.importers.log_table import LogRow, log_table
+from kofn.importers.log_table import LogRow, log_table, objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kofn.core.table import Table
-    from kofn.importers.base import Peek
-    from kofn.importers.reader_options import ReadOptions
+    from kofn.importers.base import Peek, ReadOptions
 
 _OWN = frozenset({"task_id", "completion", "passed", "result", "completion_id"})
 _NO_TAG = _OWN | {"repeat"}

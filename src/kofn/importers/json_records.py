@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kofn.core.table import Table
-    from kofn.importers.reader_options import ReadOptions
+    from kofn.importers.base import ReadOptions
 
 
 class Columns:

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from kofn.core.table import Table
-    from kofn.importers.base import Peek
-    from kofn.importers.reader_options import ReadOptions
+    from kofn.importers.base import Peek, ReadOptions
 
 _NEW = ("doc", "model_response", "metric")
 _UNDERSCORED = tuple(f"__{name}__" for name in _NEW)  # the same in versions 0.11 and 0.12

@@ -1,4 +1,4 @@
-"""Builds the table from the rows of another tool's log: the last step of every log importer."""
+"""Reads the rows of another tool's log, and builds the table from them: the last step of every log importer."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import polars as pl
 from kofn.core.table import CASE_COLUMNS, duplicates_note, from_rows
 from kofn.errors import InputError
 from kofn.importers import scalars
-from kofn.importers.json_records import CONVERT, Columns, typed_series
+from kofn.importers.json_records import CONVERT, Columns, parse_line, typed_series
 from kofn.importers.long_form import check_named_fields, constant_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kofn.core.table import Table
-    from kofn.importers.reader_options import ReadOptions
+    from kofn.importers.base import Peek, ReadOptions
 
 _TAG, _LABEL, _SELECTOR = "tag.", "label.", "selector."
 _EXAMPLES = 3
@@ -205,3 +205,19 @@ def without_copies(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
         rows = "1 row is" if other == 1 else f"{other:,} rows are"
         notes.append(f"{rows} there again with other values (case {examples}): a resumed log? the last one counts")
     return kept, tuple(notes)
+
+
+def objects(peek: Peek, *needed: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """("line 7", object) of every line that is not blank; an object without a needed key is an error."""
+    with peek.path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            record = parse_line(line.removeprefix(b"\xef\xbb\xbf"), f"{peek.source}: line {number}")
+            for name in needed:
+                if name not in record:
+                    seen = ", ".join(list(record)[:8])
+                    raise InputError(
+                        f"{peek.source}: line {number}: no {name!r}: expected it on every line, found {seen}"
+                    )
+            yield f"line {number}", record

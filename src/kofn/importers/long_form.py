@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from kofn.core.table import Table
-    from kofn.importers.reader_options import ReadOptions
+    from kofn.importers.base import ReadOptions
 
 Where = Callable[[int], str]
 

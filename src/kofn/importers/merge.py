@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kofn.core.table import Table
-    from kofn.importers.reader_options import ReadOptions
+    from kofn.importers.base import ReadOptions
 
 _EXAMPLES = 3
 _USUAL = 0.5  # sets are reported as incomplete only where at least this share of all has the largest size

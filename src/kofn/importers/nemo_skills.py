@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
 from kofn.importers.base import Importer, Peek
-from kofn.importers.jsonl_objects import objects
-from kofn.importers.log_table import LogRow, log_table
+from kofn.importers.log_table import LogRow, log_table, objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from kofn.core.table import Table
-    from kofn.importers.reader_options import ReadOptions
+    from kofn.importers.base import ReadOptions
 
 _SEED = re.compile(r"output-rs(\d+)\.jsonl")
 _GREEDY = "output.jsonl"

@@ -10,16 +10,14 @@ from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
-from kofn.importers.chat import dialogue
-from kofn.importers.jsonl_objects import objects
-from kofn.importers.log_table import LogRow, log_table
+from kofn.importers.log_table import LogRow, log_table, objects
+from kofn.importers.scalars import dialogue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kofn.core.table import Table
-    from kofn.importers.base import Peek
-    from kofn.importers.reader_options import ReadOptions
+    from kofn.importers.base import Peek, ReadOptions
 
 _EVENTS = ("sampling", "match", "metrics", "raw_sample", "error")
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kofn.core.table import Table
-    from kofn.importers.reader_options import ReadOptions
+    from kofn.importers.base import ReadOptions
 
 _IDS = 4_000_000  # rows whose ids are looked at together
 _SAMPLED_PLACES, _SAMPLED_ROWS = 64, 256  # where cases are sampled, and how many rows are read there

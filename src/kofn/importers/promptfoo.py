@@ -17,15 +17,13 @@ from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
 from kofn.importers.json_stream import iter_members
-from kofn.importers.jsonl_objects import objects
-from kofn.importers.log_table import LogRow, log_table
+from kofn.importers.log_table import LogRow, log_table, objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kofn.core.table import Table
-    from kofn.importers.base import Peek
-    from kofn.importers.reader_options import ReadOptions
+    from kofn.importers.base import Peek, ReadOptions
 
 _SUMMARY = re.compile(rb'"results"\s*:\s*\{\s*"version"\s*:\s*\d')
 _LIST = re.compile(rb'"results"\s*:\s*\[')

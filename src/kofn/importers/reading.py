@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 from kofn.errors import InputError, UnknownName
 from kofn.importers import jsonl
-from kofn.importers.base import Peek
-from kofn.importers.file_kinds import PLAIN, SEPARATORS, check_readable, kind_of
+from kofn.importers.base import Peek, ReadOptions
 from kofn.importers.long_form import filter_cases
 from kofn.importers.merge import combine, combine_repeats, with_size_note
-from kofn.importers.reader_options import ReadOptions
-from kofn.importers.sources import expand, local
+from kofn.importers.sources import PLAIN, SEPARATORS, check_readable, expand, kind_of, local
 from kofn.importers.tabular import read_csv, read_parquet
 from kofn.registry import importers
 

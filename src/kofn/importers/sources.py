@@ -1,4 +1,7 @@
-"""Where outputs are: patterns, standard input, compressed files and addresses such as s3://, made local files."""
+"""Where outputs are (patterns, standard input, compressed files, addresses), made local files; the kind of each.
+
+The kind (JSON lines, CSV, Parquet) is told from the first bytes and never from the name.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,19 @@ import re
 import shutil
 import sys
 import tempfile
+import zipfile
 import zlib
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from kofn.core.addresses import redact_address
 from kofn.errors import InputError, MissingExtra, WorldError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from types import TracebackType
 
 COMPRESSED = {
     b"\x1f\x8b": "gzip",
@@ -28,6 +34,19 @@ COMPRESSED = {
 }
 _PATTERN = frozenset("*?[")
 MOST_TIMES = 500  # compressed better than this, a file was made to fill disks (a "zip bomb")
+_ZSTD = 93  # number of the compression method in the zip specification (APPNOTE 4.4.5)
+_LOCAL_HEADER = 30  # bytes of a local file header before its name (APPNOTE 4.3.7)
+_CHUNK = 1 << 20
+SEPARATORS = {"csv": ",", "tsv": "\t", "csv with semicolons": ";"}
+
+# the line that Excel writes first, and reads, where the separator is not the one of its locale
+SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?', re.IGNORECASE)
+
+PLAIN = {
+    "jsonl": "JSON lines (long, wide or parallel lists), or a JSON array of such objects",
+    "csv": "CSV with a candidate a row; tabs and semicolons too",
+    "parquet": "Parquet with a candidate a row, or a case a row with a list of outputs",
+}
 
 
 def expand(paths: Sequence[str | Path]) -> list[str]:
@@ -215,3 +234,133 @@ def _fsspec(path: str) -> Any:
     except ImportError:
         raise MissingExtra("fsspec", "remote", f"reading {path.partition('://')[0]}:// paths") from None
     return fsspec
+
+
+# --- zip archives, with zstd-compressed entries, which Python's own reader supports only from 3.14
+
+
+class DamagedEntry(ValueError):
+    """An entry that cannot be read, and why; the archive's other entries may be intact."""
+
+
+class Archive:
+    """An open archive. A damaged one is refused in one line; a damaged entry when it is read."""
+
+    def __init__(self, path: Path, source: str) -> None:
+        try:
+            self.zip = zipfile.ZipFile(path)
+        except (zipfile.BadZipFile, NotImplementedError) as problem:
+            raise InputError(
+                f"{source}: a damaged zip archive ({str(problem).lower():.80}): cut off while it was written or copied?"
+            ) from None
+        self.entries = [entry for entry in self.zip.infolist() if not entry.is_dir()]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.zip.close()
+
+    def entry(self, name: str) -> zipfile.ZipInfo | None:
+        """The entry of this name; of several, which a log that was appended to has, the last."""
+        return self.zip.NameToInfo.get(name)
+
+    def read(self, entry: zipfile.ZipInfo) -> bytes:
+        """The plain bytes of an entry."""
+        if entry.file_size > most_plain(entry.compress_size):
+            raise DamagedEntry(f"it unpacks to {MOST_TIMES} times its size and more")
+        try:
+            return self._zstd(entry) if entry.compress_type == _ZSTD else self.zip.read(entry)
+        except (zipfile.BadZipFile, zlib.error, zstd_module().ZstdError, ValueError, EOFError, OSError) as problem:
+            raise DamagedEntry(str(problem).partition("\n")[0][:100]) from None
+        except (NotImplementedError, RuntimeError) as problem:  # a method nobody here knows; a password
+            raise DamagedEntry(f"{problem!s:.100}") from None
+
+    def _zstd(self, entry: zipfile.ZipInfo) -> bytes:
+        file = self.zip.fp
+        assert file is not None
+        file.seek(entry.header_offset)
+        header = file.read(_LOCAL_HEADER)
+        if len(header) < _LOCAL_HEADER or not header.startswith(b"PK\x03\x04"):
+            raise ValueError("its header is missing")
+        # over the name and the extra field: their lengths here may differ from those in the central directory
+        file.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), 1)
+        stream = zstd_module().ZstdFile(BytesIO(file.read(entry.compress_size)))
+        parts, most = [], most_plain(entry.compress_size)
+        for part in iter(lambda: stream.read(_CHUNK), b""):
+            parts.append(part)
+            if (most := most - len(part)) < 0:
+                raise ValueError(f"it unpacks to {MOST_TIMES} times its size and more")
+        plain = b"".join(parts)
+        if zlib.crc32(plain) != entry.CRC:
+            raise ValueError("its checksum is wrong")
+        return plain
+
+
+# --- kinds of files
+
+
+def check_readable(path: Path) -> None:
+    """Refuse a path that does not exist or cannot be opened."""
+    try:
+        if path.is_dir():
+            next(path.iterdir(), None)
+            return
+        with path.open("rb") as file:
+            file.read(1)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
+
+
+def kind_of(path: Path) -> str:
+    """jsonl, parquet or one of SEPARATORS, by the first bytes; anything else is refused with what was seen."""
+    check_readable(path)
+    if path.is_dir():
+        if any(path.rglob("*.parquet")):
+            raise InputError(
+                f"{path}: a folder with Parquet in it is scored in parts, which keeps no candidate: give its files, "
+                f"such as '{path}/**/*.parquet' (or, in Python, part_size='auto')"
+            )
+        raise InputError(f"{path}: is a directory of nothing that is known: give its files, such as {path}/*.jsonl")
+    with path.open("rb") as file:
+        head = file.read(4096)
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if head.startswith(b"PK\x03\x04"):
+        raise InputError(f"{path}: a zip archive that is no Inspect log: unpack it and give its files")
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):  # `read` has made it UTF-8 by now
+        raise InputError(f"{path}: UTF-16 text: save the file as UTF-8")
+    if b"\0" in head:
+        raise InputError(f"{path}: a binary file: expected JSON lines, CSV or Parquet")
+    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not start and not _has_content(path):
+        raise InputError(f"{path}: the file is empty: expected JSON lines, CSV or Parquet")
+    if not start or start[:1] in b"{[":
+        return "jsonl"
+    header = start.partition(b"\n")[0]
+    if separator_line := SEPARATOR_LINE.fullmatch(header.strip(b"\r")):
+        return _named_separator(path, separator_line[1].decode(errors="replace"))
+    kind = max(SEPARATORS, key=lambda name: header.count(SEPARATORS[name].encode()))
+    if SEPARATORS[kind].encode() in header:
+        return kind
+    line = header[:40].decode(errors="replace").strip()
+    raise InputError(f"{path}: line 1: expected a JSON object, a CSV header or Parquet, found {line!r}")
+
+
+def _named_separator(path: Path, sign: str) -> str:
+    """The kind of a CSV file whose first line names its separator, as Excel writes and reads it."""
+    kind = next((kind for kind, separator in SEPARATORS.items() if separator == sign), None)
+    if kind is None:
+        raise InputError(
+            f"{path}: line 1: sep={sign}: expected a comma, a semicolon or a tab: save it with one of these"
+        )
+    return kind
+
+
+def _has_content(path: Path) -> bool:
+    with path.open("rb") as file:
+        return any(chunk.strip() for chunk in iter(lambda: file.read(1 << 20), b""))

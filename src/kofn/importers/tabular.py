@@ -8,15 +8,15 @@ import polars as pl
 
 from kofn.core.fields import GROUP_LISTS, PREFIXES, SELECTORS, long_fields, wide_names
 from kofn.errors import InputError
-from kofn.importers.file_kinds import SEPARATOR_LINE
 from kofn.importers.json_records import read_records
 from kofn.importers.long_form import check_named_fields, long_table
+from kofn.importers.sources import SEPARATOR_LINE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kofn.core.table import Table
-    from kofn.importers.reader_options import ReadOptions
+    from kofn.importers.base import ReadOptions
 
 
 def read_csv(path: Path, options: ReadOptions, separator: str = ",") -> Table:

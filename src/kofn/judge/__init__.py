@@ -38,13 +38,26 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "kofn.judge.client": ("judge_prompt",),
         "kofn.judge.judge_run": ("judge",),
         "kofn.judge.judge_settings": ("JudgeSettings",),
+        "kofn.judge.judge_text": (
+            "judge_facts",
+            "preference_lines",
+        ),
         "kofn.judge.label_sheet": ("draw_label_sheet",),
         "kofn.judge.label_sheet_files": ("write_sheet",),
         "kofn.judge.labels": ("read_labels",),
-        "kofn.judge.pairwise": ("first_questions", "prefer"),
-        "kofn.judge.judge_text": ("judge_facts", "preference_lines"),
-        "kofn.judge.rubric": ("Rubric", "load_rubric", "names"),
-        "kofn.judge.verdict_source": ("labels_on_run_scale", "open_verdicts"),
+        "kofn.judge.pairwise": (
+            "first_questions",
+            "prefer",
+        ),
+        "kofn.judge.rubric": (
+            "Rubric",
+            "load_rubric",
+            "names",
+        ),
+        "kofn.judge.verdict_source": (
+            "labels_on_run_scale",
+            "open_verdicts",
+        ),
     },
     submodules=("calibration", "calibration_record", "calibration_text"),
 )

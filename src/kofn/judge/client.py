@@ -15,8 +15,7 @@ from kofn.generate.runner import generate
 from kofn.generate.scheduler import Fixed
 from kofn.judge.verdicts import parse_verdict
 from kofn.models.base import Message
-from kofn.tasks.stages import Item, Stage
-from kofn.tasks.template import Template
+from kofn.tasks.stages import Item, Stage, Template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -26,7 +26,7 @@ from kofn.judge.verdict_scores import JudgeScores
 from kofn.runs.load import load_graded
 from kofn.scoring.result import estimate_dict
 from kofn.stats import estimate, sign_flip_p
-from kofn.stats.panel import position_bias
+from kofn.stats.judge_accuracy import position_bias
 from kofn.stats.resample import as_units
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kofn.judge.rubric import Rubric
     from kofn.runs.load import GradedCandidates
     from kofn.scoring.options import Options
-    from kofn.stats.panel import PositionBias
+    from kofn.stats.judge_accuracy import PositionBias
 
 MOST_PAIRS = 500_000  # questions; beyond it somebody has most likely made a mistake
 

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from kofn.core.yaml_file import Strict, Yaml, format_validation_error
 from kofn.errors import InputError, UnknownName
-from kofn.tasks.template import Template
+from kofn.tasks.stages import Template
 
 HERE = Path(__file__).parent / "rubrics"
 PASS_FAIL = "pass/fail"  # noqa: S105 - a scale

@@ -9,7 +9,7 @@ import numpy as np
 
 from kofn.core.candidate_sets import NOT_GRADED, passes_of
 from kofn.stats import variance_shares
-from kofn.stats.panel import dawid_skene, fleiss_kappa
+from kofn.stats.judge_accuracy import dawid_skene, fleiss_kappa
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

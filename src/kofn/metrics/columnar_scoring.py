@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from kofn.core.numbers import canonical_number
 from kofn.errors import InputError
 from kofn.metrics.base import Metric, trait
-from kofn.metrics.choice import WRAPPING, Choice
 from kofn.metrics.numeric import Numeric
 from kofn.metrics.outcomes import call_style, score_answers
-from kofn.metrics.text_match import WHITESPACE, ExactMatch
+from kofn.metrics.text_match import WHITESPACE, WRAPPING, Choice, ExactMatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,14 +1,26 @@
-"""Metric `numeric`: numbers compared by value."""
+"""Metrics `numeric` and `math_equal`: numbers compared by value, mathematics compared by math-verify."""
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import os
+import re
+import threading
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 from kofn.core.numbers import numbers_equal, parse_number
-from kofn.errors import InputError
+from kofn.errors import InputError, MissingExtra
 from kofn.metrics.base import Metric, best_match
 from kofn.metrics.text_match import WHITESPACE
+
+_TEXT_COMMAND = re.compile(r"\\(?:text|textbf|mathrm|mathbf|operatorname)\s*\{([^{}]*)\}")
+_BOXED = re.compile(r"\\boxed\s*\{(.*)\}", re.DOTALL)
+# a word of three letters or more is language: "evil" and "live" would be equal as products of variables
+_WORDS = re.compile(r"[^\W\d_]{3,}(?:[\s,.'-]+[^\W\d_]+)*")
+_DELIMITED = re.compile(r"\$|\\\(|\\\[|\\boxed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,3 +62,82 @@ def check_tolerance(metric: str, name: str, value: float) -> None:
     """Raise when a tolerance is negative or not finite."""
     if not (math.isfinite(value) and value >= 0):
         raise InputError(f"{metric}: {name} must be a number of at least 0, not {value!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MathEqual(Metric):
+    r"""1 when prediction and reference are the same value or expression, else 0.
+
+    Equal texts and equal numbers are settled first; the rest is parsed and compared by math-verify, so
+    that (x+1)^2 is x^2+2x+1. Plain words are compared as words, ignoring case: read as mathematics
+    "evil" and "live" would be the same product. Answers over `max_chars` are compared as text only.
+
+    A parse or a comparison that takes more than `timeout` seconds leaves the answer ungraded (None), since
+    it says nothing about the answer. math-verify times itself with SIGALRM, which only the main thread of a
+    POSIX process may use: elsewhere there is no time limit, so prefer the main thread or processes.
+
+    >>> MathEqual()(r"\frac{1}{2}", "0.5"), MathEqual()("(x+1)^2", "x^2 + 2x + 1")
+    (1.0, 1.0)
+    >>> MathEqual()(r"2\sqrt{2}", [r"\sqrt{7}", r"\sqrt{8}"]), MathEqual()("evil", "live")
+    (1.0, 0.0)
+    """
+
+    timeout: int = 5
+    max_chars: int = 2000
+
+    def __post_init__(self) -> None:
+        if self.timeout != int(self.timeout) or self.timeout < 1:
+            raise InputError(f"math_equal: timeout must be whole seconds, at least 1, not {self.timeout!r}")
+        if self.max_chars < 1:
+            raise InputError(f"math_equal: max_chars must be at least 1, not {self.max_chars}")
+        if importlib.util.find_spec("math_verify") is None:
+            raise MissingExtra("math-verify", "math", "metric math_equal")
+
+    def __call__(self, prediction: object, reference: object) -> float | None:
+        return best_match(self._equal, prediction, reference)
+
+    def _equal(self, prediction: str, reference: str) -> float | None:
+        left, right = _simplified(prediction), _simplified(reference)
+        if (left == right and left) or numbers_equal(prediction, reference):
+            return 1.0
+        if _WORDS.fullmatch(left) or _WORDS.fullmatch(right) or not (left and right):
+            return float(left.casefold() == right.casefold() != "")
+        if max(len(left), len(right)) > self.max_chars:
+            return 0.0
+        limit = self.timeout if _can_use_alarm() else None
+        return _verified(left, right, limit)
+
+
+def _simplified(text: str) -> str:
+    r"""Return the text without `\boxed{}`, `\text{}`, dollar signs around it and space at its ends."""
+    text = text.strip().strip("$").strip()
+    if boxed := _BOXED.fullmatch(text):
+        text = boxed[1]
+    return _TEXT_COMMAND.sub(r"\1", text).strip()
+
+
+def _can_use_alarm() -> bool:
+    return os.name == "posix" and threading.current_thread() is threading.main_thread()
+
+
+def _verified(prediction: str, reference: str, timeout: int | None) -> float | None:
+    """Return 1 or 0 as math-verify says, or None when it ran out of time."""
+    from math_verify import verify
+    from math_verify.errors import TimeoutException
+
+    try:
+        sides = _parsed(reference, timeout), _parsed(prediction, timeout)
+        return float(verify(*map(list, sides), timeout_seconds=timeout, raise_on_error=True))
+    except TimeoutException:
+        return None
+    except Exception:  # sympy raises anything on expressions it cannot compare: those are not equal
+        return 0.0
+
+
+# sympy takes milliseconds to parse, and answers repeat: most candidates of a case agree
+@lru_cache(maxsize=4096)
+def _parsed(text: str, timeout: int | None) -> tuple[Any, ...]:
+    from math_verify import parse
+
+    delimited = text if _DELIMITED.search(text) else f"${text}$"
+    return tuple(parse(delimited, parsing_timeout=timeout, raise_on_error=True))

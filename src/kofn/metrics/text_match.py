@@ -1,4 +1,4 @@
-"""Metrics `exact_match`, `contains` and `regex_match`, on the text as it is."""
+"""Metrics `exact_match`, `contains`, `regex_match` and `choice`: texts as they are, and options by their labels."""
 
 from __future__ import annotations
 
@@ -7,16 +7,24 @@ import string
 import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from kofn.errors import InputError
 from kofn.metrics.base import Metric, best_match, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # Written out because Python and polars disagree on what whitespace is, and both must strip the same.
 WHITESPACE = " \t\r\n\v\f\u00a0"
 
 _ASCII_PUNCTUATION = frozenset(string.punctuation)
 _DIGITS = str.maketrans("", "", string.digits)
+# What people and models put around a label: (c), [C], **C**, "C.", `C`, $C$.
+WRAPPING = WHITESPACE + "()[]{}*_`'\"$.:"
+
+_LABEL = re.compile(r"[A-Za-z0-9]")
+_LEADING_LABEL = re.compile(r"[(\[]?([A-Za-z0-9])[)\].:]+\s+\S")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,3 +168,53 @@ def without_punctuation(text: str) -> str:
         for char in text
         if char not in _ASCII_PUNCTUATION and not (char > "\x7f" and unicodedata.category(char)[0] == "P")
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice(Metric):
+    """1 when both sides name the same option, else 0.
+
+    A label is one letter or digit, in any case and with any wrapping: "(c)", "**C**" and "C." are C. With
+    the `choices` of the case (a call's keyword) an option's text stands for its label, the first being A.
+    A label in front of a text ("C. Paris") counts where the other side is a bare label. Two texts that are
+    no labels are compared as text, ignoring case and spacing. A blank answer names no option and scores 0.
+
+    >>> Choice()("(c)", "C"), Choice()("B", "C"), Choice()("C. Paris", "C")
+    (1.0, 0.0, 1.0)
+    >>> Choice()("paris", "C", choices=["Rome", "London", "Paris"])
+    1.0
+    """
+
+    def __call__(self, prediction: object, reference: object, *, choices: Sequence[str] = ()) -> float | None:
+        options = {_folded(text): letter for letter, text in zip(string.ascii_uppercase, choices, strict=False)}
+
+        def same(left: str, right: str) -> float:
+            return float(_same_option(left, right, options))
+
+        return best_match(same, prediction, reference)
+
+
+def _same_option(left: str, right: str, options: dict[str, str]) -> bool:
+    labels = _label(left, options), _label(right, options)
+    if labels[0] and labels[1]:
+        return labels[0] == labels[1]
+    if labels[0] or labels[1]:
+        return (labels[0] or _leading_label(left)) == (labels[1] or _leading_label(right))
+    return _folded(left) == _folded(right) != ""
+
+
+def _label(text: str, options: dict[str, str]) -> str | None:
+    """Return the label a text is, or stands for; an option's own text goes first ("A" may be an answer)."""
+    if option := options.get(_folded(text)):
+        return option
+    bare = text.strip(WRAPPING)
+    return bare.upper() if _LABEL.fullmatch(bare) else None
+
+
+def _leading_label(text: str) -> str | None:
+    found = _LEADING_LABEL.match(text.strip(WHITESPACE))
+    return found[1].upper() if found else None
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.strip(WRAPPING).casefold().split())

@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        "kofn.models.base": ("Likelihood", "Message", "Model", "Reply", "Request", "Sampling"),
+        "kofn.models.base": (
+            "Likelihood",
+            "Message",
+            "Model",
+            "Reply",
+            "Request",
+            "Sampling",
+        ),
         "kofn.models.factory": ("open_model",),
         "kofn.models.local_folders": ("find_adapters",),
     },

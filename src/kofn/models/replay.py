@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kofn.core.fields import CANDIDATE_ROLES, CASE_ROLES, WIDE, recognise
 from kofn.errors import InputError
-from kofn.models.base import Model, Reply, RequestRejected
-from kofn.models.file_digest import file_sha256
+from kofn.models.base import Model, Reply, RequestRejected, file_sha256
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence

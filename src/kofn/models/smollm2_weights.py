@@ -14,7 +14,7 @@ from pathlib import Path
 from kofn.core.file_lock import lock_file
 from kofn.core.folders import cache_folder
 from kofn.errors import InputError, WorldError
-from kofn.models.file_digest import file_sha256
+from kofn.models.base import file_sha256
 
 VARIABLE = "KOFN_SMOLLM2"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"

@@ -33,13 +33,22 @@ __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
         "kofn.problems.author_code": ("check_problem_code",),
-        "kofn.problems.function_samples": ("run_samples", "write_samples"),
+        "kofn.problems.function_samples": (
+            "run_samples",
+            "write_samples",
+        ),
         "kofn.problems.functions": ("read_tasks",),
         "kofn.problems.load": ("load_problem",),
         "kofn.problems.problem": ("Problem",),
         "kofn.problems.scaffold": ("new_problem",),
-        "kofn.problems.verification": ("Verification", "run_checkpoint"),
-        "kofn.problems.verification_runs": ("check_aggregators", "write_runs"),
+        "kofn.problems.verification": (
+            "Verification",
+            "run_checkpoint",
+        ),
+        "kofn.problems.verification_runs": (
+            "check_aggregators",
+            "write_runs",
+        ),
         "kofn.problems.verification_text": ("problem_text",),
         "kofn.problems.verify_progress": ("VerifyProgress",),
         "kofn.sandbox.program": ("ProgramLimits",),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from kofn.importers.reader_options import ReadOptions
+from kofn.importers.base import ReadOptions
 from kofn.problems.case import AttributeVerdict, CaseOutcome
 from kofn.problems.case_store import CaseStore
 from kofn.problems.functions import read_samples, read_tasks, run_programs

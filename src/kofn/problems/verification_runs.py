@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from kofn.importers.reader_options import ReadOptions
+from kofn.importers.base import ReadOptions
 from kofn.problems.case import has_passed
 from kofn.render.run_directory import write_evaluation, write_run
 from kofn.runs.load import load_table

@@ -26,9 +26,16 @@ __getattr__, __dir__, __all__ = lazy_exports(
     {
         "kofn.scoring.checklist": ("check_use",),
         "kofn.scoring.options": ("Options",),
-        "kofn.scoring.policy": ("GroupType", "PassPolicy", "Requirement"),
+        "kofn.scoring.policy": (
+            "GroupType",
+            "PassPolicy",
+            "Requirement",
+        ),
         "kofn.scoring.result": ("estimate_dict",),
-        "kofn.scoring.splits": ("Split", "draw_cases"),
+        "kofn.scoring.splits": (
+            "Split",
+            "draw_cases",
+        ),
     },
     submodules=("evaluate",),
 )

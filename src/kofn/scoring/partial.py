@@ -1,7 +1,7 @@
 """Scores cases in parts and merges the parts into the result of all cases at once.
 
-A part keeps no candidate and no text. Of every number it keeps how often each value is there (`stats.tally`), and what
-else a result says, in counts that add up. Where cases are weighted or clustered their values are kept, eight bytes
+A part keeps no candidate and no text. Of every number it keeps how often each value is there (`stats.estimates`), and
+what else a result says, in counts that add up. Where cases are weighted or clustered their values are kept, eight bytes
 each, because the law of a ratio needs the pairs.
 """
 
@@ -30,8 +30,8 @@ from kofn.scoring.evaluate import (
     requested_aggregators,
     unreachable_k,
 )
-from kofn.stats.tally import Tally, estimate_tally
-from kofn.stats.tally import merge_tallies as summed
+from kofn.stats.estimates import Tally, estimate_tally
+from kofn.stats.estimates import merge_tallies as summed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

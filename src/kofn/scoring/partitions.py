@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kofn.core.table import Table
+    from kofn.importers.base import ReadOptions
     from kofn.importers.parquet_partitions import CaseLayout, DataSet
-    from kofn.importers.reader_options import ReadOptions
     from kofn.scoring.options import Options
     from kofn.scoring.result import Result
 

@@ -13,6 +13,8 @@ from kofn.core.lazy import lazy_exports
 if TYPE_CHECKING:
     from kofn.stats import corrected_curve as corrected_curve
     from kofn.stats import corrected_rates as corrected_rates
+    from kofn.stats.corrected_curve import AnyOfCandidates as AnyOfCandidates
+    from kofn.stats.corrected_curve import any_of_candidates as any_of_candidates
     from kofn.stats.corrected_rates import Corrected as Corrected
     from kofn.stats.corrected_rates import MoreLabels as MoreLabels
     from kofn.stats.corrected_rates import corrected_rate as corrected_rate
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from kofn.stats.estimates import check_interval as check_interval
     from kofn.stats.estimates import estimate as estimate
     from kofn.stats.estimates import segment_estimates as segment_estimates
-    from kofn.stats.independent_candidates import AnyOfCandidates as AnyOfCandidates
-    from kofn.stats.independent_candidates import any_of_candidates as any_of_candidates
     from kofn.stats.intervals import Interval as Interval
     from kofn.stats.intervals import check_level as check_level
     from kofn.stats.intervals import clopper_pearson as clopper_pearson
@@ -38,28 +38,25 @@ if TYPE_CHECKING:
     from kofn.stats.intervals import wilson as wilson
     from kofn.stats.judge_accuracy import FEW_LABELS as FEW_LABELS
     from kofn.stats.judge_accuracy import Confusion as Confusion
+    from kofn.stats.judge_accuracy import DawidSkene as DawidSkene
     from kofn.stats.judge_accuracy import JudgeRates as JudgeRates
+    from kofn.stats.judge_accuracy import PositionBias as PositionBias
+    from kofn.stats.judge_accuracy import cohen_kappa as cohen_kappa
+    from kofn.stats.judge_accuracy import dawid_skene as dawid_skene
+    from kofn.stats.judge_accuracy import fleiss_kappa as fleiss_kappa
     from kofn.stats.judge_accuracy import judge_rates as judge_rates
+    from kofn.stats.judge_accuracy import position_bias as position_bias
     from kofn.stats.paired import Comparison as Comparison
     from kofn.stats.paired import compare as compare
-    from kofn.stats.panel import DawidSkene as DawidSkene
-    from kofn.stats.panel import PositionBias as PositionBias
-    from kofn.stats.panel import cohen_kappa as cohen_kappa
-    from kofn.stats.panel import dawid_skene as dawid_skene
-    from kofn.stats.panel import fleiss_kappa as fleiss_kappa
-    from kofn.stats.panel import position_bias as position_bias
-    from kofn.stats.permutation import holm as holm
-    from kofn.stats.permutation import mcnemar_p as mcnemar_p
-    from kofn.stats.permutation import sign_flip_p as sign_flip_p
-    from kofn.stats.power import cases_for_width as cases_for_width
-    from kofn.stats.power import cases_needed as cases_needed
-    from kofn.stats.power import detectable_difference as detectable_difference
-    from kofn.stats.ppi import PredictionPowered as PredictionPowered
-    from kofn.stats.ppi import ppi_mean as ppi_mean
+    from kofn.stats.paired import holm as holm
+    from kofn.stats.paired import mcnemar_p as mcnemar_p
+    from kofn.stats.paired import sign_flip_p as sign_flip_p
     from kofn.stats.prevalence import Posterior as Posterior
+    from kofn.stats.prevalence import PredictionPowered as PredictionPowered
     from kofn.stats.prevalence import Prevalence as Prevalence
     from kofn.stats.prevalence import known_rates as known_rates
     from kofn.stats.prevalence import lang_reiczigel as lang_reiczigel
+    from kofn.stats.prevalence import ppi_mean as ppi_mean
     from kofn.stats.prevalence import rogan_gladen as rogan_gladen
     from kofn.stats.prevalence import true_prevalence as true_prevalence
     from kofn.stats.resample import bootstrap as bootstrap
@@ -67,12 +64,19 @@ if TYPE_CHECKING:
     from kofn.stats.resample import bootstrap_means as bootstrap_means
     from kofn.stats.resample import resampled_means as resampled_means
     from kofn.stats.variance import VarianceShares as VarianceShares
+    from kofn.stats.variance import cases_for_width as cases_for_width
+    from kofn.stats.variance import cases_needed as cases_needed
+    from kofn.stats.variance import detectable_difference as detectable_difference
     from kofn.stats.variance import variance_shares as variance_shares
     from kofn.stats.variance import what_buys as what_buys
 
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
+        "kofn.stats.corrected_curve": (
+            "AnyOfCandidates",
+            "any_of_candidates",
+        ),
         "kofn.stats.corrected_rates": (
             "Corrected",
             "MoreLabels",
@@ -89,7 +93,6 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "estimate",
             "segment_estimates",
         ),
-        "kofn.stats.independent_candidates": ("AnyOfCandidates", "any_of_candidates"),
         "kofn.stats.intervals": (
             "Interval",
             "check_level",
@@ -101,29 +104,49 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "t_interval",
             "wilson",
         ),
-        "kofn.stats.judge_accuracy": ("Confusion", "FEW_LABELS", "JudgeRates", "judge_rates"),
-        "kofn.stats.paired": ("Comparison", "compare"),
-        "kofn.stats.panel": (
+        "kofn.stats.judge_accuracy": (
+            "Confusion",
             "DawidSkene",
+            "FEW_LABELS",
+            "JudgeRates",
             "PositionBias",
             "cohen_kappa",
             "dawid_skene",
             "fleiss_kappa",
+            "judge_rates",
             "position_bias",
         ),
-        "kofn.stats.permutation": ("holm", "mcnemar_p", "sign_flip_p"),
-        "kofn.stats.power": ("cases_for_width", "cases_needed", "detectable_difference"),
-        "kofn.stats.ppi": ("PredictionPowered", "ppi_mean"),
+        "kofn.stats.paired": (
+            "Comparison",
+            "compare",
+            "holm",
+            "mcnemar_p",
+            "sign_flip_p",
+        ),
         "kofn.stats.prevalence": (
             "Posterior",
+            "PredictionPowered",
             "Prevalence",
             "known_rates",
             "lang_reiczigel",
+            "ppi_mean",
             "rogan_gladen",
             "true_prevalence",
         ),
-        "kofn.stats.resample": ("bootstrap", "bootstrap_mean", "bootstrap_means", "resampled_means"),
-        "kofn.stats.variance": ("VarianceShares", "variance_shares", "what_buys"),
+        "kofn.stats.resample": (
+            "bootstrap",
+            "bootstrap_mean",
+            "bootstrap_means",
+            "resampled_means",
+        ),
+        "kofn.stats.variance": (
+            "VarianceShares",
+            "cases_for_width",
+            "cases_needed",
+            "detectable_difference",
+            "variance_shares",
+            "what_buys",
+        ),
     },
     submodules=("corrected_curve", "corrected_rates"),
 )

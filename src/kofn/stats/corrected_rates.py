@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kofn.errors import InputError, UnknownName
-from kofn.stats.correction_data import labelled_data, unit_codes
-from kofn.stats.correction_variance import cluster_variance, variance_parts
+from kofn.stats.correction_data import cluster_variance, labelled_data, unit_codes, variance_parts
 from kofn.stats.draws import percentile_ends, resampled_sums_of_units, sums_by_cluster
 from kofn.stats.estimates import estimate
 from kofn.stats.intervals import check_level, check_resamples
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from kofn.stats.correction_data import LabelledData
-    from kofn.stats.correction_variance import VarianceParts
+    from kofn.stats.correction_data import LabelledData, VarianceParts
     from kofn.stats.prevalence import Prevalence
 
 METHODS = ("auto", "bootstrap", "lang_reiczigel")

@@ -1,4 +1,4 @@
-"""A judge against human labels: confusion, sensitivity, specificity, agreement and Cohen's kappa, with intervals.
+"""Judges against human labels and against each other: confusion, kappa, Dawid-Skene, and position bias of pairs.
 
 Sensitivity is the share of what people pass that the judge passes, specificity the share of what people fail that the
 judge fails.
@@ -16,16 +16,13 @@ from kofn.core.types import Estimate
 from kofn.errors import InputError
 from kofn.stats.draws import percentile_ends, resampled_sums_of_units, sums_by_cluster
 from kofn.stats.estimates import estimate
-from kofn.stats.intervals import (
-    check_level,
-    check_resamples,
-    cluster_codes,
-)
+from kofn.stats.intervals import check_level, check_resamples, cluster_codes
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 FEW_LABELS = 30  # with fewer labels of a class its rate is too uncertain to correct with, which is a warning
+SMOOTH = 1e-6  # pseudo-count, so that no verdict is impossible and logarithms stay finite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,3 +198,205 @@ def _kappa_estimate(
         n_missing=0,
         method="bootstrap" if low is not None else "none",
     )
+
+
+# --- several judges of the same items
+
+
+def as_votes(votes: ArrayLike, n_classes: int | None = None) -> tuple[NDArray[np.intp], int]:
+    """Verdicts as a table, one row per item and one column per judge (-1: none), and the number of classes.
+
+    >>> as_votes([[0, 1], [1, -1]])[1]
+    2
+    """
+    table = np.asarray(votes)
+    if table.ndim != 2 or not table.size or table.dtype.kind not in "iub" or int(table.min()) < -1:
+        raise InputError("votes must be whole numbers from 0 (-1: none), a row an item and a column a judge")
+    most = int(table.max()) + 1
+    k = max(most, 2) if n_classes is None else n_classes
+    if most > k:
+        raise InputError(f"votes name class {most - 1} but n_classes is {k}: classes count from 0")
+    return table.astype(np.intp), k
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DawidSkene:
+    """Judges and items as estimated together.
+
+    `confusion[j, a, b]` is how often judge j says b where the truth is a; `posterior[i, a]` how likely the truth of
+    item i is a; `shares[a]` how common a is. `log_likelihoods` has one entry a step and never falls.
+    """
+
+    confusion: NDArray[np.float64]
+    posterior: NDArray[np.float64]
+    shares: NDArray[np.float64]
+    log_likelihoods: tuple[float, ...]
+    converged: bool
+
+    @property
+    def sensitivity(self) -> NDArray[np.float64]:
+        """Each judge's rate of saying 1 where the truth is 1 (two classes)."""
+        return np.asarray(self.confusion[:, 1, 1])
+
+    @property
+    def specificity(self) -> NDArray[np.float64]:
+        """Each judge's rate of saying 0 where the truth is 0 (two classes)."""
+        return np.asarray(self.confusion[:, 0, 0])
+
+
+def dawid_skene(
+    votes: ArrayLike, *, n_classes: int | None = None, max_steps: int = 500, tolerance: float = 1e-9
+) -> DawidSkene:
+    """Each judge's errors and each item's truth from verdicts alone, Dawid & Skene (1979), by EM.
+
+    Judges err independently given the truth: judges that share a bias (the same model twice) break that, and then look
+    better than they are. Starts from the share of votes for each class, so the result is deterministic and the
+    classes keep their meaning as long as most judges are better than chance. Missing verdicts (-1) are left out. Counts
+    have 1e-6 added, so the likelihood is that of the data with a vanishing prior.
+
+    >>> found = dawid_skene([[1, 1, 1], [1, 1, 0], [0, 0, 0], [0, 0, 1], [1, 1, 1], [0, 0, 0]])
+    >>> found.posterior.argmax(axis=1).tolist()
+    [1, 1, 0, 0, 1, 0]
+    """
+    table, k = as_votes(votes, n_classes)
+    given = (table[:, :, None] == np.arange(k)).astype(float)  # item, judge, class said; all 0 where none
+    counts = given.sum(axis=1)
+    if not counts.any(axis=1).all():
+        raise InputError("an item has no verdict at all: leave it out")
+    posterior = counts / counts.sum(axis=1, keepdims=True)
+    shares, confusion = _maximise(posterior, given)
+    reached: list[float] = []
+    for _ in range(max_steps):
+        posterior, likelihood = _expect(shares, confusion, given)
+        reached.append(likelihood)
+        if len(reached) > 1 and reached[-1] - reached[-2] < tolerance * (1 + abs(reached[-1])):
+            break
+        shares, confusion = _maximise(posterior, given)
+    converged = len(reached) < max_steps
+    return DawidSkene(
+        confusion=confusion,
+        posterior=posterior,
+        shares=shares,
+        log_likelihoods=tuple(reached),
+        converged=converged,
+    )
+
+
+def _maximise(
+    posterior: NDArray[np.float64], given: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """M step: the shares of classes and the confusion of each judge, with the posterior as the truth."""
+    counts = np.einsum("ia,ijb->jab", posterior, given) + SMOOTH
+    common = posterior.sum(axis=0) + SMOOTH
+    return common / common.sum(), counts / counts.sum(axis=2, keepdims=True)
+
+
+def _expect(
+    shares: NDArray[np.float64], confusion: NDArray[np.float64], given: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float]:
+    """E step: the posterior of each item, and the log posterior (likelihood and vanishing prior) that EM raises."""
+    joint = np.log(shares) + np.einsum("ijb,jab->ia", given, np.log(confusion))
+    top = joint.max(axis=1, keepdims=True)
+    each = np.exp(joint - top)
+    total = each.sum(axis=1, keepdims=True)
+    prior = SMOOTH * (float(np.log(confusion).sum()) + float(np.log(shares).sum()))
+    return each / total, float((np.log(total) + top).sum()) + prior
+
+
+def cohen_kappa(a: ArrayLike, b: ArrayLike) -> float:
+    """Agreement of two judges beyond chance, Cohen (1960), for any number of classes; -1 marks none.
+
+    NaN where chance alone would agree always (both only ever say one thing), or nothing is shared.
+
+    >>> round(cohen_kappa([1, 1, 0, 0, 2], [1, 0, 0, 0, 2]), 3)
+    0.688
+    """
+    pair, k = as_votes(np.column_stack([np.asarray(a), np.asarray(b)]))
+    pair = pair[(pair >= 0).all(axis=1)]
+    if not len(pair):
+        return nan
+    table = np.bincount(pair[:, 0] * k + pair[:, 1], minlength=k * k).reshape(k, k) / len(pair)
+    by_chance = float(table.sum(axis=0) @ table.sum(axis=1))
+    return (float(np.trace(table)) - by_chance) / (1 - by_chance) if by_chance < 1 - 1e-12 else nan
+
+
+def fleiss_kappa(votes: ArrayLike) -> float:
+    """Agreement of several judges beyond chance, Fleiss (1971).
+
+    Items may have different numbers of verdicts; those with fewer than two are left out. The agreement of an item is
+    Σ n_a(n_a - 1)/(n(n - 1)), chance is Σ p_a² with p_a the share of class a among all verdicts.
+
+    >>> round(fleiss_kappa([[0, 0, 0], [1, 1, 1], [0, 1, 0], [1, 1, 1]]), 3)
+    0.657
+    """
+    table, k = as_votes(votes)
+    counts = (table[:, :, None] == np.arange(k)).sum(axis=1).astype(float)
+    n = counts.sum(axis=1)
+    counts, n = counts[n >= 2], n[n >= 2]
+    if not n.size:
+        return nan
+    agree = float(np.mean((counts * (counts - 1)).sum(axis=1) / (n * (n - 1))))
+    common = counts.sum(axis=0) / n.sum()
+    by_chance = float(common @ common)
+    return (agree - by_chance) / (1 - by_chance) if by_chance < 1 - 1e-12 else nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionBias:
+    """A judge of pairs that saw each pair in both orders.
+
+    `consistent` is the share of pairs on which both orders name the same winner or both a tie; `first_shown` the
+    share of decided verdicts for what was shown first: ½ without bias. A pair's verdict is the average of both orders.
+    """
+
+    n: int
+    n_missing: int
+    consistent: Estimate
+    first_shown: Estimate
+    wins: int
+    ties: int
+    losses: int
+
+
+def position_bias(
+    a_first: ArrayLike,
+    b_first: ArrayLike,
+    *,
+    clusters: ArrayLike | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> PositionBias:
+    """Bias by position from verdicts on pairs (A, B), once with A shown first and once with B shown first.
+
+    Each verdict is about what is *shown*: 1 the first is better, -1 the second, 0 a tie, NaN not graded. A pair counts
+    when both orders are graded. A wins where the two verdicts together favour it: preferred twice, or once and a tie.
+    `clusters` (one a pair) are cases with several pairs, resampled whole.
+
+    >>> found = position_bias([1, 1, 1, 0], [-1, 1, 0, 0])
+    >>> found.consistent.point, found.first_shown.point, (found.wins, found.ties, found.losses)
+    (0.5, 0.8, (2, 2, 0))
+    """
+    x, y = np.asarray(a_first, dtype=float), np.asarray(b_first, dtype=float)
+    if x.shape != y.shape or x.ndim != 1:
+        raise InputError("verdicts must be one a pair in both orders")
+    graded = np.isfinite(x) & np.isfinite(y)
+    both = np.stack([x, y])[:, graded]
+    if not np.isin(both, (-1, 0, 1)).all():
+        raise InputError("a verdict is 1 (the first shown is better), -1 (the second) or 0 (a tie)")
+    for_a = both[0] - both[1]
+    decided = both.ravel()[(both != 0).ravel()]
+    units = np.arange(both.shape[1]) if clusters is None else cluster_codes(clusters)[graded]
+    pair = np.tile(units, 2)[(both != 0).ravel()]
+    consistent = (both[0] == -both[1]).astype(float)
+    independent = clusters is None and consistent.size > 0
+    return PositionBias(
+        n=int(graded.sum()),
+        n_missing=int((~graded).sum()),
+        consistent=estimate(consistent, aggregator="consistent", interval="wilson" if independent else "auto",
+                            clusters=None if clusters is None else units, level=level, seed=seed),
+        first_shown=estimate((decided > 0).astype(float), aggregator="first shown", clusters=pair, level=level,
+                             seed=seed),
+        wins=int((for_a > 0).sum()),
+        ties=int((for_a == 0).sum()),
+        losses=int((for_a < 0).sum()),
+    )  # fmt: skip

@@ -11,17 +11,23 @@ from typing import TYPE_CHECKING
 from kofn.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from kofn.tasks.grading import repeat_aggregators as repeat_aggregators
-    from kofn.tasks.grading import verdict_of as verdict_of
     from kofn.tasks.load import load_task as load_task
     from kofn.tasks.load import names as names
     from kofn.tasks.task import Task as Task
+    from kofn.tasks.task import repeat_aggregators as repeat_aggregators
+    from kofn.tasks.task import verdict_of as verdict_of
 
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        "kofn.tasks.grading": ("repeat_aggregators", "verdict_of"),
-        "kofn.tasks.load": ("load_task", "names"),
-        "kofn.tasks.task": ("Task",),
+        "kofn.tasks.load": (
+            "load_task",
+            "names",
+        ),
+        "kofn.tasks.task": (
+            "Task",
+            "repeat_aggregators",
+            "verdict_of",
+        ),
     },
 )

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from kofn.core.types import Case
 from kofn.errors import InputError, UnknownName
-from kofn.tasks.records import generic, label_options, plain_fields, with_fields
-from kofn.tasks.shapes import SHAPES
+from kofn.tasks.shapes import SHAPES, generic, label_options, plain_fields, with_fields
 from kofn.tasks.stages import Item
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kofn.tasks.datasets import PlacedRecord
-    from kofn.tasks.records import Example, Option
+    from kofn.tasks.shapes import Example, Option
     from kofn.tasks.spec import TaskSpec
 
 
@@ -44,7 +43,7 @@ def has_option_labels(spec: TaskSpec) -> bool:
 def list_options(options: Sequence[Option]) -> str:
     """Options as a prompt lists them, one per line.
 
-    >>> from kofn.tasks.records import Option
+    >>> from kofn.tasks.shapes import Option
     >>> print(list_options([Option("A", "red"), Option("B", "blue")]))
     A) red
     B) blue

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kofn.core.yaml_file import Yaml
 from kofn.errors import InputError, UnknownName
-from kofn.extract.lm_eval_filters import expressible
+from kofn.extract.compatible import expressible
 from kofn.registry import METRICS, aggregator, metric
 from kofn.tasks.datasets import PlacedRecord
-from kofn.tasks.grading import REPEATS
 from kofn.tasks.spec import parse_spec
-from kofn.tasks.task import Task
+from kofn.tasks.task import REPEATS, Task
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

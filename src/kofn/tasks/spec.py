@@ -9,9 +9,8 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from kofn.core.yaml_file import Strict, format_validation_error
 from kofn.errors import InputError, UnknownName
 from kofn.scoring.policy import GroupType, PassPolicy
-from kofn.tasks.records import ROLES
-from kofn.tasks.shapes import SHAPES
-from kofn.tasks.template import Template
+from kofn.tasks.shapes import ROLES, SHAPES
+from kofn.tasks.stages import Template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError, UnknownName
+from kofn.metrics import MetricConfig
+from kofn.metrics.metric_config import REPEAT_AGGREGATORS
 from kofn.registry import aggregator, extractor, metric
-from kofn.tasks import datasets, grading
-from kofn.tasks.fewshot import Shots
-from kofn.tasks.grading import REPEATS
+from kofn.scoring.options import Options
+from kofn.scoring.policy import PassPolicy
+from kofn.tasks import datasets
 from kofn.tasks.items import items_of, select_items
-from kofn.tasks.recipe import TaskRecipe
+from kofn.tasks.recipe import Shots, TaskRecipe
 from kofn.tasks.shapes import SHAPES
 from kofn.tasks.spec import PartSpec, StageSpec, TaskSpec, TwoStageSpec, parse_spec
 
@@ -19,13 +22,83 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from kofn.metrics import MetricConfig
     from kofn.runs.report_builder import ReportPlan
-    from kofn.scoring.options import Options
+    from kofn.tasks.spec import MetricSpec
     from kofn.tasks.stages import Item
 
+# names of other tools' task files for what is an aggregator here
+REPEATS = {"any": "any_pass", "all": "all_pass", "best": "best_score", "maj": "majority", "vote": "majority"}
 # settings that belong to a stage and not to the task: `override` sends them there
 _OF_STAGES = tuple(name for name in StageSpec.model_fields if name not in ("name", "model"))
+
+# --- grading: metrics and aggregators as options for scoring and for the report
+
+
+def repeat_aggregators(spec: TaskSpec) -> tuple[str, ...]:
+    """The aggregators that the metrics of a task name for their repeats, each once."""
+    named = (m.repeat_aggregation for m in spec.metrics if m.repeat_aggregation)
+    return tuple(dict.fromkeys(REPEATS.get(name, name) for name in named))
+
+
+def verdict_of(spec: TaskSpec) -> str | None:
+    """The aggregator by which a case passes: the task's own, else the first that a metric names for its repeats."""
+    return spec.verdict or next(iter(repeat_aggregators(spec)), None)
+
+
+def evaluate_options(spec: TaskSpec, **overrides: Any) -> Options:
+    """What `kofn.scoring.evaluate` needs. A list of aggregators gains those that metrics name for their repeats."""
+    more = repeat_aggregators(spec)
+    aggregate = (*spec.aggregate, *(name for name in more if name not in spec.aggregate)) if spec.aggregate else ()
+    settings: dict[str, Any] = {
+        "extract": spec.extract,
+        "metrics": tuple(m.metric for m in spec.metrics),
+        "aggregate": aggregate,
+        "by": spec.segments,
+        "use": spec.use,
+    }
+    return Options(**{**settings, **overrides})
+
+
+def report_plan(spec: TaskSpec, **overrides: Any) -> ReportPlan:
+    """What the report needs."""
+    from kofn.runs.report_builder import ReportPlan  # brings polars, which `kofn list tasks` does without
+
+    groups = spec.groups
+    settings: dict[str, Any] = {
+        "task": spec.name,
+        "task_version": spec.version,
+        "group": groups.field if groups else None,
+        "types": groups.types if groups else {},
+        "weights": groups.weights if groups else {},
+        "metric_weights": {m.metric: m.weight for m in spec.metrics if m.weight != 1.0},
+        "verdict": verdict_of(spec),
+        "policy": PassPolicy(spec.policy),
+    }
+    return ReportPlan(**{**settings, **overrides})
+
+
+def metric_configs(spec: TaskSpec) -> list[MetricConfig]:
+    """The metrics as `MetricConfig`, for those who score one case at a time."""
+    return [_config(one, spec.output_type) for one in spec.metrics]
+
+
+def _config(one: MetricSpec, output_type: str) -> MetricConfig:
+    name = one.repeat_aggregation
+    own = name is None or name in REPEAT_AGGREGATORS
+    return MetricConfig(
+        name=one.metric,
+        fn=metric(one.metric),
+        repeat_aggregation_fn=name if own else partial(_aggregated, REPEATS.get(str(name), str(name))),
+        output_type=output_type,
+    )
+
+
+def _aggregated(name: str, scores: Any, *, predictions: Any = None) -> float:
+    """An aggregator of whole runs on the scores of one case."""
+    from kofn.scoring.single_set import aggregate  # brings polars, as above
+
+    found = aggregate(name, values=list(scores), answers=None if predictions is None else list(predictions))
+    return float("nan") if found is None else found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,15 +194,15 @@ class Task:
 
     def evaluate_options(self, **overrides: Any) -> Options:
         """How `kofn.scoring.evaluate` grades the answers."""
-        return grading.evaluate_options(self.spec, **overrides)
+        return evaluate_options(self.spec, **overrides)
 
     def report_plan(self, **overrides: Any) -> ReportPlan:
         """How the result becomes a report."""
-        return grading.report_plan(self.spec, **overrides)
+        return report_plan(self.spec, **overrides)
 
     def metric_configs(self) -> list[MetricConfig]:
         """The metrics, for those who score one case at a time."""
-        return grading.metric_configs(self.spec)
+        return metric_configs(self.spec)
 
     def fingerprint(self) -> str:
         """What is asked and how it is graded, as 16 hexadecimal digits; the description does not matter."""

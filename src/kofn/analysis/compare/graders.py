@@ -83,7 +83,7 @@ def compare_graders(
 
     >>> from kofn.runs.load import load_table
     >>> from kofn.scoring.options import Options
-    >>> from kofn.importers.reader_options import ReadOptions
+    >>> from kofn.importers.base import ReadOptions
     >>> texts = ["4", "2 + 2 = 4", "4 (a)"]
     >>> rows = [{"id": str(i), "reference": "4", "outputs": [text]} for i, text in enumerate(texts)]
     >>> found = compare_graders(load_table(rows, ReadOptions()), by_extractor(["number", "last_line"], Options()))

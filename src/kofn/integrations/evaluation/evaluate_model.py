@@ -11,11 +11,10 @@ from kofn.errors import InputError
 from kofn.generate.run import run
 from kofn.integrations.evaluation.task_setup import extraction_settings, has_letter_answers, two_staged
 from kofn.models.base import Model
-from kofn.models.hugging_face import Transformers
-from kofn.models.in_training import weights_digest
+from kofn.models.hugging_face import Transformers, weights_digest
 from kofn.runs.results_jsonl import append_line
 from kofn.tasks import load_task
-from kofn.tasks.data_override import with_records
+from kofn.tasks.load import with_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

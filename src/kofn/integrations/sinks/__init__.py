@@ -20,6 +20,10 @@ __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
         "kofn.integrations.sinks.address": ("SinkAddress",),
-        "kofn.integrations.sinks.tracker_run": ("TrackerRun", "send_run", "tracker_run_of"),
+        "kofn.integrations.sinks.tracker_run": (
+            "TrackerRun",
+            "send_run",
+            "tracker_run_of",
+        ),
     },
 )
