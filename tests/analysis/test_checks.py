@@ -20,10 +20,11 @@ import kofn
 from kofn.analysis.checks import Check, CheckOptions, MinPasses, find_measure, requirement_checks, run_checks
 from kofn.cli import main
 from kofn.cli.check_verb import subject_of
+from kofn.core.escape import code_block, escape_xml
 from kofn.core.types import Estimate
 from kofn.errors import InputError
-from kofn.render.check_summary import fence_text, summarize_checks
-from kofn.render.junit import MOST_CASES, escape_xml, junit_xml
+from kofn.render.check_summary import summarize_checks
+from kofn.render.junit import MOST_CASES, junit_xml
 from kofn.render.run_directory import write_run
 from kofn.runs import AttributeResult, CorrectnessResults, VerifierReport, load_run
 from kofn.runs.report_builder import ReportPlan
@@ -645,7 +646,7 @@ def test_nothing_in_a_summary_is_markup_of_a_case(check, hostile, tmp_path):
 
 @given(st.text(st.sampled_from("`~ab\n "), max_size=40))
 def test_no_text_ends_its_fence(text):
-    first, *inside, last = fence_text(text).split("\n")
+    first, *inside, last = code_block(text.split("\n"), "text")
     assert first == f"{last}text"
     assert set(last) == {"`"}
     assert all(last not in line for line in inside)

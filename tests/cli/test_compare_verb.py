@@ -17,8 +17,9 @@ from kofn.analysis.compare.systems import ComparisonOptions, Side, compare_syste
 from kofn.cli.compare_verb import command, spread
 from kofn.cli.score_verb import command as score_command
 from kofn.core.document import display_width
+from kofn.core.escape import escape_latex
 from kofn.render.comparison_html import LENGTHS, case_bodies, comparison_page
-from kofn.render.comparison_table import comparison_latex, comparison_markdown, escape_latex, letter
+from kofn.render.comparison_table import comparison_latex, comparison_markdown, letter
 from kofn.render.comparison_text import excerpt, format_comparison
 
 ROOT = Path(__file__).parents[2]

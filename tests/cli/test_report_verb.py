@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from kofn.cli.report_verb import command, json_body
 from kofn.core.document import display_width
-from kofn.core.escape import escape_controls
+from kofn.core.escape import code_block, code_span, escape_controls, escape_prose, markdown_table
 from kofn.core.format import format_duration
-from kofn.render.run_markdown import code_block, code_span, escape_prose, markdown_table, run_markdown
+from kofn.render.run_markdown import run_markdown
 from kofn.render.run_summary import GroupSummary, cut_diff, failing_of, format_percent, listed_groups
 from kofn.render.run_text import format_run, shorten, wrap_columns
 from kofn.runs import AttributeResult, CorrectnessResults, Run, VerifierReport, load_run

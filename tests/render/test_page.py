@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 import kofn
-from kofn.core.escape import show_hidden
+from kofn.core.escape import escape_json, escape_script, show_hidden
 from kofn.render.case_payload import case_blocks
 from kofn.render.charts import format_significant, short_labels
 from kofn.render.embedded_data import ByteBudget, PackedData, cut_texts, fit_chunks, pack, round_digits, shift_spans
-from kofn.render.page import escape_json, escape_script, html_document, report_page
+from kofn.render.page import html_document, report_page
 from kofn.render.page_payload import report_data
 from kofn.render.run_charts import bin_values
 from kofn.render.vega import vega_bundle

@@ -11,6 +11,10 @@ ROOT = SRC.parents[1]
 
 # what only one module does -> how that shows in the code, and the modules where it may
 ONLY_IN = {
+    "escapes text": (
+        r"import html\b|from html import|saxutils|markupsafe import .*\bescape|u003c|textbackslash|unicode_escape",
+        {"kofn.core.escape"},
+    ),
     "locks files": (r"\bflock\(|\blockf\(|\bmsvcrt\b", {"kofn.core.file_lock"}),
     "chooses the folders of a user": (r"XDG_|\.cache\b.*kofn|\bplatformdirs\b|KOFN_DATA\"", {"kofn.core.folders"}),
     "imports the module for zstd": (r"import zstd\b|compression\.zstd|backports\.zstd", {"kofn.importers.sources"}),

@@ -32,16 +32,3 @@ def format_duration(seconds: float) -> str:
         if whole * small >= large:
             return f"{whole * small // large} {name} {whole * small % large // small} {rest}"
     return f"{seconds:.0f} s"
-
-
-LONGEST_LINE = 300
-
-
-def one_line(text: str) -> str:
-    """One printable line of at most 300 characters.
-
-    >>> one_line("a\\n\\x1b[31mb")
-    'a [31mb'
-    """
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 3] + "..."

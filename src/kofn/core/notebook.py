@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING
 
 from kofn.core.document import Bar
-from kofn.core.escape import escape_controls
+from kofn.core.escape import escape_html
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,16 +34,12 @@ _STYLE = """
 def as_html(document: Document) -> str:
     """The document. Whatever came from a file is escaped, and characters that hide or turn a text round are shown."""
     first, *rest = document.headline
-    parts = [f"<p><b>{_text(first)}</b>{''.join(f'<br>{_text(line)}' for line in rest)}</p>"]
+    parts = [f"<p><b>{escape_html(first)}</b>{''.join(f'<br>{escape_html(line)}' for line in rest)}</p>"]
     parts += [_table(grid) for grid in document.grids]
-    parts += [_pairs([(_text(label), _text(text)) for label, text in document.notes])]
-    parts += [_pairs([('<b class="warn">!</b>', _text(warning)) for warning in document.warnings])]
+    parts += [_pairs([(escape_html(label), escape_html(text)) for label, text in document.notes])]
+    parts += [_pairs([('<b class="warn">!</b>', escape_html(warning)) for warning in document.warnings])]
     parts += [_checklist(document.checklist)] if document.checklist else []
     return f'<div class="kofn"><style>{_STYLE}</style>{"".join(parts)}</div>'
-
-
-def _text(text: str) -> str:
-    return escape(escape_controls(text))
 
 
 def _table(grid: Grid) -> str:
@@ -54,7 +49,7 @@ def _table(grid: Grid) -> str:
         f"<tr>{''.join(_cell('td', cell, right) for cell, right in zip(row, grid.right, strict=True))}</tr>"
         for row in grid.rows[:MOST_ROWS]
     )
-    title = f"<caption>{_text(grid.title)}</caption>" if grid.title else ""
+    title = f"<caption>{escape_html(grid.title)}</caption>" if grid.title else ""
     more = f"<p>and {len(grid.rows) - MOST_ROWS:,} more</p>" if len(grid.rows) > MOST_ROWS else ""
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
@@ -63,15 +58,17 @@ def _cell(tag: str, text: str, right: bool) -> str:
     if isinstance(text, Bar):
         return f"<{tag}>{_bar_svg(text)}</{tag}>"
     role = "num" if right else _MARKS.get(text, "")
-    return f"<{tag}{f' class={role!r}' if role else ''}>{_axis_ends(text) if tag == 'th' else _text(text)}</{tag}>"
+    return (
+        f"<{tag}{f' class={role!r}' if role else ''}>{_axis_ends(text) if tag == 'th' else escape_html(text)}</{tag}>"
+    )
 
 
 def _axis_ends(name: str) -> str:
     """A column's name; where it is the two ends of an axis, at both ends."""
     low, gap, high = name.partition("  ")
     if not gap:
-        return _text(name)
-    return f'<div class="axis"><span>{_text(low)}</span><span>{_text(high.strip())}</span></div>'
+        return escape_html(name)
+    return f'<div class="axis"><span>{escape_html(low)}</span><span>{escape_html(high.strip())}</span></div>'
 
 
 def _bar_svg(bar: Bar) -> str:
@@ -86,7 +83,9 @@ def _bar_svg(bar: Bar) -> str:
         f'stroke-width="{width}" vector-effect="non-scaling-stroke"/>'
         for x, to, y, down, opacity, width in parts
     )
-    return f'<svg viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label="{_text(bar)}">{lines}</svg>'
+    return (
+        f'<svg viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label="{escape_html(bar)}">{lines}</svg>'
+    )
 
 
 def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
@@ -98,6 +97,7 @@ def _checklist(lines: Sequence[ChecklistLine]) -> str:
     role = {"yes": "good", "no": "bad", "unknown": "warn"}
     said = ", ".join(f"{n} {answer}" for answer in role if (n := sum(line.answer == answer for line in lines)))
     rows = [
-        (f'<b class="{role[line.answer]}">{line.mark}</b> {_text(line.item)}', _text(line.reason)) for line in lines
+        (f'<b class="{role[line.answer]}">{line.mark}</b> {escape_html(line.item)}', escape_html(line.reason))
+        for line in lines
     ]
     return f"<details><summary>checklist: {said}</summary>{_pairs(rows)}</details>"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from kofn.core.format import one_line
+from kofn.core.escape import one_line
 from kofn.generate.limits import Budget, Pace, backoff
 from kofn.generate.pending import PendingLogLikelihoods, PendingOutputs
 from kofn.models.base import RequestRejected, RetryableError

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self
 
-from kofn.core.format import one_line
+from kofn.core.escape import one_line
 from kofn.errors import KofnError
 from kofn.generate.progress_file import NAME, ProgressPoint, ProgressRecord
 from kofn.runs.staging import remove_abandoned_files

@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from kofn._version import __version__
-from kofn.core.format import one_line
+from kofn.core.escape import one_line
 from kofn.errors import InputError, WorldError
 from kofn.models.base import RequestRejected, RetryableError
 

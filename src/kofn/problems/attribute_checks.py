@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.escape import escape_unprintable
 from kofn.problems.adapters.base import FILES, HEADERS
 from kofn.problems.case import AttributeVerdict, CaseOutcome
 from kofn.problems.matchers import matcher
-from kofn.problems.matchers.diff_text import escape_unprintable
 from kofn.sandbox.work_folder import UnreadableFile
 
 if TYPE_CHECKING:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from html import escape
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from kofn.core.escape import escape_controls
+from kofn.core.escape import code_block, escape_markdown
 from kofn.errors import WorldError
 from kofn.render.junit import failing_cases, failure_text
 from kofn.runs.report_table import case_scores
@@ -24,7 +22,6 @@ _CASES = 10  # failing cases shown
 _ROWS = 200  # requirements shown: a page of GitHub's holds 1 MB
 _LONGEST = 2_000  # characters of a text
 _CELL = 500  # characters of a cell
-_MARKS = re.compile(r"([\\`*_\[\]~|#])")
 
 
 def append_summary(path: Path, run: Run, checks: Sequence[Check]) -> None:
@@ -42,33 +39,16 @@ def summarize_checks(run: Run, checks: Sequence[Check]) -> str:
     """Verdict, requirements, and the first failing cases."""
     failed = sum(not c.passed for c in checks)
     verdict = f"❌ {failed} of {len(checks)} failed" if failed else f"✅ {len(checks)} of {len(checks)} passed"
-    lines = [f"## {escape_cell(run.name)}: {verdict}", "", f"{_counts(run)}, task {escape_cell(run.task)}", ""]
+    lines = [f"## {_cell(run.name)}: {verdict}", "", f"{_counts(run)}, task {_cell(run.task)}", ""]
     return "\n".join([*lines, *_table(checks), *_failing_lines(run)]) + "\n"
 
 
-def escape_cell(text: str) -> str:
-    """Text that markdown shows as it is, in one line: no markup, no HTML, no end of a cell.
-
-    >>> escape_cell("a|b <i> [x](y)\\nz")
-    'a\\\\|b &lt;i&gt; \\\\[x\\\\](y)\\\\\\\\nz'
-    """
-    cut = text if len(text) <= _CELL else f"{text[:_CELL]}…"
-    return _MARKS.sub(r"\\\1", escape(escape_controls(cut), quote=False))
+def _cell(text: str) -> str:
+    return escape_markdown(text if len(text) <= _CELL else f"{text[:_CELL]}…")
 
 
-def fence_text(text: str) -> str:
-    """A block of code that its text cannot end: the fence is longer than any run of backticks in it.
-
-    >>> print(fence_text("```"))
-    ````text
-    ```
-    ````
-    """
-    cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text) - _LONGEST:,} characters more)"
-    body = "\n".join(escape_controls(line) for line in cut.split("\n"))
-    longest = max((len(run) for run in re.findall("`+", body)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{body}\n{fence}"
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text) - _LONGEST:,} characters more)"
 
 
 def _counts(run: Run) -> str:
@@ -82,7 +62,7 @@ def _table(checks: Sequence[Check]) -> list[str]:
     """A row a requirement; of very many the failing ones first."""
     listed = checks if len(checks) <= _ROWS else sorted(checks, key=lambda c: c.passed)[:_ROWS]
     rows = [
-        "| " + " | ".join(["✅" if c.passed else "❌", *map(escape_cell, (c.name, c.segment or "", c.found))]) + " |"
+        "| " + " | ".join(["✅" if c.passed else "❌", *map(_cell, (c.name, c.segment or "", c.found))]) + " |"
         for c in listed
     ]
     more = [f"\nand {len(checks) - _ROWS:,} more"] if len(checks) > _ROWS else []
@@ -98,7 +78,7 @@ def _failing_lines(run: Run) -> Iterator[str]:
     for row in frame.head(_CASES).iter_rows(named=True):
         yield from (
             "",
-            f"**{escape_cell(row['id'])}** in {escape_cell(row['group'])}",
+            f"**{_cell(row['id'])}** in {_cell(row['group'])}",
             "",
-            fence_text(failure_text(row["results"])),
+            *code_block(_shorten(failure_text(row["results"])).split("\n"), "text"),
         )

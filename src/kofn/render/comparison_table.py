@@ -9,29 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kofn.core.escape import escape_controls
+from kofn.core.escape import code_name, escape_latex, escape_prose, markdown_table
 from kofn.core.format import format_count
 from kofn.render.comparison_text import sentences
-from kofn.render.run_markdown import code_name, escape_prose, markdown_table
 from kofn.render.trend_text import format_interval, format_p, format_signed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kofn.analysis.compare.differences import ComparisonReport, Difference, ValueLevel
-
-_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\char34{}",
-    "`": r"\char96{}",
-    "'": r"\char39{}",
-    **{c: f"\\{c}" for c in "&%$#_{}"},
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,16 +27,6 @@ class TableCell:
     value: float | None
     beats: str
     best: bool
-
-
-def escape_latex(text: str) -> str:
-    r"""Text that LaTeX prints as it is, whatever it holds.
-
-    >>> print(escape_latex(r"50% of a_b & \cmd{x}^2 -- $1"))
-    50\% of a\_b \& \textbackslash{}cmd\{x\}\textasciicircum{}2 -{}- \$1
-    """
-    # twice: "---" has two overlapping pairs, and LaTeX sets each pair as a dash
-    return "".join(_SPECIAL.get(c, c) for c in escape_controls(text)).replace("--", "-{}-").replace("--", "-{}-")
 
 
 def letter(at: int) -> str:

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import polars as pl
 
-from kofn.core.escape import escape_controls
+from kofn.core.escape import escape_xml
 from kofn.errors import WorldError
 from kofn.runs.files import write_atomically
 from kofn.runs.report_table import case_scores
@@ -37,7 +37,7 @@ def write_junit(path: Path, run: Run, checks: Sequence[Check]) -> None:
 
 def junit_xml(run: Run, checks: Sequence[Check]) -> bytes:
     """The XML document."""
-    root = ET.Element("testsuites", name=escape_xml(f"{run.task} {run.name}"))
+    root = ET.Element("testsuites", name=_text(f"{run.task} {run.name}"))
     root.append(_requirements(run, checks))
     root.extend(_groups(run))
     for count in ("tests", "failures", "skipped"):
@@ -49,28 +49,12 @@ def junit_xml(run: Run, checks: Sequence[Check]) -> bytes:
     return text + b"\n"
 
 
-def escape_xml(text: str, longest: int = _LONGEST) -> str:
-    """Text that XML 1.0 can hold and a screen shows as it is; what neither could is escaped, line breaks and tabs stay.
-
-    >>> escape_xml("a\\x00b\\uffff\\ud800\\n\\tc")
-    'a\\\\x00b\\\\uffff\\\\ud800\\n\\tc'
-    """
-    cut = text if len(text) <= longest else f"{text[:longest]}… ({len(text) - longest:,} characters more)"
-    if cut.isprintable():  # as most texts are: no loop over their characters
-        return cut
-    return "".join(c if c in "\n\t" or c.isprintable() else _escape_unprintable(c) for c in cut)
-
-
-def _escape_unprintable(c: str) -> str:
-    """A character without a picture: as it is where XML has it (a space of some width), else as its code."""
-    escaped = escape_controls(c)
-    # these two are no control characters, and XML 1.0 has no way to write them
-    illegal = escaped == c and (c in "\ufffe\uffff")
-    return c.encode("unicode_escape").decode() if illegal else escaped
+def _text(text: str, longest: int = _LONGEST) -> str:
+    return escape_xml(text if len(text) <= longest else f"{text[:longest]}… ({len(text) - longest:,} characters more)")
 
 
 def _suite(name: str, run: Run, cases: Sequence[Element], seconds: float) -> Element:
-    suite = ET.Element("testsuite", name=escape_xml(name, _NAME), tests=str(len(cases)))
+    suite = ET.Element("testsuite", name=_text(name, _NAME), tests=str(len(cases)))
     suite.set("failures", str(sum(case.find("failure") is not None for case in cases)))
     suite.set("skipped", str(sum(case.find("skipped") is not None for case in cases)))
     suite.set("errors", "0")
@@ -86,7 +70,7 @@ def _requirements(run: Run, checks: Sequence[Check]) -> Element:
         name = check.name if check.segment is None else f"{check.name} in {check.segment}"
         case = _case(name, "requirements", 0.0)
         if check.passed:
-            ET.SubElement(case, "system-out").text = escape_xml(check.found)
+            ET.SubElement(case, "system-out").text = _text(check.found)
         else:
             _failure(case, str(check))
         cases.append(case)
@@ -138,14 +122,12 @@ def _case_of(row: dict[str, Any]) -> Element:
 
 
 def _case(name: str, group: str, seconds: float) -> Element:
-    return ET.Element(
-        "testcase", name=escape_xml(name, _NAME), classname=escape_xml(group, _NAME), time=f"{seconds:.6f}"
-    )
+    return ET.Element("testcase", name=_text(name, _NAME), classname=_text(group, _NAME), time=f"{seconds:.6f}")
 
 
 def _failure(case: Element, text: str) -> None:
-    message = escape_xml(text.partition("\n")[0], _LINE)
-    ET.SubElement(case, "failure", message=message, type="requirement").text = escape_xml(text)
+    message = _text(text.partition("\n")[0], _LINE)
+    ET.SubElement(case, "failure", message=message, type="requirement").text = _text(text)
 
 
 def failure_text(results: Sequence[dict[str, Any]]) -> str:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import base64
-import re
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import orjson
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-from kofn.core.escape import show_hidden
+from kofn.core.escape import escape_json, escape_script, html_lines, show_hidden
 from kofn.render.case_payload import case_blocks
 from kofn.render.embedded_data import PackedData, pack
 from kofn.render.page_payload import report_data
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from kofn.runs.record import Run
 
 # "<!--" too: in a script element it starts a state in which "</script>" no longer ends it
-_ENDS_SCRIPT = re.compile(r"<(?=/script|!--)", re.IGNORECASE)
 
 
 def html_document(
@@ -93,30 +90,6 @@ def _embed(data: bytes | PackedData) -> Markup:
     return Markup(data if isinstance(data, PackedData) else pack(data))  # noqa: S704 - base64 holds no markup
 
 
-def escape_json(data: Any) -> str:
-    """JSON in ASCII without `<`, `>` and `&`: inside a page it can end nothing and reorder nothing.
-
-    >>> escape_json({"a": "</script>\u202e"})
-    '{"a":"\\\\u003c/script\\\\u003e\\\\u202e"}'
-    """
-    import json
-
-    # orjson turns arrays and NaN into JSON; the standard library then escapes what is not ASCII
-    plain = orjson.loads(orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS))
-    text = json.dumps(plain, ensure_ascii=True, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def escape_script(text: str) -> str:
-    r"""JavaScript that can stand in a script element: nothing in it ends the element or is changed by the parser.
-
-    >>> escape_script("s = '</script>'")
-    "s = '\\x3c/script>'"
-    """
-    # the parser of HTML turns CR into LF and replaces NUL: the hash must be of what the browser sees
-    return _ENDS_SCRIPT.sub(r"\\x3c", text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\\0"))
-
-
 def wrap_script(text: str) -> str:
     """A script of ours with names of its own: the chart library leaves short names on the page."""
     return escape_script(f'(() => {{\n"use strict";\n{text}\n}})();\n')
@@ -156,7 +129,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters["lines"] = _lines
+    env.filters["lines"] = html_lines
     return env
 
 
@@ -164,8 +137,3 @@ def _finalize(value: Any) -> Any:
     """Every text a template prints shows all its characters; markup is left as it is."""
     # before autoescape, so that it sees the text and not entities
     return show_hidden(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
-
-
-def _lines(text: str) -> Markup:
-    """A text of several lines, each made visible."""
-    return Markup("\n").join(escape(show_hidden(line)) for line in text.split("\n"))

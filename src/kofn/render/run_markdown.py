@@ -5,10 +5,9 @@ Whatever came from a file stands in a code span or a code block, where no render
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from kofn.core.escape import escape_controls
+from kofn.core.escape import code_block, code_name, code_span, escape_prose, markdown_table
 from kofn.core.format import format_duration
 from kofn.render.judge_table import judge_rows
 from kofn.render.rescore_diff import parent_data
@@ -30,8 +29,6 @@ from kofn.render.run_summary import (
 from kofn.runs.report_table import case_scores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     import polars as pl
 
     from kofn.core.types import Estimate
@@ -39,9 +36,7 @@ if TYPE_CHECKING:
     from kofn.runs.record import Run
 
 LIMIT = 10
-_NAME, _VALUE, _NOTE, _REASON = 80, 120, 160, 400  # characters of a name, a value, a diff in a cell, a reason
-# what any Markdown flavour gives a meaning: emphasis, links, mentions, issue numbers, headings, lists, HTML
-_ACTIVE = re.compile(r"[\\`*\[\]<|~$#&@]|(?<!\w)_|_(?!\w)|://|www\.|^[-+=>]|^\d+[.)]\s", re.IGNORECASE)
+_VALUE, _NOTE, _REASON = 120, 160, 400  # characters of a value, a diff in a cell, a reason
 
 
 def run_markdown(run: Run, *, detailed: bool = False, limit: int = LIMIT) -> str:
@@ -62,67 +57,10 @@ def run_markdown(run: Run, *, detailed: bool = False, limit: int = LIMIT) -> str
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
-def code_span(text: str, most: int | None = None) -> str:
-    """A code span that shows the text, whatever it holds; control characters are made visible.
-
-    >>> print(code_span("a`b"), code_span("`"), code_span(""))
-    ``a`b`` `` ` `` *(empty)*
-    """
-    content, left = split_text(text, len(text) if most is None else most)
-    content = escape_controls(content)
-    if not content:
-        return "*(empty)*"
-    # longer than any run of backticks in it, so that the content cannot close it
-    fence = "`" * (_longest_run(content) + 1)
-    # a space inside: CommonMark strips one at each end, and a backtick must not touch the fence
-    pad = " " if content[0] in "` " or content[-1] in "` " else ""
-    return f"{fence}{pad}{content}{pad}{fence}" + (f" {cut_note(left)}" if left else "")
-
-
-def code_name(text: str) -> str:
-    """A name as code, shortened."""
-    return code_span(text if len(text) <= _NAME else text[: _NAME - 1] + "…")
-
-
-def escape_prose(text: str) -> str:
-    """A sentence of ours that may quote names: as it is where nothing in it means anything to Markdown, else as code.
-
-    >>> escape_prose("9 tied votes"), escape_prose("segments: <b>")
-    ('9 tied votes', '`segments: <b>`')
-    """
-    return code_span(text) if _ACTIVE.search(text) or escape_controls(text) != text else text
-
-
-def markdown_table(header: Sequence[str], right: Sequence[bool], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table. A pipe in a cell gets an odd number of backslashes before it, which every parser takes as text.
-
-    >>> print("\\n".join(markdown_table(["a", "n"], [False, True], [["x|y", "1"]])))
-    | a | n |
-    |---|---:|
-    | x\\|y | 1 |
-    """
-    rules = ["---:" if r else "---" for r in right]
-    lines = ["| " + " | ".join(_cell(c) for c in cells) + " |" for cells in rows]
-    return ["| " + " | ".join(header) + " |", "|" + "|".join(rules) + "|", *lines]
-
-
-def code_block(lines: Sequence[str], language: str = "") -> list[str]:
-    """A fenced code block that its content cannot close."""
-    content = [escape_controls(line) for line in lines]
-    fence = "`" * max(3, 1 + max((_longest_run(line) for line in content), default=0))
-    return [fence + language, *content, fence]
-
-
-def _cell(text: str) -> str:
-    def escaped(found: re.Match[str]) -> str:
-        slashes = found[1]
-        return slashes + "\\" * (1 + len(slashes) % 2) + "|"
-
-    return re.sub(r"(\\*)\|", escaped, text)
-
-
-def _longest_run(text: str) -> int:
-    return max((len(run) for run in re.findall("`+", text)), default=0)
+def _value_span(text: str) -> str:
+    """A value as code, and how much of it is left out."""
+    content, left = split_text(text, _VALUE)
+    return code_span(content) + (f" {cut_note(left)}" if left else "")
 
 
 def _parent(run: Run) -> list[list[str]]:
@@ -254,10 +192,10 @@ def _failing_row(case: FailingCase, attribute: WrongAttribute, *, about: bool) -
     return [
         code_name(case.id),
         code_name(case.group),
-        *([code_span(text, _VALUE) if text else ""] if about else []),
+        *([_value_span(text) if text else ""] if about else []),
         code_name(attribute.name),
-        "" if attribute.expected is None else code_span(attribute.expected, _VALUE),
-        "" if attribute.actual is None else code_span(attribute.actual, _VALUE),
+        "" if attribute.expected is None else _value_span(attribute.expected),
+        "" if attribute.actual is None else _value_span(attribute.actual),
         ("" if not attribute.diff.strip() else code_span(attribute.diff.strip())) if fits else "below",
     ]
 

@@ -9,9 +9,9 @@ from markupsafe import Markup
 
 from kofn.analysis.trend.series import most_flaky
 from kofn.analysis.trend.trend import FROM_REPORTS, change_verdict
-from kofn.core.escape import show_hidden
+from kofn.core.escape import escape_json, show_hidden
 from kofn.core.format import format_count
-from kofn.render.page import environment, escape_json, html_document, read_template
+from kofn.render.page import environment, html_document, read_template
 from kofn.render.run_summary import format_number
 from kofn.render.trend_text import (
     across_text,

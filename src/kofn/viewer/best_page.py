@@ -12,12 +12,11 @@ from markupsafe import Markup
 from starlette.responses import JSONResponse
 
 from kofn.analysis.best_of.choose_n import RecommendedN, SpendingBounds, recommend_n
-from kofn.core.escape import show_hidden
+from kofn.core.escape import escape_json, show_hidden
 from kofn.core.format import format_count
 from kofn.errors import InputError, KofnError
 from kofn.render.curve_html import main_chart
 from kofn.render.curve_text import cost_rows, curve_cells, selection_rows
-from kofn.render.page import escape_json
 from kofn.viewer.best_charts import curve_chart, gains_chart
 from kofn.viewer.best_tables import parse_number, tables_of, with_cost
 from kofn.viewer.templating import render_page

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
+from kofn.core.escape import escape_json
 from kofn.core.format import format_duration
 from kofn.render.page import environment as report_environment
-from kofn.render.page import escape_json
 from kofn.render.page_payload import format_amount
 from kofn.viewer.assets import VEGA, static_url
 from kofn.viewer.urls import run_url

@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 import polars as pl
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-from kofn.core.escape import show_hidden
+from kofn.core.escape import html_lines
 from kofn.extract.answer_spans import locate
 from kofn.runs.json_text import json_text
 
@@ -17,7 +17,7 @@ MAX_CHARACTERS = 100_000  # of a text on a page; the files hold the rest
 
 def visible_lines(text: str) -> Markup:
     """A text with its line breaks, and any other control character as something that can be seen."""
-    return Markup("\n").join(escape(show_hidden(line)) for line in text.replace("\r\n", "\n").split("\n"))
+    return html_lines(text.replace("\r\n", "\n"))
 
 
 def mark_answer(text: str, answer: str | None) -> Markup:

@@ -6,6 +6,7 @@ import re
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from kofn.core.escape import escape_unprintable
 from kofn.problems.matchers.base import RIGHT, Match
 
 if TYPE_CHECKING:
@@ -19,17 +20,6 @@ MAX_COUNTED = 1_000  # differences beyond these are not even counted: finding th
 _WIDEST = MAX_WIDTH + 100  # of a line of a diff: a text cut to MAX_WIDTH and what is said of it
 _LAST_LINE = 120  # characters kept for the line that says how much was left out
 _TRAILING_SPACES = re.compile(" +$")
-
-
-def escape_unprintable(text: str) -> str:
-    r"""The text with every character that does not print as an escape; nothing in it can move a terminal's cursor.
-
-    A surrogate that stands for a byte (see `decode_actual`) is shown as that byte.
-
-    >>> print(*map(escape_unprintable, ("a\tb\r", "\x1b[2J", "\udcff", "no\u00a0break")))
-    a\tb\r \x1b[2J \xff no\xa0break
-    """
-    return text if text.isprintable() else "".join(map(_escape_character, text))
 
 
 def escape_line(text: str) -> str:
@@ -138,10 +128,3 @@ def _omitted_lines(more: int) -> str:
         if more > MAX_COUNTED
         else f"{more:,} more line{'s' if more > 1 else ''}"
     )
-
-
-def _escape_character(one: str) -> str:
-    if one.isprintable():
-        return one
-    point = ord(one)
-    return f"\\x{point - 0xDC00:02x}" if 0xDC80 <= point <= 0xDCFF else one.encode("unicode_escape").decode()
