@@ -22,7 +22,7 @@ from table import Limit, Row, left_out, race, show
 from kofn.errors import InputError
 from kofn.parallel import engine
 from kofn.problems import load_problem
-from kofn.problems.function_samples import run_samples
+from kofn.problems.functions import run_samples
 from kofn.problems.verification import verify
 from kofn.sandbox.drivers import find_sandbox
 from kofn.sandbox.program import ProgramLimits

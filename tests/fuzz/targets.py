@@ -136,8 +136,8 @@ def task(data: bytes) -> None:
 
 
 def problem(data: bytes) -> None:
-    from kofn.problems.lint import lint
     from kofn.problems.load import load_problem
+    from kofn.problems.problem import lint
 
     names = ("config.yaml", "one/config.yaml", "one/group/cases.yaml", "one/other/cases.jsonl")
     with written(data, *names) as folder:
@@ -375,7 +375,7 @@ def typed(data: bytes) -> None:
     from kofn.core.fields import parse_field_options
     from kofn.extract import JsonField
     from kofn.models.endpoint import Vendor, find_address
-    from kofn.problems.matchers.json_paths import parse_path
+    from kofn.problems.matchers.json_data import parse_path
     from kofn.scoring.policy import Requirement
     from kofn.scoring.splits import Split
     from kofn.tasks.stages import Template

@@ -10,7 +10,7 @@ import pytest
 
 from kofn.errors import InputError
 from kofn.problems import load_problem, run_checkpoint
-from kofn.problems.lint import lint
+from kofn.problems.problem import lint
 from kofn.runs import CorrectnessResults
 from kofn.sandbox.drivers import find_sandbox
 from kofn.scoring.policy import PassPolicy

@@ -16,8 +16,8 @@ import kofn
 from kofn.cli import kofn as command
 from kofn.errors import InputError, KofnError
 from kofn.parallel import engine
+from kofn.problems.execution import _TEST_DRIVER, Program, ProgramContext, run_program
 from kofn.problems.functions import build_program, extract_code
-from kofn.problems.program_runner import _TEST_DRIVER, Program, ProgramContext, run_program
 from kofn.runs import load_run
 from kofn.sandbox.drivers import find_sandbox
 from kofn.sandbox.fork_server import ForkServer, fork_server_for
@@ -133,7 +133,7 @@ def test_equal_samples_are_run_once_and_each_keeps_its_row(tmp_path, monkeypatch
     def counted(programs, *, on_outcome, **more):
         return real(programs, on_outcome=lambda key, one: (ran.append(key), on_outcome(key, one))[1], **more)
 
-    monkeypatch.setattr("kofn.problems.function_samples.run_programs", counted)
+    monkeypatch.setattr("kofn.problems.functions.run_programs", counted)
     assert passes(tmp_path, "    return 2 * x", "    return x", "    return 2 * x") == [True, False, True]
     assert len(ran) == 2
     assert passes(tmp_path, "    return 2 * x", "    return x", "    return 3 * x") == [True, False, False]
@@ -381,7 +381,7 @@ def test_without_a_warm_interpreter_programs_are_started(tmp_path, monkeypatch):
     monkeypatch.setattr("kofn.sandbox.fork_server._PROGRAM", str(tmp_path / "ends.py"))
     try:
         assert fork_server_for(box) is None
-        monkeypatch.setattr("kofn.problems.program_runner.workspace_for", lambda *_: box)
+        monkeypatch.setattr("kofn.problems.execution.workspace_for", lambda *_: box)
         ran = run_program(
             ProgramContext(sandbox=box.sandbox, limits=ProgramLimits()), Program(text="assert 1 + 1 == 2")
         )

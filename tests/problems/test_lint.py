@@ -10,8 +10,7 @@ import pytest
 
 from kofn.problems import load_problem
 from kofn.problems.case import AttributeCheck, ProblemCase
-from kofn.problems.lint import lint
-from kofn.problems.problem import CaseGroup, Checkpoint, Problem
+from kofn.problems.problem import CaseGroup, Checkpoint, Problem, lint
 from kofn.sandbox.work_folder import File
 from kofn.scoring.policy import GroupType
 

@@ -16,9 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kofn.errors import InputError, UnknownName
-from kofn.problems.matchers import MATCHERS, Match, default_matcher, matcher, text_of
-from kofn.problems.matchers.base import decode_actual, expected_text
-from kofn.problems.matchers.custom import CustomMatcher, normalize_result
+from kofn.problems.matchers import (
+    MATCHERS,
+    CustomMatcher,
+    Match,
+    decode_actual,
+    default_matcher,
+    expected_text,
+    matcher,
+    normalize_result,
+    text_of,
+)
 from kofn.problems.matchers.diff_text import MAX_CHARACTERS, MAX_LINES, bounded_diff
 from kofn.problems.matchers.plain_text import ExactMatcher
 

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from kofn.errors import InputError, MissingExtra
 from kofn.problems.matchers import matcher
+from kofn.problems.matchers.bounds import StepBudget, StepsExceeded, unpaired
 from kofn.problems.matchers.csv_tables import TableMatcher
-from kofn.problems.matchers.digests import HashMatcher
-from kofn.problems.matchers.json_data import JsonMatcher, _Comparison
-from kofn.problems.matchers.json_paths import format_path, parse_path
+from kofn.problems.matchers.json_data import MAX_DEPTH, JsonMatcher, _Comparison, format_path, parse_path, read_actual
 from kofn.problems.matchers.number_text import (
     Closeness,
     NumberMatcher,
@@ -26,8 +25,7 @@ from kofn.problems.matchers.number_text import (
     parse_last_amount,
     parse_plain_number,
 )
-from kofn.problems.matchers.pairing import StepBudget, StepsExceeded, unpaired
-from kofn.problems.matchers.strict_json import MAX_DEPTH, read_actual
+from kofn.problems.matchers.plain_text import HashMatcher
 
 # json
 

@@ -12,8 +12,8 @@ from tests.waiting import LONGEST
 
 from kofn.errors import WorldError
 from kofn.problems.matchers import matcher
+from kofn.problems.matchers.bounds import IsolationLimitExceeded, run_isolated
 from kofn.problems.matchers.diff_text import MAX_CHARACTERS, MAX_LINES
-from kofn.problems.matchers.isolation import IsolationLimitExceeded, run_isolated
 
 SOON = 30.0  # seconds of processor time; what must not happen takes hours
 SIZE = 1_000_000
@@ -140,7 +140,7 @@ def test_work_apart_is_ended_when_its_time_its_memory_or_its_stack_is_up():
 def test_work_apart_keeps_to_a_lower_limit_of_memory_that_is_set_already():
     code = """
 import resource
-from kofn.problems.matchers.isolation import IsolationLimitExceeded, run_isolated
+from kofn.problems.matchers.bounds import IsolationLimitExceeded, run_isolated
 resource.setrlimit(resource.RLIMIT_AS, (500_000_000, 500_000_000))
 print(run_isolated("sys.stdout.write('done')", b"", 120.0))
 try:

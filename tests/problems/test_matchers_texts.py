@@ -7,10 +7,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kofn.problems.matchers import matcher
-from kofn.problems.matchers.diff_text import common_prefix, preview_lines, truncate_around_difference
-from kofn.problems.matchers.line_diff import NO_NEWLINE, compare_lines, first_lines
-from kofn.problems.matchers.patterns import RegexMatcher
-from kofn.problems.matchers.plain_text import ContainsMatcher, ExactMatcher, LinesMatcher, StrippedMatcher, split_lines
+from kofn.problems.matchers.diff_text import (
+    NO_NEWLINE,
+    common_prefix,
+    compare_lines,
+    first_lines,
+    preview_lines,
+    truncate_around_difference,
+)
+from kofn.problems.matchers.plain_text import (
+    ContainsMatcher,
+    ExactMatcher,
+    LinesMatcher,
+    RegexMatcher,
+    StrippedMatcher,
+    split_lines,
+)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from kofn.cli import kofn
 from kofn.errors import InputError, UnknownName
 from kofn.problems import load_problem, run_checkpoint
-from kofn.problems.lint import lint
-from kofn.problems.scaffold import ADAPTERS, new_problem
+from kofn.problems.load import ADAPTERS, new_problem
+from kofn.problems.problem import lint
 from kofn.sandbox.drivers import find_sandbox
 from kofn.scoring.policy import PassPolicy
 

@@ -26,7 +26,7 @@ from kofn.errors import InputError, KofnError
 from kofn.problems import load_problem
 from kofn.problems.case import CaseOutcome
 from kofn.problems.case_store import CaseStore
-from kofn.problems.program_runner import Program
+from kofn.problems.execution import Program
 from kofn.problems.verification import run_checkpoint, verify
 from kofn.runs import PassPolicy, load_run
 from kofn.sandbox.drivers import find_sandbox
@@ -520,7 +520,7 @@ def test_unsafe_is_said_where_it_is_used(echo, tmp_path):
 
 
 def test_a_worker_that_runs_programs_stays_small():
-    code = "import kofn.problems.execute, kofn.problems.program_runner, kofn.problems.adapters.api_adapter, sys\n"
+    code = "import kofn.problems.execution, kofn.problems.api_adapter, sys\n"
     code += "print([m for m in ('numpy', 'polars', 'pydantic', 'click', 'yaml', 'kofn.runs') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -773,8 +773,8 @@ def test_the_sandbox_is_the_same_for_somebody_without_privileges(tmp_path):
         sys.path.insert(0, sys.argv[1])
         from kofn.sandbox.workspace import Workspace
         from kofn.sandbox.network import PrivateNetwork
-        from kofn.problems.program_runner import Program, run_program
-        from kofn.problems.program_runner import ProgramContext
+        from kofn.problems.execution import Program, run_program
+        from kofn.problems.execution import ProgramContext
         from kofn.sandbox.drivers import find_sandbox
         from kofn.sandbox.fork_server import fork_server_for
         from kofn.sandbox.program import MB

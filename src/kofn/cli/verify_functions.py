@@ -14,7 +14,7 @@ from kofn.core.escape import escape_controls
 from kofn.errors import WorldError
 
 if TYPE_CHECKING:
-    from kofn.problems.function_samples import SampleResults
+    from kofn.problems.functions import SampleResults
     from kofn.runs.record import Run
 
 _NOT_HERE = ("groups", "cases")

@@ -113,10 +113,10 @@ def _show(found: Verification, result: Result | None, out: Path, as_json: bool) 
     if as_json:
         import orjson
 
-        click.echo(orjson.dumps(problems.verification_text.as_dict(found, result), option=orjson.OPT_INDENT_2))
+        click.echo(orjson.dumps(problems.verification_runs.as_dict(found, result), option=orjson.OPT_INDENT_2))
         return
 
-    click.echo(problems.verification_text.as_text(found, result, out, style))
+    click.echo(problems.verification_runs.as_text(found, result, out, style))
 
 
 def _lint(path: Path) -> None:
@@ -126,7 +126,7 @@ def _lint(path: Path) -> None:
     problem = problems.load_problem(path)
     problems.check_problem_code(problem)
     click.echo(problems.problem_text(problem))
-    findings = problems.lint.lint(problem)
+    findings = problems.lint(problem)
     for finding in findings:
         click.echo(f"{click.style('!', fg='yellow', bold=True)} {finding}")
     click.echo("nothing to complain of" if not findings else f"{len(findings)} to look at")

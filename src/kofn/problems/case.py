@@ -1,4 +1,4 @@
-"""A case of a problem, its checks and its outcome: plain values that travel to a worker and back.
+"""A case of a problem, its checks, what it showed and its outcome: plain values that travel to a worker and back.
 
 Workers import this module, so it needs the standard library alone.
 """
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kofn.sandbox.work_folder import File, Tree
+    from kofn.sandbox.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ class AttributeCheck:
 class ProblemCase:
     """One case to run once.
 
-    `key` says exactly what is run (see `work_items.py`). `files` are put into the work folder before the program
+    `key` says exactly what is run (see `submissions.py`). `files` are put into the work folder before the program
     starts. `summary` is what a report says of the case.
     """
 
@@ -125,3 +126,24 @@ def has_passed(outcome: CaseOutcome) -> bool:
     """Whether every verified attribute is correct, and there is one."""
     verified = [one.correct for one in outcome.verdicts if one.correct is not None]
     return outcome.harness_error is None and bool(verified) and all(verified)
+
+
+FILES, HEADERS = "files/", "headers/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What a case showed: attributes by name (bytes, a number, text, None where there is none), and how it ended.
+
+    `log` is what a server wrote while the case ran.
+    """
+
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    process: ProcessResult = field(default_factory=ProcessResult)
+    log: bytes | None = None
+
+
+def read_files(workspace: Workspace, case: ProblemCase, limits: ProgramLimits) -> dict[str, Any]:
+    """The files that a case looks at, as the program left them."""
+    names = {c.attribute for c in case.checks if c.attribute.startswith(FILES)}
+    return {name: workspace.folder.read(name.removeprefix(FILES), limits.output) for name in sorted(names)}

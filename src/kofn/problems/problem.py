@@ -1,8 +1,10 @@
-"""`Problem`: the checkpoints of a problem in order, with their groups and cases."""
+"""`Problem`: the checkpoints of a problem in order, with their groups and cases, and a lint of it."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from kofn.errors import UnknownName
@@ -10,7 +12,7 @@ from kofn.sandbox.program import ProgramLimits
 from kofn.scoring.policy import GroupType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from kofn.problems.case import ProblemCase
@@ -96,3 +98,125 @@ class Problem:
         if first.startswith("./"):
             return first.removeprefix("./")
         return next((w for w in rest if "." in w and " " not in w and not w.startswith(("-", "/", "{", "."))), None)
+
+
+MAX_SECONDS = 60.0  # seconds
+MAX_WEIGHT_RATIO = 100.0  # the largest weight over the smallest
+_SECRET = re.compile(r"(^|_)((api)?key|token|secret|password|passwd|credentials?)($|_)", re.IGNORECASE)
+_ANSWERS = ("case.yaml", "cases.yaml", "cases.yml", "cases.jsonl")
+
+
+def lint(problem: Problem) -> list[str]:
+    """Findings in the order of the problem, none where all is well.
+
+    An imported group is looked at in the checkpoint that it is from.
+    """
+    found = [*_assets(problem), *_secrets(problem)]
+    for checkpoint in problem.checkpoints:
+        found += _checkpoint(checkpoint)
+        for group in checkpoint.groups:
+            found += _imported(checkpoint, group) if group.original_checkpoint else _group(problem, checkpoint, group)
+    return found
+
+
+def _checkpoint(checkpoint: Checkpoint) -> Iterator[str]:
+    name = checkpoint.name
+    if not checkpoint.specification.strip():
+        yield f"{name}: no specification: say what a submission has to do (specification: specification.md)"
+    for number, count in enumerate(checkpoint.imports):
+        if not count:
+            yield f"{name}: regressions[{number}] brings no group: look at its groups, type_filter and exclude"
+    if not checkpoint.n_cases:
+        yield f"{name}: no cases: no policy can be met; add a group with cases"
+    elif not any(group.type is GroupType.CORE and group.cases for group in checkpoint.groups):
+        yield f"{name}: no Core group with cases: the policy core-cases is never met; give a group `type: Core`"
+    weights = {f"group {group.name}": group.weight for group in checkpoint.groups}
+    yield from _uneven_weights(name, weights)
+
+
+def _imported(checkpoint: Checkpoint, group: CaseGroup) -> Iterator[str]:
+    if not group.cases:
+        yield f"{checkpoint.name}/{group.name}: imported without a case: exclude the group, or fewer of its cases"
+
+
+def _group(problem: Problem, checkpoint: Checkpoint, group: CaseGroup) -> Iterator[str]:
+    place = f"{checkpoint.name}/{group.name}"
+    if not group.cases:
+        yield f"{place}: no cases: write some to {group.name}/cases.yaml beside the checkpoint's file, or take it out"
+    for ids in _equal_but_case(case.id for case in group.cases):
+        yield f"{place}: cases {', '.join(ids)} differ only in upper and lower case: rename all but one"
+    slow = [case for case in group.cases if case.seconds > MAX_SECONDS]
+    if slow:
+        longest, names = max(case.seconds for case in slow), _list_cases(slow)
+        yield f"{place}: {names} may take {longest:g} s: a program that hangs takes as long; lower the timeout"
+    for case in group.cases:
+        yield from _case(problem, f"{place}/{case.id}", case)
+
+
+def _case(problem: Problem, place: str, case: ProblemCase) -> Iterator[str]:
+    if not case.checks and "verifier.py" not in problem.code:
+        yield f"{place}: nothing is verified: name what it is to show in `expected`"
+    yield from _uneven_weights(place, {check.attribute: check.weight for check in case.checks})
+    assets = {asset.name for asset in problem.assets}
+    for file in case.files:
+        if file.name in assets:
+            yield f"{place}: file {file.name} takes the place of the static asset {file.name}: rename one of them"
+
+
+def _equal_but_case(ids: Iterable[str]) -> list[list[str]]:
+    """Names that are the same but for case, which some file systems do not tell apart.
+
+    >>> _equal_but_case(["a", "B", "A"])
+    [['a', 'A']]
+    """
+    found: dict[str, list[str]] = {}
+    for name in ids:
+        found.setdefault(name.casefold(), []).append(name)
+    return [names for names in found.values() if len(names) > 1]
+
+
+def _list_cases(cases: list[ProblemCase]) -> str:
+    more = f" and {len(cases) - 3} more" if len(cases) > 3 else ""
+    return f"case{'s' if len(cases) > 1 else ''} {', '.join(case.id for case in cases[:3])}{more}"
+
+
+def _uneven_weights(place: str, weights: dict[str, float]) -> Iterator[str]:
+    if not weights:
+        return
+    low, high = min(weights, key=weights.__getitem__), max(weights, key=weights.__getitem__)
+    # far from zero: loading has refused weights that are not positive
+    if weights[high] > MAX_WEIGHT_RATIO * weights[low]:
+        both = f"{high} weighs {weights[high]:g} and {low} {weights[low]:g}"
+        yield f"{place}: {both}: the lighter one hardly counts; bring them closer"
+
+
+def _assets(problem: Problem) -> Iterator[str]:
+    """Assets in the place of the program, with answers in them, or that no specification mentions."""
+    specified = "\n".join(checkpoint.specification for checkpoint in problem.checkpoints)
+    unmentioned = []
+    for asset in problem.assets:
+        path = PurePosixPath(asset.name)
+        if asset.name == problem.main_file:
+            yield f"static asset {asset.name} takes the place of every submission's own {asset.name}: rename it"
+        elif path.name in _ANSWERS:
+            yield f"static asset {asset.name} gives expected answers to the programs: leave it out of static_assets"
+        elif path.parts[0] not in specified and path.name not in specified:
+            unmentioned.append(path.parts[0])
+    for name in dict.fromkeys(unmentioned) if specified.strip() else ():
+        yield f"static asset {name}: no specification names it, so no submission can know of it: say what it is"
+
+
+def _secrets(problem: Problem) -> Iterator[str]:
+    """Names in an environment that look like secrets, each with the checkpoints and cases that set it."""
+    found: dict[str, dict[str, None]] = {}
+    for checkpoint in problem.checkpoints:
+        for group in checkpoint.groups:
+            if group.original_checkpoint is not None:
+                continue
+            for name in filter(_SECRET.search, group.env):
+                found.setdefault(name, {})[checkpoint.name] = None
+            for case in group.cases:
+                for name in filter(_SECRET.search, case.env):
+                    found.setdefault(name, {})[f"{checkpoint.name}/{group.name}/{case.id}"] = None
+    for name, places in found.items():
+        yield f"{', '.join(places)}: env {name} looks like a secret, and every program can read it: take it out"

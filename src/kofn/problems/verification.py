@@ -8,35 +8,173 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kofn.errors import InputError
+from kofn.errors import InputError, WorldError
 from kofn.parallel import engine as make_engine
 from kofn.parallel.base import FailedItem
-from kofn.problems.adapters.base import Observation
-from kofn.problems.attribute_checks import VERIFIER, verify_case
-from kofn.problems.author_code import check_author_code
-from kofn.problems.case import CaseOutcome, has_passed
-from kofn.problems.case_reports import build_results
+from kofn.problems.case import CaseOutcome, Observation, WorkContext, has_passed
+from kofn.problems.case_files import is_custom
 from kofn.problems.case_store import CaseStore
-from kofn.problems.execute import run_item
+from kofn.problems.execution import VERIFIER, run_item, try_author_code, verify_case
 from kofn.problems.load import load_problem
 from kofn.problems.problem import ALL, LAST, Problem
-from kofn.problems.submissions import check_entry, load_submissions, submission_names, submission_warning
+from kofn.problems.submissions import (
+    check_entry,
+    load_submissions,
+    select_cases,
+    submission_names,
+    submission_warning,
+    work_context,
+    work_items,
+)
 from kofn.problems.verify_progress import ExecutionCount, write_progress
-from kofn.problems.work_items import select_cases, work_context, work_items
+from kofn.runs.correctness_results import CorrectnessResults
+from kofn.runs.report_classes import AttributeResult, VerifierReport
 from kofn.sandbox.drivers import find_sandbox
+from kofn.sandbox.limits_only import LimitsOnly
 from kofn.sandbox.program import ProcessResult
 from kofn.sandbox.workspace import scratch_folder
 from kofn.scoring.policy import PassPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kofn.parallel.base import ParallelEngine
-    from kofn.problems.case import WorkItem
-    from kofn.problems.problem import Checkpoint
+    from kofn.problems.case import AttributeVerdict, ProblemCase, WorkItem
+    from kofn.problems.problem import CaseGroup, Checkpoint
     from kofn.problems.submissions import Submission
-    from kofn.runs.correctness_results import CorrectnessResults
     from kofn.sandbox.base import Sandbox
+
+
+def check_author_code(
+    context: WorkContext, checkpoints: Sequence[Checkpoint], engine: ParallelEngine, folder: Path
+) -> None:
+    """Import verifier.py and every matcher of the author's in a worker, which is where they are used."""
+    checks = [check for c in checkpoints for group in c.groups for case in group.cases for check in case.checks]
+    custom = {f"{c.matcher} {sorted(c.params)}": (c.matcher, dict(c.params)) for c in checks if is_custom(c.matcher)}
+    if not custom and not context.code:
+        return
+    (problem,) = engine.map(try_author_code, [list(custom.values())], shared=context)
+    if isinstance(problem, FailedItem):
+        raise WorldError(f"{folder}: the author's code cannot be tried: {problem.reason}")
+    if problem is not None:
+        raise InputError(f"{folder}: {problem}")
+
+
+def check_problem_code(problem: Problem) -> None:
+    """The same for a problem of which nothing is run."""
+    with make_engine("local", workers=1) as engine, scratch_folder() as scratch:
+        context = WorkContext(trees=(), entries=(), sandbox=LimitsOnly(), code=problem.code, scratch=scratch)
+        check_author_code(context, problem.checkpoints, engine, problem.folder)
+
+
+_MAX_TAIL = 2_000  # characters of a program's standard error in a report
+_MB = 1 << 20
+
+
+def build_results(
+    problem: Problem,
+    checkpoint: Checkpoint,
+    outcomes: Mapping[tuple[str, str], list[CaseOutcome]],
+    *,
+    policy: PassPolicy,
+    timestamp: datetime,
+) -> CorrectnessResults:
+    """The evaluation of one submission at one checkpoint; `outcomes` has the repeats of every (group, case)."""
+    results = CorrectnessResults(
+        problem_name=problem.name,
+        problem_version=problem.version,
+        name=checkpoint.name,
+        version=checkpoint.version,
+        timestamp=timestamp,
+        policy=policy,
+        infrastructure_failure=_infrastructure_failure(outcomes),
+    )
+    for group in checkpoint.groups:
+        reports = [build_report(group, case, outcomes[group.name, case.id], timestamp) for case in group.cases]
+        duration = sum(report.duration for report in reports)
+        results.add_group_report(group.name, group.type, duration, reports, group.weight)
+    return results
+
+
+def _infrastructure_failure(outcomes: Mapping[tuple[str, str], list[CaseOutcome]]) -> str | None:
+    """What failed in the harness: the first error, and how many there are."""
+    errors = [
+        (key, one.harness_error)
+        for key, repeats in outcomes.items()
+        for one in repeats
+        if one.harness_error is not None
+    ]
+    if not errors:
+        return None
+    (group, case), first = errors[0]
+    more = f" (and {len(errors) - 1:,} more)" if len(errors) > 1 else ""
+    return f"{group}/{case}: {first}{more}"
+
+
+def build_report(
+    group: CaseGroup, case: ProblemCase, repeats: list[CaseOutcome], timestamp: datetime
+) -> VerifierReport:
+    """One case. Run several times, it passes where every time does; what is shown is the first time that failed."""
+    return VerifierReport(
+        id=case.id,
+        group=group.name,
+        type=group.type,
+        timestamp=timestamp,
+        duration=sum(one.process.seconds for one in repeats),
+        results=_attributes(repeats),
+        case={**{name: value for name, value in case.summary.items() if name != "id"}, **_run_details(repeats)},
+        original_checkpoint=group.original_checkpoint,
+        original_group=group.original_group,
+    )
+
+
+def _attributes(repeats: list[CaseOutcome]) -> dict[str, AttributeResult]:
+    """The worst verdict on every attribute; of a case on which the harness failed, nothing is verified."""
+    failed = any(outcome.harness_error is not None for outcome in repeats)
+    found: dict[str, AttributeVerdict] = {}
+    for outcome in repeats:
+        for one in outcome.verdicts:
+            if one.attribute not in found or _rank(one) < _rank(found[one.attribute]):
+                found[one.attribute] = one
+    return {
+        name: AttributeResult(
+            is_correct=None if failed else one.correct,
+            weight=one.weight,
+            expected=one.expected,
+            actual=one.actual,
+            diff=one.diff,
+        )
+        for name, one in found.items()
+    }
+
+
+def _rank(one: AttributeVerdict) -> int:
+    """Wrong before not verified before right."""
+    return {False: 0, None: 1, True: 2}[one.correct]
+
+
+def _run_details(repeats: list[CaseOutcome]) -> dict[str, Any]:
+    """How the program ran: the first time that failed, else the first."""
+    outcome = next((one for one in repeats if not has_passed(one)), repeats[0])
+    process = outcome.process
+    facts: dict[str, Any] = {
+        "exit_status": process.status,
+        "stopped": process.stopped,
+        "timed_out": process.timed_out or None,
+        "peak_memory_mb": round(process.peak_memory / _MB, 1) if process.peak_memory else None,
+        "stderr_ends": None if has_passed(outcome) else _tail(process.stderr),
+        "server_log_ends": None if has_passed(outcome) else _tail(outcome.log),
+        "harness": outcome.harness_error,
+    }
+    if len(repeats) > 1:
+        passing = sum(map(has_passed, repeats))
+        facts |= {"times_run": len(repeats), "times_passed": passing, "flaky": 0 < passing < len(repeats)}
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _tail(data: bytes | None) -> str | None:
+    text = (data or b"").decode(errors="backslashreplace").strip()
+    return text[-_MAX_TAIL:] or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

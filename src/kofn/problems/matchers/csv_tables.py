@@ -11,7 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kofn.errors import InputError
-from kofn.problems.matchers.base import BuiltinMatcher, decode_without_bom, expected_text
+from kofn.problems.matchers import BuiltinMatcher, decode_without_bom, expected_text
+from kofn.problems.matchers.bounds import StepBudget, StepsExceeded, leftovers, unpaired
 from kofn.problems.matchers.diff_text import (
     match_from_differences,
     mismatch,
@@ -20,12 +21,12 @@ from kofn.problems.matchers.diff_text import (
     truncate_around_difference,
 )
 from kofn.problems.matchers.number_text import Closeness, parse_plain_number
-from kofn.problems.matchers.pairing import StepBudget, StepsExceeded, leftovers, unpaired
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kofn.problems.matchers.base import Actual, Match
+    from kofn.problems.matchers import Actual
+    from kofn.problems.matchers.diff_text import Match
 
 Row = list[str]
 

@@ -12,14 +12,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kofn.errors import InputError, MissingExtra
-from kofn.problems.matchers.base import RIGHT, BuiltinMatcher, decode_actual, describe_value
-from kofn.problems.matchers.diff_text import mismatch, preview_lines, truncate
-from kofn.problems.matchers.isolation import IsolationLimitExceeded, check_limit, run_isolated
-from kofn.problems.matchers.json_paths import format_path
-from kofn.problems.matchers.strict_json import UnreadableJson, expected_data, read_actual
+from kofn.problems.matchers import BuiltinMatcher, decode_actual, describe_value
+from kofn.problems.matchers.bounds import IsolationLimitExceeded, check_limit, run_isolated
+from kofn.problems.matchers.diff_text import RIGHT, mismatch, preview_lines, truncate
+from kofn.problems.matchers.json_data import UnreadableJson, expected_data, format_path, read_actual
 
 if TYPE_CHECKING:
-    from kofn.problems.matchers.base import Actual, Match
+    from kofn.problems.matchers import Actual
+    from kofn.problems.matchers.diff_text import Match
 
 _MAX_VIOLATIONS = 10
 _SHORT_TEXT = 20_000

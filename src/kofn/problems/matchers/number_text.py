@@ -13,13 +13,14 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kofn.problems.matchers.base import RIGHT, BuiltinMatcher, decode_actual, decode_without_bom
-from kofn.problems.matchers.diff_text import mismatch, preview_lines, truncate_around_difference
+from kofn.problems.matchers import BuiltinMatcher, decode_actual, decode_without_bom
+from kofn.problems.matchers.diff_text import RIGHT, mismatch, preview_lines, truncate_around_difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kofn.problems.matchers.base import Actual, Match
+    from kofn.problems.matchers import Actual
+    from kofn.problems.matchers.diff_text import Match
 
 # no traps: what leads beyond all bounds is an infinity, which is close to nothing, and not an exception
 _CONTEXT = Context(prec=1000, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])

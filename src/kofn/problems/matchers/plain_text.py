@@ -1,21 +1,37 @@
-"""Matchers of text: equal, equal but for white space, line by line, or containing given parts."""
+"""Matchers of text: exact, stripped, line by line, containing parts, by a regular expression or by its digest."""
 
 from __future__ import annotations
 
+import hashlib
+import re
+import warnings
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kofn.errors import InputError
-from kofn.problems.matchers.base import RIGHT, BuiltinMatcher, decode_actual, decode_without_bom, expected_text
-from kofn.problems.matchers.diff_text import escape_line, match_from_differences, mismatch, preview_lines, truncate
-from kofn.problems.matchers.line_diff import MANY, WINDOW, compare_lines, first_lines
+from kofn.problems.matchers import BuiltinMatcher, decode_actual, decode_without_bom, expected_text
+from kofn.problems.matchers.bounds import IsolationLimitExceeded, check_limit, run_isolated
+from kofn.problems.matchers.diff_text import (
+    MANY,
+    RIGHT,
+    WINDOW,
+    compare_lines,
+    escape_line,
+    first_lines,
+    match_from_differences,
+    mismatch,
+    preview_lines,
+    truncate,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from kofn.problems.matchers.base import Actual, Match
+    from kofn.problems.matchers import Actual
+    from kofn.problems.matchers.diff_text import Match
 
 _CHUNK = 1_000_000
 
@@ -208,3 +224,164 @@ def _chunks_of_lines(text: str) -> Iterator[list[str]]:
 
 def _format_count(line: str, times: int) -> str:
     return f"{escape_line(truncate(line))}{f' ({times:,} times)' if times > 1 else ''}"
+
+
+_FEW_STEPS = 300_000  # of backtracking: milliseconds, and megabytes of its stack
+_LONG_PATTERN = 1_000
+
+# what a bound on the steps cannot be read off from: a repeated group, a reference back, a condition, a large count
+_HARD_TO_BOUND = re.compile(r"\)[*+?{]|\\[1-9]|\(\?P=|\(\?\(|[0-9]{3}")
+
+_ISOLATED_MATCH = """
+import re
+size, flags, full = (int(word) for word in data[:100].split()[:3])
+pattern = data[100:100 + size].decode("utf-8", "surrogatepass")
+text = data[100 + size:].decode("utf-8", "surrogateescape")
+compiled = re.compile(pattern, flags)
+texts = [text, text.removesuffix("\\n").removesuffix("\\r")] if full else [text]
+match = compiled.fullmatch if full else compiled.search
+sys.stdout.write(str(any(match(one) for one in texts)))
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegexMatcher(BuiltinMatcher):
+    r"""The text matches a regular expression: all of it (a final newline aside), or with `full=False` any part.
+
+    `ignore_case`, `multiline` and `dotall` are Python's flags. A match that could take long runs in a process of its
+    own, and one that takes longer than `limit` seconds is wrong.
+
+    >>> RegexMatcher()(r"\d+ items?", b"12 items\n").correct, RegexMatcher(full=False)("item", b"12 items").correct
+    (True, True)
+    >>> print(RegexMatcher()(r"\d+", b"12 items").diff)
+    does not match \d+
+    the text begins:
+      12 items
+    """
+
+    name: ClassVar[str] = "regex"
+    full: bool = True
+    ignore_case: bool = False
+    multiline: bool = False
+    dotall: bool = False
+    limit: float = 2.0
+
+    def __post_init__(self) -> None:
+        BuiltinMatcher.__post_init__(self)
+        check_limit(self.name, self.limit)
+
+    def check_expected(self, expected: Any) -> None:
+        """A regular expression."""
+        self._compile_expected(expected)
+
+    def __call__(self, expected: Any, actual: Actual) -> Match:
+        compiled, text = self._compile_expected(expected), decode_without_bom(actual)
+        try:
+            matches = self._matches(compiled, text)
+        except IsolationLimitExceeded as reason:
+            return mismatch(f"matching {truncate(compiled.pattern, 200)} {reason}", *preview_lines(text))
+        if matches:
+            return RIGHT
+        no_match = "does not match" if self.full else "no part matches"
+        return mismatch(f"{no_match} {truncate(compiled.pattern, 200)}", *preview_lines(text))
+
+    def _compile_expected(self, expected: Any) -> re.Pattern[str]:
+        if isinstance(expected, bytes):  # a file, which ends in a newline that is not meant
+            expected = decode_actual(expected).removesuffix("\n").removesuffix("\r")
+        if not isinstance(expected, str):
+            raise self.type_error(expected, "a regular expression")
+        flags = self.ignore_case * re.IGNORECASE | self.multiline * re.MULTILINE | self.dotall * re.DOTALL
+        return _compile(expected, flags)
+
+    def _matches(self, compiled: re.Pattern[str], text: str) -> bool:
+        if _max_steps(compiled, len(text)) > _FEW_STEPS:
+            return self._matches_isolated(compiled, text)
+        if not self.full:
+            return compiled.search(text) is not None
+        without_end = text.removesuffix("\n").removesuffix("\r")
+        return any(compiled.fullmatch(one) for one in (text, without_end))
+
+    def _matches_isolated(self, compiled: re.Pattern[str], text: str) -> bool:
+        pattern = compiled.pattern.encode("utf-8", "surrogatepass")
+        header = f"{len(pattern)} {compiled.flags} {int(self.full)}".ljust(100).encode()
+        data = header + pattern + text.encode("utf-8", "surrogateescape")
+        return run_isolated(_ISOLATED_MATCH, data, self.limit, "-S") == b"True"
+
+
+def _max_steps(compiled: re.Pattern[str], characters: int) -> float:
+    r"""A generous bound on the steps of a match: every repetition may end anywhere, every choice doubles.
+
+    >>> _max_steps(re.compile(r"\d+"), 10), _max_steps(re.compile("(a+)+"), 10), _max_steps(re.compile("a|b"), 10)
+    (144.0, inf, 24.0)
+    """
+    pattern = compiled.pattern
+    verbose = bool(compiled.flags & re.VERBOSE)  # blanks may then stand between a group and its repetition
+    if verbose or _HARD_TO_BOUND.search(pattern) or len(pattern) > _LONG_PATTERN:
+        return float("inf")
+    repetitions = sum(map(pattern.count, "*+{"))
+    choices = sum(map(pattern.count, "?|"))
+    return float(min((characters + 2) ** (1 + min(repetitions, 50)) * 2 ** min(choices, 50), 10**18))
+
+
+@lru_cache(maxsize=64)
+def _compile(pattern: str, flags: int) -> re.Pattern[str]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what a later Python may read otherwise; the author cannot see it here
+            return re.compile(pattern, flags)
+    except (re.error, OverflowError, RecursionError) as problem:
+        reason = "it is nested too deeply" if isinstance(problem, RecursionError) else str(problem)
+        raise InputError(f"matcher regex: {truncate(pattern, 60)!r} is no regular expression: {reason}") from None
+
+
+_DIGITS = {"sha256": 64, "md5": 32, "sha1": 40, "sha512": 128}
+_HEX = re.compile(r"[0-9a-f]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HashMatcher(BuiltinMatcher):
+    """The bytes have the expected digest, in hex; or, where bytes are expected (a file), the same digest as those.
+
+    `algorithm` is sha256, sha512, sha1 or md5.
+
+    >>> HashMatcher(algorithm="md5")("900150983cd24fb0d6963f7d28e17f72", b"abc").correct
+    True
+    >>> print(HashMatcher(algorithm="md5")(b"abc", b"abcd").diff)
+    expected md5 900150983cd24fb0d6963f7d28e17f72 (3 bytes)
+    found    md5 e2fc714c4727ee9395f324cd2e7f331f (4 bytes)
+    """
+
+    name: ClassVar[str] = "hash"
+    algorithm: str = "sha256"
+
+    def __post_init__(self) -> None:
+        BuiltinMatcher.__post_init__(self)
+        if self.algorithm not in _DIGITS:
+            known = ", ".join(_DIGITS)
+            raise InputError(f"matcher hash: algorithm must be one of {known}, not {self.algorithm!r:.40}")
+
+    def check_expected(self, expected: Any) -> None:
+        """Bytes, or a digest of the right length."""
+        self._parse_expected(expected)
+
+    def __call__(self, expected: Any, actual: Actual) -> Match:
+        content = actual if isinstance(actual, bytes) else decode_actual(actual).encode("utf-8", "surrogateescape")
+        target, found = self._parse_expected(expected), self._digest(content)
+        if target == found:
+            return RIGHT
+        size = f" ({len(expected):,} bytes)" if isinstance(expected, bytes) else ""
+        return mismatch(
+            f"expected {self.algorithm} {target}{size}", f"found    {self.algorithm} {found} ({len(content):,} bytes)"
+        )
+
+    def _parse_expected(self, expected: Any) -> str:
+        if isinstance(expected, bytes):
+            return self._digest(expected)
+        digits = _DIGITS[self.algorithm]
+        text = expected.strip().lower() if isinstance(expected, str) else ""
+        if len(text) != digits or not _HEX.fullmatch(text):
+            raise self.type_error(expected, f"a {self.algorithm} digest of {digits} hex digits")
+        return text
+
+    def _digest(self, content: bytes) -> str:
+        return hashlib.new(self.algorithm, content, usedforsecurity=False).hexdigest()

@@ -1,24 +1,39 @@
-"""Compares what a program did in a case with what was expected: a verdict and a diff for every attribute."""
+"""The worker side: runs cases, or one program with its tests, in a sandbox, and verifies what they did.
+
+A worker imports this module, so it needs the standard library alone.
+"""
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import json
 import math
+import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_hex
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from kofn.core.escape import escape_unprintable
-from kofn.problems.adapters.base import FILES, HEADERS
-from kofn.problems.case import AttributeVerdict, CaseOutcome
-from kofn.problems.matchers import matcher
-from kofn.sandbox.work_folder import UnreadableFile
+from kofn.errors import InputError, WorldError
+from kofn.parallel.worker import format_error
+from kofn.problems.case import FILES, HEADERS, AttributeVerdict, CaseOutcome, Observation, read_files
+from kofn.problems.matchers import CustomMatcher, matcher
+from kofn.sandbox.fork_server import fork_server_for, stop_fork_server
+from kofn.sandbox.program import ProcessResult
+from kofn.sandbox.work_folder import PathBlocked, Tree, UnreadableFile
+from kofn.sandbox.workspace import Workspace
 
 if TYPE_CHECKING:
-    from kofn.problems.adapters.base import Observation
-    from kofn.problems.case import AttributeCheck, ProblemCase
-    from kofn.sandbox.program import ProcessResult
+    from collections.abc import Iterator
+
+    from kofn.problems.case import AttributeCheck, ProblemCase, WorkContext, WorkItem
+    from kofn.sandbox.base import Sandbox
+    from kofn.sandbox.program import ProgramLimits
 
 MAX_REPORTED = 10_000  # characters of a value that a report holds; the whole is in a file
 _TAIL = 200
@@ -221,3 +236,186 @@ def _custom_verdict(name: str, value: Any) -> AttributeVerdict:
         whole=whole,
         whole_expected=whole_expected,
     )
+
+
+def _observe(workspace: Workspace, context: WorkContext, item: WorkItem) -> Iterator[tuple[ProblemCase, Observation]]:
+    """Run the cases of an item one after the other."""
+    tree = context.trees[item.submission]
+    entry = context.entries[item.submission]
+    for number, case in enumerate(item.cases):
+        try:
+            if item.reset or number == 0:
+                workspace.folder.reset(tree, case.files)
+            else:
+                for file in case.files:
+                    workspace.folder.put(file)
+        except PathBlocked as problem:
+            yield case, Observation(process=ProcessResult(stopped=str(problem)))
+            continue
+        limits = replace(context.limits, seconds=case.seconds)
+        result = workspace.run((*entry, *case.args), limits=limits, env={**item.env, **case.env}, stdin=case.stdin)
+        attributes = {"output": result.output, "stderr": result.stderr, "status_code": result.status}
+        attributes |= read_files(workspace, case, limits)
+        yield case, Observation(attributes=attributes, process=result)
+
+
+_workspaces: dict[Any, Workspace] = {}
+_installed: dict[str, Mapping[str, str]] = {}  # the folder of the author's code that is used, and the code
+
+
+def run_item(context: WorkContext, item: WorkItem) -> list[CaseOutcome]:
+    """The outcomes of the cases of an item, in order."""
+    _install(context)
+    workspace = workspace_for(context.sandbox, context.scratch)
+    with_verifier = f"{VERIFIER}.py" in context.code
+    if context.adapter == "api":
+        from kofn.problems.api_adapter import observe  # its modules would make every other worker larger
+    else:
+        observe = _observe
+    observations = observe(workspace, context, item)
+    return [verify_case(case, observation, with_verifier=with_verifier) for case, observation in observations]
+
+
+def try_author_code(context: WorkContext, custom: list[tuple[str, dict[str, Any]]]) -> str | None:
+    """What is wrong with the author's code, in one line; None where all of it can be imported and called."""
+    _install(context)
+    if f"{VERIFIER}.py" in context.code:
+        try:
+            module = importlib.import_module(VERIFIER)
+        except BaseException as problem:  # an import may raise anything
+            return f"{VERIFIER}.py: {format_error(problem)}"
+        if not callable(getattr(module, "verify", None)):
+            return f"{VERIFIER}.py: there is no function `verify(case, actual)` in it"
+    for function, params in custom:
+        try:
+            CustomMatcher(function=function, params=params).load()
+        except InputError as problem:
+            return str(problem)
+    return None
+
+
+def workspace_for(sandbox: Sandbox, scratch: str | None = None) -> Workspace:
+    """The workspace of this process, made when it is first needed."""
+    key = (sandbox, scratch)
+    if key not in _workspaces:
+        root = None if scratch is None or not Path(scratch).is_dir() else Path(scratch)
+        _workspaces[key] = Workspace(sandbox, root)
+        atexit.register(_workspaces[key].close)
+    return _workspaces[key]
+
+
+def _install(context: WorkContext) -> None:
+    """Put the author's code where it can be imported, in place of another author's."""
+    if not context.code or context.code in _installed.values():
+        return
+    workspace = workspace_for(context.sandbox, context.scratch)
+    for old in _installed:
+        sys.path.remove(old)
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__file__", "")).startswith(old):
+                del sys.modules[name]
+    _installed.clear()
+    folder = Path(mkdtemp(prefix="author-", dir=workspace.root))
+    for name, text in context.code.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+    _installed[str(folder)] = context.code
+
+
+SECONDS = 3.0  # as in the published evaluator
+_EMPTY = Tree()
+
+# What runs in the sandbox. The program is standard input, so that it has no file to look at; then input is empty.
+# Python is started without what other packages want to do at every start, but with those packages.
+_TEST_DRIVER = """
+import contextlib, os, sys, builtins, _sitebuiltins
+sys.path += sys.argv[1:]
+del sys.argv[1:]
+for name in ("exit", "quit"):
+    setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
+text = sys.stdin.buffer.read().decode()
+word, _, program = text.partition("\\n")
+tell = os.dup(1)
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+for name in ("__main__", "program"):
+    sys.modules[name] = type(sys)(name)
+exec(compile(program, "program.py", "exec"), sys.modules["program"].__dict__)
+os.write(tell, ("\\n" + word).encode())
+if "threading" in sys.modules:
+    sys.modules["threading"]._shutdown()
+for stream in (sys.stdout, sys.stderr):
+    with contextlib.suppress(Exception):
+        stream.flush()
+os._exit(0)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A program with its tests, and how long it may take."""
+
+    text: str
+    seconds: float = SECONDS
+
+    def key(self, sandbox: Sandbox) -> str:
+        """A digest of the program and of where it runs: equal keys have equal results."""
+        parts = (*sandbox.identity, str(self.seconds), self.text)
+        return sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramOutcome:
+    """The outcome of a program. `passed` is None where the harness failed; `reason` says what went wrong."""
+
+    passed: bool | None
+    reason: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramContext:
+    """What all programs share."""
+
+    sandbox: Any
+    limits: ProgramLimits
+    scratch: str | None = None
+
+
+def run_program(context: ProgramContext, program: Program) -> ProgramOutcome:
+    """Run one program with its tests."""
+    workspace = workspace_for(context.sandbox, context.scratch)
+    workspace.folder.reset(_EMPTY)
+    # its exit status a program can choose; a random word that is printed after the tests it can not
+    word = token_hex(16)
+    limits = replace(context.limits, seconds=program.seconds)
+    stdin = f"{word}\n{program.text}".encode(errors="surrogatepass")  # half a character is an error of the program's
+    result = _run_driver(workspace, stdin, limits)
+    if result.stopped is not None:
+        return ProgramOutcome(passed=False, reason=result.stopped, seconds=result.seconds)
+    if word.encode() in result.output:
+        return ProgramOutcome(passed=True, seconds=result.seconds)
+    return ProgramOutcome(passed=False, reason=_reason(result.status, result.stderr), seconds=result.seconds)
+
+
+def _run_driver(workspace: Workspace, stdin: bytes, limits: ProgramLimits) -> ProcessResult:
+    """In a fork of the fork server where there is one, else in an interpreter that is started for it."""
+    server = fork_server_for(workspace)
+    if server is not None:
+        try:
+            return server.run(stdin, limits)
+        except (WorldError, OSError):
+            stop_fork_server(workspace)
+            workspace.folder.reset(_EMPTY)
+    command = ["python", "-I", "-S", "-c", _TEST_DRIVER, *workspace.sandbox.packages]
+    return workspace.run(command, limits=limits, stdin=stdin)
+
+
+def _reason(status: int | None, stderr: bytes) -> str:
+    """Why a program did not pass: the last line of its errors, or how it ended."""
+    lines = stderr[-4000:].decode(errors="replace").strip().splitlines()
+    if lines and status:
+        return lines[-1][:300]
+    if status is not None and 128 < status < 160:
+        return f"ended by signal {status - 128}"
+    return "ended before its tests did" if not status else f"exit status {status}"

@@ -10,8 +10,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kofn.problems.adapters.base import HEADERS, Observation, read_files
-from kofn.problems.case import HttpRequest
+from kofn.problems.case import HEADERS, HttpRequest, Observation, read_files
 from kofn.sandbox.network import PORT, Loopback, PrivateNetwork
 from kofn.sandbox.program import ProcessResult, format_size
 from kofn.sandbox.work_folder import PathBlocked
