@@ -4,22 +4,6 @@ In: `kofn.runs.load.GradedCandidates` and a path. Out: the file, and a line for 
 Imports runs and what is below it.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from kofn.core.lazy import lazy_exports
 
-if TYPE_CHECKING:
-    from kofn.exporters.base import Exporter as Exporter
-    from kofn.exporters.base import check_place as check_place
-
-__getattr__, __dir__, __all__ = lazy_exports(
-    __name__,
-    {
-        "kofn.exporters.base": (
-            "Exporter",
-            "check_place",
-        ),
-    },
-)
+__getattr__, __dir__, __all__ = lazy_exports(__name__)  # the names are in __init__.pyi

@@ -1,0 +1,4 @@
+from kofn.integrations.evaluation.evaluate_model import Evaluated as Evaluated
+from kofn.integrations.evaluation.evaluate_model import evaluate_model_on as evaluate_model_on
+from kofn.integrations.evaluation.evaluate_model import evaluate_model_on_gsm8k as evaluate_model_on_gsm8k
+from kofn.integrations.evaluation.evaluate_model import evaluate_model_on_mmlu as evaluate_model_on_mmlu

@@ -1,0 +1,17 @@
+from kofn.problems import verification as verification
+from kofn.problems import verification_runs as verification_runs
+from kofn.problems.functions import read_tasks as read_tasks
+from kofn.problems.functions import run_samples as run_samples
+from kofn.problems.functions import write_samples as write_samples
+from kofn.problems.load import load_problem as load_problem
+from kofn.problems.load import new_problem as new_problem
+from kofn.problems.problem import Problem as Problem
+from kofn.problems.problem import lint as lint
+from kofn.problems.verification import Verification as Verification
+from kofn.problems.verification import check_problem_code as check_problem_code
+from kofn.problems.verification import run_checkpoint as run_checkpoint
+from kofn.problems.verification_runs import check_aggregators as check_aggregators
+from kofn.problems.verification_runs import problem_text as problem_text
+from kofn.problems.verification_runs import write_runs as write_runs
+from kofn.problems.verify_progress import VerifyProgress as VerifyProgress
+from kofn.sandbox.program import ProgramLimits as ProgramLimits

@@ -1,0 +1,9 @@
+from kofn.scoring import evaluate as evaluate
+from kofn.scoring.checklist import check_use as check_use
+from kofn.scoring.options import Options as Options
+from kofn.scoring.policy import GroupType as GroupType
+from kofn.scoring.policy import PassPolicy as PassPolicy
+from kofn.scoring.policy import Requirement as Requirement
+from kofn.scoring.result import estimate_dict as estimate_dict
+from kofn.scoring.splits import Split as Split
+from kofn.scoring.splits import draw_cases as draw_cases
