@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kofn.stats.estimates import calibrated
+from kofn.stats.estimates import choose_interval, rarer_side
 from kofn.stats.intervals import cluster_robust, t_interval, wilson
 from kofn.stats.ratios import ratio_law
 from kofn.stats.resample import METHODS, as_units, interval_from, without_width
@@ -79,7 +79,8 @@ def ends_of(
     else:
         groups = np.arange(values.size) if clusters is None else clusters
         found["cluster"] = cluster_robust(values, groups, LEVEL, weights=weights)
-    choice = calibrated(values, weights, clusters)
+    count = values.size if clusters is None else np.unique(clusters).size
+    choice = choose_interval(count, plain=weights is None and clusters is None, rarer=rarer_side(values))
     found["auto"] = found["percentile" if choice == "bootstrap" else choice]
     return {method: (ends.low, ends.high) for method, ends in found.items()}
 

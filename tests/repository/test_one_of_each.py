@@ -15,6 +15,11 @@ ONLY_IN = {
         r"import html\b|from html import|saxutils|markupsafe import .*\bescape|u003c|textbackslash|unicode_escape",
         {"kofn.core.escape"},
     ),
+    "chooses the method of an interval": (
+        r"\"(?:wilson|bca|expanded)\" if |else \"(?:wilson|bca|expanded)\"|if .*\bin FOR_RATES|< RARE\b",
+        {"kofn.stats.estimates"},
+    ),
+    "checks that prices are known": (r"no price is known", {"kofn.generate.pricing"}),
     "locks files": (r"\bflock\(|\blockf\(|\bmsvcrt\b", {"kofn.core.file_lock"}),
     "chooses the folders of a user": (r"XDG_|\.cache\b.*kofn|\bplatformdirs\b|KOFN_DATA\"", {"kofn.core.folders"}),
     "imports the module for zstd": (r"import zstd\b|compression\.zstd|backports\.zstd", {"kofn.importers.sources"}),

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kofn.errors import InputError, UnknownName
 from kofn.stats import INTERVALS, bootstrap_mean, estimate, segment_estimates, t_interval, wilson
+from kofn.stats.estimates import BOOTSTRAPS, choose_interval, rarer_side, suitable_interval
 
 
 def test_missing_values_are_left_out_and_counted():
@@ -93,3 +98,32 @@ def test_segments_are_sorted_and_the_nameless_kept():
 
 def test_recipe_is_carried():
     assert estimate([1, 0], recipe={"seed": 3}).recipe == {"seed": 3}
+
+
+@given(st.lists(st.sampled_from([0.0, 1.0]) | st.floats(-2, 3), min_size=1, max_size=200), st.booleans(), st.booleans())
+def test_the_interval_chosen_is_one_that_the_values_can_have(values, rate, clustered):
+    x = np.array(values)
+    clusters = np.arange(x.size) // 2 if clustered else None
+    units = x.size if clusters is None else np.unique(clusters).size
+    rarer = rarer_side(x) if rate else None
+    for closed in (False, True):
+        chosen = choose_interval(units, plain=not clustered, rarer=rarer, closed=closed)
+        assert chosen in INTERVALS
+        assert (chosen in BOOTSTRAPS) <= (not closed)
+        assert suitable_interval(chosen, rate=rarer is not None, plain=not clustered) == chosen
+        estimate(x, interval=chosen, clusters=clusters, rate=rate, n_resamples=20)  # does not refuse it
+    assert (rarer is None) or rarer == min(x.sum(), x.size - x.sum())
+
+
+@pytest.mark.parametrize("interval", INTERVALS)
+def test_an_interval_that_is_not_for_such_values_gives_way_to_auto(interval):
+    for rate, plain in itertools.product((False, True), repeat=2):
+        x = np.array([0.0, 1.0, 1.0] if rate else [0.0, 0.5, 1.0])
+        weights = None if plain else [1.0, 2.0, 3.0]
+        found = suitable_interval(interval, rate=rate, plain=plain)
+        estimate(x, weights=weights, clusters=[0, 1, 2] if found == "cluster" else None, interval=found)
+        if found != interval:
+            assert found == "auto"
+            with pytest.raises(InputError):
+                estimate(x, weights=weights, interval=interval)
+    assert suitable_interval(interval, resampled=True) in ("auto", *BOOTSTRAPS)

@@ -16,6 +16,7 @@ from kofn.runs.questions import QUESTION_COLUMNS, Questions, score_weights
 from kofn.scoring.evaluate import apply_aggregator
 from kofn.scoring.policy import GroupType, Requirement
 from kofn.stats import SMALL_SEGMENT, compare, estimate, holm, segment_estimates
+from kofn.stats.estimates import suitable_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -271,8 +272,7 @@ def _case_measure(subject: CheckSubject, name: str) -> Measure:
         values = np.array(cases["passed"].cast(float).to_numpy(), dtype=np.float64)
         return Measure("", name, values, rate=True, higher=True, clusters=clusters, interval=interval)
     weights = score_weights(subject.cases["group"].to_list(), subject.group_weights, scores)
-    if interval not in ("auto", "bootstrap", "expanded", "bca", "cluster"):
-        interval = "auto"  # the run's own is for 0/1 values, or for means without weights
+    interval = suitable_interval(interval)  # scores have weights
     return Measure("", name, scores, rate=True, higher=True, weights=weights, clusters=clusters, interval=interval)
 
 
@@ -466,7 +466,7 @@ def _compare_pair(subject: CheckSubject, pair: _MeasurePair, keys_new: list[str]
         new.values,
         clusters=there(new.clusters),
         weights=there(new.weights),
-        interval=options.interval if options.interval in ("bootstrap", "expanded", "bca") else "auto",
+        interval=suitable_interval(options.interval, resampled=True),
         level=options.level,
         n_resamples=options.n_resamples,
         seed=options.seed,

@@ -14,7 +14,7 @@ from kofn.core.candidate_sets import NOT_GRADED
 from kofn.errors import InputError, UnknownName
 from kofn.registry import named_object
 from kofn.scoring.result import estimate_dict
-from kofn.stats import estimate
+from kofn.stats.estimates import estimate, suitable_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -242,7 +242,7 @@ def _estimate(name: str, column: Floats, options: Options, common: dict[str, Any
     return estimate(
         column,
         aggregator=name,
-        interval=options.interval if options.interval in ("auto", "bootstrap", "bca", "expanded") else "auto",
+        interval=suitable_interval(options.interval, resampled=True),
         level=options.level,
         n_resamples=options.n_resamples,
         seed=options.seed,

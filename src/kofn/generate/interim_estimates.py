@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kofn.core.types import Estimate
-from kofn.stats.estimates import is_rate
+from kofn.stats.estimates import choose_interval, rarer_side
 from kofn.stats.intervals import NO_INTERVAL, cluster_robust, t_interval, wilson
 from kofn.stats.resample import as_units, without_width
 
@@ -49,10 +49,11 @@ def closed_interval(
     if narrow is not None:
         return narrow if rate and narrow.method == "wilson" else NO_INTERVAL
     plain = weights is None and clusters is None
-    if rate and plain and is_rate(values):
+    method = choose_interval(values.size, plain=plain, rarer=rarer_side(values) if rate else None, closed=True)
+    if method == "wilson":
         return wilson(float(values.sum()), values.size, level)
     units = np.arange(values.size) if clusters is None else clusters
-    found = t_interval(values, level) if plain else cluster_robust(values, units, level, weights=weights)
+    found = t_interval(values, level) if method == "t" else cluster_robust(values, units, level, weights=weights)
     if values.min() < 0 or values.max() > 1:
         return found
     return found._replace(low=max(0.0, found.low), high=min(1.0, found.high))

@@ -9,7 +9,7 @@ Budget      what a run may cost
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,6 +34,18 @@ class Limits:
     max_cost: float | None = None
     max_tokens_total: int | None = None
     max_time: float | None = None
+
+    def remaining(self, cost: float, tokens: int) -> Limits:
+        """These limits with what spent money and tokens leave of the budget.
+
+        >>> Limits(max_cost=1.0).remaining(0.75, 900).max_cost
+        0.25
+        """
+        return replace(
+            self,
+            max_cost=None if self.max_cost is None else max(0.0, self.max_cost - cost),
+            max_tokens_total=None if self.max_tokens_total is None else max(0, self.max_tokens_total - tokens),
+        )
 
 
 def backoff(failures: int, random: Random) -> float:

@@ -83,10 +83,8 @@ def _limits(prepared: PreparedRun, result: Result) -> Limits:
         )
     )
     return replace(
-        limits,
+        limits.remaining(cost, round(tokens)),
         requests_per_second=min(limits.requests_per_second or PER_SECOND, PER_SECOND),
-        max_cost=None if limits.max_cost is None else max(0.0, limits.max_cost - cost),
-        max_tokens_total=None if limits.max_tokens_total is None else max(0, limits.max_tokens_total - round(tokens)),
     )
 
 

@@ -8,10 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kofn.core.folders import cache_folder
 from kofn.core.sync import run_sync
 from kofn.core.types import Candidate, Case
-from kofn.errors import InputError
 from kofn.generate.limits import Limits
 from kofn.generate.llm_extractor import PER_SECOND, extract_all
 from kofn.generate.pricing import Prices
@@ -39,10 +37,8 @@ def extract_table_with_llm(
 
     `store` keeps the replies, so that the same command resumes an interrupted audit and pays for no reply twice.
     """
-    price_lists = Prices.load(prices)
     reader = open_model(model)
-    if limits is not None and limits.max_cost is not None and not price_lists.known(reader.name):
-        raise InputError(f"max_cost: no price is known for {reader.name}: give --prices FILE, or --max-tokens-total")
+    price_lists = Prices.for_models([reader.name], None if limits is None else limits.max_cost, prices)
     return run_sync(_extract(table, extractor, reader, limits, price_lists, store, cache=cache))
 
 
@@ -59,7 +55,7 @@ async def _extract(
     limits = limits or Limits()
     rate = min(limits.requests_per_second or PER_SECOND, PER_SECOND)
     place: Any = tempfile.TemporaryDirectory(prefix="kofn-") if store is None else nullcontext(str(store))
-    shared = Cache.open(cache_folder() / "replies.sqlite") if cache else None
+    shared = Cache.of_user() if cache else None
     try:
         with place as folder, Store.open(Path(folder), fingerprint={}) as kept:
             return await extract_all(

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from kofn.core.folders import cache_folder
-from kofn.errors import InputError
 from kofn.extract import choose_extractor
 from kofn.generate.adaptive import Adaptive
 from kofn.generate.limits import Limits
@@ -124,14 +122,11 @@ def limits_of(prepared: PreparedRun) -> Limits:
 
 
 def prices_of(prepared: PreparedRun) -> Prices:
-    """The price lists of the run. With `max_cost` every model needs a price: else the bound could never be reached."""
-    prices = Prices.load(prepared.settings.prices)
-    unknown = [model.name for model in prepared.models.values() if not prices.known(model.name)]
-    if prepared.settings.max_cost is not None and unknown:
-        raise InputError(f"max_cost: no price is known for {unknown[0]}: give --prices FILE, or --max-tokens-total")
-    return prices
+    """The price lists of the run, which name every model where there is a bound on money."""
+    settings = prepared.settings
+    return Prices.for_models((m.name for m in prepared.models.values()), settings.max_cost, settings.prices)
 
 
 def cache_of(prepared: PreparedRun) -> Cache | None:
     """The cache of replies across runs, if the settings turn it on."""
-    return Cache.open(cache_folder() / "replies.sqlite") if prepared.settings.cache else None
+    return Cache.of_user() if prepared.settings.cache else None

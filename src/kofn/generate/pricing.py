@@ -21,7 +21,7 @@ from kofn.core.yaml_file import Yaml
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from kofn.models.base import Prompt, Reply
 
@@ -111,6 +111,15 @@ class Prices:
         named = path or os.environ.get(VARIABLE)
         own = Path(named) if named else Path(BESIDE)
         return cls((read_prices(own), read_prices(SHIPPED))) if named or own.is_file() else cls.shipped()
+
+    @classmethod
+    def for_models(cls, models: Iterable[str], max_cost: float | None, path: str | Path | None = None) -> Prices:
+        """As `load`. With `max_cost` every model needs a price: else the bound could never be reached."""
+        prices = cls.load(path)
+        unknown = [] if max_cost is None else [model for model in models if not prices.known(model)]
+        if unknown:
+            raise InputError(f"max_cost: no price is known for {unknown[0]}: give --prices FILE, or --max-tokens-total")
+        return prices
 
     def known(self, model: str) -> bool:
         return self._entry(model) is not None

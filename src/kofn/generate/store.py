@@ -13,6 +13,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from zlib import crc32
 
+from kofn.core.folders import cache_folder
 from kofn.errors import InputError, WorldError
 from kofn.generate.store_writer import StoreWriter
 from kofn.runs.lock import STORE, acquire_lock
@@ -282,6 +283,11 @@ class Store(_ReplyFile):
 
 class Cache(_ReplyFile):
     """Replies across runs, for requests whose reply is always the same. Several processes may share it."""
+
+    @classmethod
+    def of_user(cls) -> Cache:
+        """The one that all runs of a user share."""
+        return cls.open(cache_folder() / "replies.sqlite")
 
     @classmethod
     def open(cls, path: Path) -> Cache:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kofn.core.folders import cache_folder
 from kofn.errors import InputError
 from kofn.generate.calls import CallTally, sum_tallies
 from kofn.generate.pricing import Prices
@@ -59,10 +57,7 @@ async def ask_judges(
     directory: Path,
 ) -> list[JudgeReplies]:
     """Every judge, one after another; a budget is of all of them together."""
-    prices = Prices.load(settings.prices)
-    unknown = [model.name for model in models if not prices.known(model.name)]
-    if settings.limits.max_cost is not None and unknown:
-        raise InputError(f"max_cost: no price is known for {unknown[0]}: give --prices FILE, or --max-tokens-total")
+    prices = Prices.for_models((model.name for model in models), settings.limits.max_cost, settings.prices)
     found: list[JudgeReplies] = []
     tallies: list[CallTally] = []
     with (
@@ -74,7 +69,7 @@ async def ask_judges(
     ):
         if settings.retry_errors:
             store.forget_errors()
-        cache = Cache.open(cache_folder() / "replies.sqlite") if settings.cache else None
+        cache = Cache.of_user() if settings.cache else None
         try:
             for model in models:
                 limits = _remaining_limits(settings.limits, tallies)
@@ -121,12 +116,7 @@ def _progress_writer(
 
 def _remaining_limits(limits: Limits, tallies: Sequence[CallTally]) -> Limits:
     """What earlier judges left of the budget; what was stored before this start is paid for."""
-    spent, used = sum(t.cost for t in tallies), sum(t.tokens_in + t.tokens_out for t in tallies)
-    return replace(
-        limits,
-        max_cost=None if limits.max_cost is None else max(0.0, limits.max_cost - spent),
-        max_tokens_total=None if limits.max_tokens_total is None else max(0, limits.max_tokens_total - used),
-    )
+    return limits.remaining(sum(t.cost for t in tallies), sum(t.tokens_in + t.tokens_out for t in tallies))
 
 
 @asynccontextmanager

@@ -70,7 +70,7 @@ def estimate(
     NaN (or None) marks a case without a value: it is left out and counted in `n_missing`. No case:
     no point, method "none". One case: no interval, unless its value is 0 or 1 (Wilson). `interval`
     is one of `INTERVALS`; those for rates take only 0/1 values, and "cluster" needs clusters. "auto" (default)
-    is the percentile bootstrap, except where that is known to fail: see `calibrated`. rate=False says that a value
+    is the percentile bootstrap, except where that is known to fail: see `choose_interval`. rate=False says that a value
     of 1 is not 100 % (a count, a score without bounds): then "auto" takes no interval for rates, and values that are
     all equal have no interval.
 
@@ -139,7 +139,11 @@ def _interval(
     if not rate and interval in ("auto", *BOOTSTRAPS) and bool((x == x[0]).all()):
         return NO_INTERVAL._replace(method="degenerate")
     if interval == "auto":
-        interval = calibrated(x, weights, clusters, rate=rate)
+        interval = choose_interval(
+            x.size if clusters is None else np.unique(clusters).size,
+            plain=weights is None and clusters is None,
+            rarer=rarer_side(x) if rate else None,
+        )
     if interval in BOOTSTRAPS:
         return bootstrap_mean(
             x,
@@ -168,30 +172,66 @@ def is_rate(values: NDArray[np.float64]) -> bool:
     return bool(((values == 0) | (values == 1)).all())
 
 
-def calibrated(
-    values: NDArray[np.float64],
-    weights: NDArray[Any] | None = None,
-    clusters: NDArray[Any] | None = None,
-    *,
-    rate: bool = True,
+# --- which interval
+
+
+def choose_interval(
+    units: int, *, plain: bool = True, rarer: int | None = None, closed: bool = False, difference: bool = False
 ) -> str:
-    """The interval "auto" stands for: the percentile bootstrap, except where simulation shows that it fails.
+    """The interval that "auto" stands for: the percentile bootstrap, except where simulation shows that it fails.
+
+    `units` are the cases, or the clusters; `plain` cases have neither weights nor clusters; `rarer`, of 0/1 values that
+    are shares: how many cases are on the rarer side. docs/coverage.md has the figures.
 
     A plain rate with fewer than `RARE` cases on its rarer side: Wilson, as where there is none at all. Otherwise fewer
-    than `FEW` cases (or clusters): BCa, which corrects for skewness; fewer than `VERY_FEW`: expanded percentiles.
-    docs/coverage.md has the figures.
+    than `FEW` units: BCa, which corrects for skewness; fewer than `VERY_FEW`: expanded percentiles. A difference is
+    never a rate and may be skewed to either side: always BCa. Where nothing can be resampled (`closed`): Wilson for
+    every plain rate, else Student's t, and the cluster-robust interval with weights or clusters.
 
-    >>> rare, few, many = np.repeat([1.0, 0.0], [40, 5]), np.arange(50) / 50, np.arange(200) / 200
-    >>> calibrated(rare), calibrated(few), calibrated(many)
-    ('wilson', 'bca', 'bootstrap')
+    >>> choose_interval(45, rarer=5), choose_interval(50), choose_interval(200), choose_interval(9, plain=False)
+    ('wilson', 'bca', 'bootstrap', 'expanded')
+    >>> choose_interval(45, rarer=20, closed=True), choose_interval(50, closed=True)
+    ('wilson', 't')
     """
-    if rate and is_rate(values) and weights is None and clusters is None:
-        successes = int(values.sum())
-        return "wilson" if min(successes, values.size - successes) < RARE else "bootstrap"
-    units = values.size if clusters is None else np.unique(clusters).size
+    if difference:
+        return "bca"
+    if plain and rarer is not None:
+        return "wilson" if closed or rarer < RARE else "bootstrap"
+    if closed:
+        return "t" if plain else "cluster"
     if units < VERY_FEW:
         return "expanded"
     return "bca" if units < FEW else "bootstrap"
+
+
+def suitable_interval(interval: str, *, rate: bool = False, plain: bool = False, resampled: bool = False) -> str:
+    """The interval that was asked for, or "auto" where it is not for such values.
+
+    Intervals for rates take 0/1 values, and neither they nor t take weights or clusters (`plain`); `resampled`: only
+    bootstraps will do.
+
+    >>> suitable_interval("wilson", rate=True, plain=True), suitable_interval("wilson", plain=True)
+    ('wilson', 'auto')
+    >>> suitable_interval("cluster"), suitable_interval("cluster", resampled=True)
+    ('cluster', 'auto')
+    """
+    if interval in BOOTSTRAPS:
+        return interval
+    unfit = resampled or (interval in FOR_RATES and not (rate and plain)) or (interval == "t" and not plain)
+    return "auto" if unfit else interval
+
+
+def rarer_side(values: NDArray[np.float64], counts: NDArray[np.int64] | None = None) -> int | None:
+    """How many of 0/1 values (that occur `counts` times) are on the rarer side; None where there are others.
+
+    >>> rarer_side(np.array([1.0, 1.0, 0.0])), rarer_side(np.array([0.5]))
+    (1, None)
+    """
+    if not is_rate(values):
+        return None
+    n = values.size if counts is None else int(counts.sum())
+    ones = int(values.sum()) if counts is None else int(counts[values == 1].sum())
+    return min(ones, n - ones)
 
 
 def segment_estimates(
@@ -314,19 +354,17 @@ def estimate_tally(
 def _interval_of_tally(tally: Tally, interval: str, level: float, *, rate: bool) -> Interval:
     """The interval of a tally of more than `EXPANDED_UP_TO` cases, to which no rule for few cases applies."""
     values, n = tally.values, tally.n
-    is_rate = bool(np.isin(values, (0.0, 1.0)).all())
-    successes = int(tally.counts[values == 1].sum())
+    zero_one, successes = is_rate(values), int(tally.counts[values == 1].sum())
     if interval == "auto":
-        rare = rate and is_rate and min(successes, n - successes) < RARE
-        interval = "wilson" if rare else "bootstrap"
+        interval = choose_interval(n, rarer=rarer_side(values, tally.counts) if rate else None)
     if interval == "cluster":
         raise InputError("interval 'cluster' needs clusters: give one a case, or use 't'")
     if interval in FOR_RATES:
-        if not is_rate:
+        if not zero_one:
             raise InputError(f"interval {interval!r} is for 0/1 values only: use 'bootstrap' or 't'")
         return FOR_RATES[interval](float(successes), n, level)
     if values.size == 1 and interval in BOOTSTRAPS:
-        return wilson(float(successes), n, level) if rate and is_rate else NO_INTERVAL._replace(method="degenerate")
+        return wilson(float(successes), n, level) if rate and zero_one else NO_INTERVAL._replace(method="degenerate")
     if interval == "t":
         moments = moments_of_mean(values, tally.counts)
         half = t_quantile((1 + level) / 2, n - 1) * moments.sd / sqrt(n - 1)

@@ -15,7 +15,7 @@ import numpy as np
 from kofn.core.types import Estimate
 from kofn.errors import InputError
 from kofn.stats.draws import percentile_ends, resampled_sums_of_units, sums_by_cluster
-from kofn.stats.estimates import estimate
+from kofn.stats.estimates import estimate, suitable_interval
 from kofn.stats.intervals import check_level, check_resamples, cluster_codes
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def judge_rates(
             aggregator=name,
             weights=None if w is None else w[of],
             clusters=None if codes is None else codes[of],
-            interval="wilson" if plain and of.any() else "auto",
+            interval=suitable_interval("wilson", rate=True, plain=plain),
             level=level,
             n_resamples=n_resamples,
             seed=seed,
@@ -388,12 +388,12 @@ def position_bias(
     units = np.arange(both.shape[1]) if clusters is None else cluster_codes(clusters)[graded]
     pair = np.tile(units, 2)[(both != 0).ravel()]
     consistent = (both[0] == -both[1]).astype(float)
-    independent = clusters is None and consistent.size > 0
     return PositionBias(
         n=int(graded.sum()),
         n_missing=int((~graded).sum()),
-        consistent=estimate(consistent, aggregator="consistent", interval="wilson" if independent else "auto",
-                            clusters=None if clusters is None else units, level=level, seed=seed),
+        consistent=estimate(consistent, aggregator="consistent", clusters=None if clusters is None else units,
+                            interval=suitable_interval("wilson", rate=True, plain=clusters is None),
+                            level=level, seed=seed),
         first_shown=estimate((decided > 0).astype(float), aggregator="first shown", clusters=pair, level=level,
                              seed=seed),
         wins=int((for_a > 0).sum()),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kofn.errors import InputError, UnknownName
-from kofn.stats.estimates import BOOTSTRAPS, DEFAULT_INTERVAL
+from kofn.stats.estimates import BOOTSTRAPS, DEFAULT_INTERVAL, choose_interval
 from kofn.stats.intervals import NO_INTERVAL, Interval, check_level, check_resamples, cluster_codes, wilson
 from kofn.stats.laws import LARGEST_FFT, MOST_LEVELS, WINDOW, binomial_pmf, lattice_counts
 from kofn.stats.resample import as_units, bootstrap_mean
@@ -25,7 +25,7 @@ EXPAND_BELOW = 1e-3  # Σd⁴/(Σd²)² below which an expansion of the symmetri
 HEAVIEST = 1024  # sizes whose signs are drawn; the sum of any smaller ones is given by the expansion
 FLOOR = 1e-12  # what the transform and the expansion resolve; smaller p-values are given as this
 TIE = 1 - 1e-9  # sums equal up to rounding count as equal
-DIFFERENCES = {"auto": "bca", **BOOTSTRAPS}  # differences are no rates, so "auto" is always BCa
+DIFFERENCES = {"auto": choose_interval(0, difference=True), **BOOTSTRAPS}
 
 # --- p-values: the sign-flip permutation test, McNemar's exact test, Holm's correction
 

@@ -10,7 +10,7 @@ import numpy as np
 from kofn.aggregators.passes import PassAt
 from kofn.aggregators.votes import count_votes, tally_votes, voter_codes
 from kofn.stats import estimate
-from kofn.stats.estimates import FOR_RATES, is_rate
+from kofn.stats.estimates import is_rate, suitable_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,10 +135,9 @@ class CaseMeans:
 
     def estimate(self, values: Floats) -> Estimate:
         """The mean with its interval; one for rates gives way to "auto" where values are chances between 0 and 1."""
-        interval = self.interval
-        if interval in FOR_RATES and not is_rate(values[~np.isnan(values)]):
-            # intervals for rates need 0/1 values; any@k is a chance between them for k < n
-            interval, self.replaced = "auto", True
+        # intervals for rates need 0/1 values; any@k is a chance between them for k < n
+        interval = suitable_interval(self.interval, rate=is_rate(values[~np.isnan(values)]), plain=True)
+        self.replaced |= interval != self.interval
         return estimate(values, interval=interval, rate=True, **self.common)
 
     def mean(self, values: Floats) -> float | None:
