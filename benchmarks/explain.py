@@ -40,7 +40,7 @@ from kofn.aggregators.selection import SelectedAt
 from kofn.analysis.best_of.pass_curve import best_of_n, majority_curve
 from kofn.core.candidate_sets import CandidateSets
 from kofn.generate.adaptive import Adaptive
-from kofn.scoring.options import Options
+from kofn.scoring.configuration import GradingConfig
 from kofn.stats import corrected_rate, estimate, t_interval, variance_shares, wilson
 from kofn.stats.beta_binomial import BetaBinomial
 
@@ -213,7 +213,7 @@ def independence() -> Topic:
     law = _law(MEAN, ANY_AT_TEN)
     rng = np.random.default_rng(3)
     chance = rng.beta(law.a, law.b, 2000)
-    curve = best_of_n(CandidateSets.from_lists((rng.random((2000, 10)) < chance[:, None]).tolist()), Options())
+    curve = best_of_n(CandidateSets.from_lists((rng.random((2000, 10)) < chance[:, None]).tolist()), GradingConfig())
     rows = [
         {"k": at.k, "any": at.point, "low": at.low, "high": at.high, "independent": at.independent}
         for at in curve.points

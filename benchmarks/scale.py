@@ -162,11 +162,11 @@ def parts(made: Made) -> dict[str, float]:
     """What a part of a million takes of a core, the bytes that come back, and the time to add up ten thousand."""
     from kofn.importers.base import ReadOptions
     from kofn.importers.parquet_partitions import columns_to_read, find_case_layout, find_data_set, partitions_of
-    from kofn.scoring.options import Options
+    from kofn.scoring.configuration import GradingConfig
     from kofn.scoring.partial import PartSample, result_of_parts
     from kofn.scoring.partitions import PART, PartitionPlan, score_partition
 
-    reading, options = ReadOptions(), Options(extract="number", metrics=("numeric",))
+    reading, options = ReadOptions(), GradingConfig(extract="number", metrics=("numeric",))
     data = find_data_set([str(made.folder)], reading)
     assert data is not None
     plan = PartitionPlan(

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from kofn.importers.base import ReadOptions
 from kofn.importers.sources import expand
 from kofn.runs.load import load_table
-from kofn.scoring.checklist import check_use
+from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.evaluate import evaluate
-from kofn.scoring.options import Options
 from kofn.scoring.partitions import find_streamable, score_parts
 from kofn.scoring.splits import Split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from kofn.scoring.options import Spec
+    from kofn.scoring.configuration import Spec
     from kofn.scoring.result import Result
 
 
@@ -73,7 +72,7 @@ def score(
     slices = _several(by)
     keep = tuple(name for name in (*slices, cluster, weight) if name is not None)
     reading = ReadOptions(fields=fields or {}, keep=keep, everything=everything, format=format, where=where or {})
-    options = Options(
+    options = GradingConfig(
         extract=extract,
         metrics=_several(metric),
         aggregate=_several(aggregate),
@@ -87,7 +86,7 @@ def score(
         cluster=cluster,
         weight=weight,
         engine=engine,
-        use=check_use(use),
+        use=use,
         split=None if split is None else Split.parse(split),
     )
     if part_size is not None and not as_repeats:

@@ -18,7 +18,7 @@ from kofn.analysis.selectors import Selector
 from kofn.core.candidate_sets import CandidateSets
 from kofn.errors import InputError
 from kofn.runs.load import load_graded
-from kofn.scoring.options import Options
+from kofn.scoring.configuration import GradingConfig
 from kofn.testing import random_sets
 
 JUDGE = Selector(name="judge", by="judge")
@@ -44,7 +44,7 @@ def test_any_and_majority_are_those_of_the_report(seed):
     sets = sets.take(np.flatnonzero(sets.sizes > 0))
     if not len(sets):
         return
-    table, curve = best_of(sets, Options()), best_of_n(sets, Options())
+    table, curve = best_of(sets, GradingConfig()), best_of_n(sets, GradingConfig())
     assert [row.any for row in table.rows] == [p.point for p in curve.points]
     assert [row.majority for row in table.rows] == [p.point for p in curve.majority]
     assert [row.independent for row in table.rows] == [p.independent for p in curve.points]
@@ -57,14 +57,14 @@ def test_selected_and_majority_at_k_are_the_means_over_all_subsets(seed):
     sets = sets.take(np.flatnonzero(sets.sizes == 5)) if (sets.sizes == 5).any() else None
     if sets is None:
         return
-    for row in best_of(sets, Options(), BestOfOptions(selector=JUDGE)).rows:
+    for row in best_of(sets, GradingConfig(), BestOfOptions(selector=JUDGE)).rows:
         assert row.selected == pytest.approx(np.mean([selected_at(row.k)(one) for one in sets]))
         assert row.majority == pytest.approx(np.mean([maj_at(row.k, "shared")(one) for one in sets]))
 
 
 def test_independent_tries_follow_the_published_curve(oracles):
     entry = oracles["best_of_n.iid"]
-    table = best_of(of_rate(0.35), Options())
+    table = best_of(of_rate(0.35), GradingConfig())
     pooled = table.rows[0].any
     for row, given_, want in zip(table.rows, entry["inputs"], entry["expected"], strict=True):
         assert row.k == given_["n"]
@@ -84,7 +84,7 @@ def test_independent_tries_follow_the_published_curve(oracles):
 def test_time_side_by_side_is_the_mean_longest_over_all_subsets(seed, n, missing):
     rng = np.random.default_rng(seed)
     lists = [[None if rng.random() < missing else float(x) for x in rng.integers(1, 5, n)] for _ in range(4)]
-    table = best_of(sets_with([[1.0] * n] * 4, seconds=lists), Options())
+    table = best_of(sets_with([[1.0] * n] * 4, seconds=lists), GradingConfig())
     known = [[x for x in xs if x is not None] for xs in lists]
     for row in table.rows:
         longest = [np.mean([max(s) for s in combinations(xs, row.k)]) for xs in known if len(xs) >= row.k]
@@ -95,7 +95,7 @@ def test_time_side_by_side_is_the_mean_longest_over_all_subsets(seed, n, missing
 
 
 def test_money_is_k_times_the_mean_over_cases_of_what_a_candidate_costs():
-    table = best_of(sets_with([[1, 0], [0, 0]], costs=[[0.1, 0.3], [0.4, None]]), Options())
+    table = best_of(sets_with([[1, 0], [0, 0]], costs=[[0.1, 0.3], [0.4, None]]), GradingConfig())
     assert [row.cost for row in table.rows] == pytest.approx([0.3, 0.6])
     assert table.unit == "dollars"
     assert table.rows[1].gain_per_cost == pytest.approx(table.rows[1].gain / 0.3)
@@ -104,9 +104,9 @@ def test_money_is_k_times_the_mean_over_cases_of_what_a_candidate_costs():
 
 def test_without_costs_tokens_count_and_without_tokens_candidates():
     sets = CandidateSets.from_lists([[1, 0], [0, 0]])
-    by_tokens = best_of(sets, Options(), tokens=np.array([10.0, 30.0, 20.0, 20.0]))
+    by_tokens = best_of(sets, GradingConfig(), tokens=np.array([10.0, 30.0, 20.0, 20.0]))
     assert (by_tokens.unit, by_tokens.rows[1].tokens) == ("tokens", 40.0)
-    plain = best_of(sets, Options())
+    plain = best_of(sets, GradingConfig())
     assert plain.unit == "candidates"
     assert plain.rows[1].gain_per_cost == plain.rows[1].gain
 
@@ -115,7 +115,7 @@ def test_without_costs_tokens_count_and_without_tokens_candidates():
 def test_gains_add_up_where_sets_are_equal_and_are_never_negative_for_any(seed):
     rng = np.random.default_rng(seed)
     sets = CandidateSets.from_lists(rng.integers(0, 2, (8, 5)).astype(float).tolist())
-    rows = best_of(sets, Options()).rows
+    rows = best_of(sets, GradingConfig()).rows
     assert sum(row.gain for row in rows[1:]) == pytest.approx(rows[-1].any - rows[0].any)
     gains = [row.gain for row in rows[1:]]
     assert all(a >= b - 1e-12 for a, b in pairwise(gains))  # and each is at most the one before
@@ -124,7 +124,7 @@ def test_gains_add_up_where_sets_are_equal_and_are_never_negative_for_any(seed):
 
 def test_gains_of_unequal_sets_are_over_the_cases_that_have_both():
     sets = CandidateSets.from_lists([[1, 1]] * 20 + [[0]])  # any@1 20/21, any@2 1 of those that have two: no gain
-    table = best_of(sets, Options())
+    table = best_of(sets, GradingConfig())
     assert table.rows[1].any > table.rows[0].any
     assert table.rows[1].gain == 0.0
     assert any("fewer than 2 graded candidates" in note for note in table.notes)
@@ -132,7 +132,7 @@ def test_gains_of_unequal_sets_are_over_the_cases_that_have_both():
 
 def test_the_vote_picks_the_majority_of_k_and_not_the_favourite_of_all():
     sets = CandidateSets.from_lists([[1, 0, 1, 0, 0]], answers=[["a", "b", "a", "c", "d"]])
-    rows = best_of(sets, Options(), BestOfOptions(selector=Selector(name="vote", by="vote"))).rows
+    rows = best_of(sets, GradingConfig(), BestOfOptions(selector=Selector(name="vote", by="vote"))).rows
     assert [row.selected for row in rows] == [row.majority for row in rows]
 
 
@@ -140,7 +140,7 @@ def test_real_data_meets_the_published_aggregates(oracles, sets_folder):
     want = oracles["maj_rm.qwen_math100"]["expected"]
     where = load_graded(sets_folder / "qwen_math100x8.jsonl")
     sets = where.metric().sets
-    table = best_of(sets, Options(), BestOfOptions(selector=Selector(name="score", by="score")))
+    table = best_of(sets, GradingConfig(), BestOfOptions(selector=Selector(name="score", by="score")))
     last = table.rows[-1]
     assert (table.rows[0].any, last.any, last.selected) == pytest.approx(
         (want["mean"], want["any8"], want["rm8_argmax"])
@@ -153,7 +153,7 @@ def test_real_data_meets_the_published_aggregates(oracles, sets_folder):
 
 
 def test_the_independence_curve_is_far_too_high_on_real_data(sets_folder):
-    table = best_of(load_graded(sets_folder / "cruxeval_output_800x10.jsonl").metric().sets, Options())
+    table = best_of(load_graded(sets_folder / "cruxeval_output_800x10.jsonl").metric().sets, GradingConfig())
     last = table.rows[-1]
     assert last.any == pytest.approx(0.41875)
     assert last.independent > 0.98
@@ -161,7 +161,7 @@ def test_the_independence_curve_is_far_too_high_on_real_data(sets_folder):
 
 def test_beyond_n_only_any_is_extrapolated_and_marked(sets_folder):
     sets = load_graded(sets_folder / "cruxeval_output_800x10.jsonl").metric().sets
-    table = best_of(sets, Options(), BestOfOptions(extend=100))
+    table = best_of(sets, GradingConfig(), BestOfOptions(extend=100))
     beyond = [row for row in table.rows if row.extrapolated]
     assert beyond[-1].k == 100
     assert beyond[-1].any == pytest.approx(0.47755, abs=1e-4)
@@ -176,7 +176,7 @@ def test_beyond_n_only_any_is_extrapolated_and_marked(sets_folder):
     ([[1, 0], [0, 0]], 2, "2 candidates were measured"),
 ])  # fmt: skip
 def test_what_cannot_be_extrapolated_says_so(values, extend, said):
-    table = best_of(CandidateSets.from_lists(values), Options(), BestOfOptions(extend=extend))
+    table = best_of(CandidateSets.from_lists(values), GradingConfig(), BestOfOptions(extend=extend))
     assert any(said in note for note in table.notes)
     assert not any(row.extrapolated for row in table.rows)
 
@@ -185,7 +185,7 @@ def test_a_corrected_curve_stands_beside_the_raw_one():
     sets = CandidateSets.from_lists([[1, 0, 0, 1], [0, 0, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]] * 20)
     human = [1] * 50 + [0] * 50
     judge = [1] * 45 + [0] * 5 + [0] * 40 + [1] * 10
-    table = best_of(sets, Options(), BestOfOptions(labels=JudgeErrors(human, judge)))
+    table = best_of(sets, GradingConfig(), BestOfOptions(labels=JudgeErrors(human, judge)))
     assert tuple(table.rates) == pytest.approx((0.9, 0.8))
     first = table.rows[0]
     assert first.corrected == pytest.approx((first.any + 0.8 - 1) / 0.7)
@@ -194,19 +194,19 @@ def test_a_corrected_curve_stands_beside_the_raw_one():
     assert [row.corrected for row in known] == sorted(row.corrected for row in known)
     assert any("errs independently on each candidate" in note for note in table.notes)
     with pytest.raises(InputError, match="carries no information"):
-        best_of(sets, Options(), BestOfOptions(labels=JudgeErrors(human, [1 - j for j in judge])))
+        best_of(sets, GradingConfig(), BestOfOptions(labels=JudgeErrors(human, [1 - j for j in judge])))
 
 
 def test_a_segment_has_the_curve_of_its_cases():
     sets = sets_with([[1, 0], [0, 0], [1, 1]], costs=[[1, 1], [2, 2], [3, 3]])
-    parts = best_of_by_segment(sets, ["a", "b", "a"], Options(), BestOfOptions())
+    parts = best_of_by_segment(sets, ["a", "b", "a"], GradingConfig(), BestOfOptions())
     assert [(p.segment, p.n_cases, p.cost) for p in parts] == [("a", 2, 2.0), ("b", 1, 2.0)]
     assert parts[0].rows[0].any == 0.75
 
 
 def test_weights_weigh_values_and_costs():
     sets = sets_with([[1, 0], [0, 0]], costs=[[1, 1], [3, 3]])
-    table = best_of(sets, Options(), weights=np.array([3.0, 1.0]))
+    table = best_of(sets, GradingConfig(), weights=np.array([3.0, 1.0]))
     assert (table.rows[0].any, table.cost) == (0.375, 1.5)
 
 
@@ -229,9 +229,9 @@ def test_what_cannot_be_asked_is_refused(bad, said):
 def test_measures_that_are_not_there_say_why():
     sets = CandidateSets.from_lists([[1, 0]])
     with pytest.raises(InputError, match="no answers to vote on"):
-        best_of(sets, Options(), BestOfOptions(measure="majority"))
+        best_of(sets, GradingConfig(), BestOfOptions(measure="majority"))
     with pytest.raises(InputError, match="nothing is graded"):
-        best_of(CandidateSets.from_lists([[None]]), Options())
+        best_of(CandidateSets.from_lists([[None]]), GradingConfig())
 
 
 # the choice
@@ -240,7 +240,7 @@ def test_measures_that_are_not_there_say_why():
 def priced(gains, cost=1.0, seconds=None):
     """A table with these values of any@k, made by hand."""
     sets = sets_with([[1] * len(gains)], costs=[[cost] * len(gains)])
-    table = best_of(sets, Options())
+    table = best_of(sets, GradingConfig())
     rows, before = [], None
     for row, value in zip(table.rows, gains, strict=True):
         gain = None if before is None else value - before
@@ -263,7 +263,7 @@ def test_the_n_is_the_largest_whose_own_gain_a_dollar_is_enough(bar, n):
 def test_for_any_the_choice_is_the_last_step_that_is_worth_it(seed, bar):
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 2, (10, 6)).astype(float).tolist()
-    table = best_of(sets_with(values, costs=[[1.0] * 6] * 10), Options())
+    table = best_of(sets_with(values, costs=[[1.0] * 6] * 10), GradingConfig())
     worth = [row.k for row in table.rows if row.gain is not None and row.gain_per_cost >= bar - 1e-12]
     assert recommend_n(table, SpendingBounds(gain=bar)).n == max(worth, default=1)
 
@@ -310,7 +310,7 @@ def test_without_a_bound_nothing_is_chosen_and_the_last_gain_is_told():
 ])  # fmt: skip
 def test_bounds_on_what_is_not_known_are_refused(bounds, said):
     with pytest.raises(InputError, match=said):
-        recommend_n(best_of(CandidateSets.from_lists([[1, 0]]), Options()), SpendingBounds(**bounds))
+        recommend_n(best_of(CandidateSets.from_lists([[1, 0]]), GradingConfig()), SpendingBounds(**bounds))
 
 
 @pytest.mark.parametrize("bad", [{"gain": 0}, {"latency": -1}, {"budget": float("nan")}])

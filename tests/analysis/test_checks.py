@@ -27,7 +27,7 @@ from kofn.render.check_summary import summarize_checks
 from kofn.render.junit import MOST_CASES, junit_xml
 from kofn.render.run_directory import write_run
 from kofn.runs import AttributeResult, CorrectnessResults, VerifierReport, load_run
-from kofn.runs.report_builder import ReportPlan
+from kofn.scoring.configuration import ReportConfig
 from kofn.scoring.policy import Requirement
 
 ROOT = Path(__file__).parents[2]
@@ -67,19 +67,21 @@ def check(run_kofn):
 def arithmetic(tmp_path_factory) -> Path:
     """60 cases of 5, verdict majority; two groups, of type Core and Functionality."""
     out = tmp_path_factory.mktemp("runs") / "arithmetic"
-    plan = ReportPlan(task="sums", name="a", group="kind", types={"two steps": "Functionality"}, verdict="majority")
+    plan = ReportConfig(task="sums", name="a", group="kind", types={"two steps": "Functionality"}, verdict="majority")
     result = kofn.score(ARITHMETIC, by="kind", everything=True)
-    write_run(result, out, sources=[ARITHMETIC], options={"by": ["kind"]}, plan=plan)
+    write_run(result, out, sources=[ARITHMETIC], options={"by": ["kind"]}, report=plan)
     return out
 
 
-def labelled(path: Path, passes: list[list[bool | None]], plan: ReportPlan | None = None, **columns: list[Any]) -> Path:
+def labelled(
+    path: Path, passes: list[list[bool | None]], plan: ReportConfig | None = None, **columns: list[Any]
+) -> Path:
     """A run of labelled candidates; further columns are one value a case."""
     rows = [
         {"id": f"c{i}", "outputs": [{"text": "t", "pass": p} for p in ps], **{k: v[i] for k, v in columns.items()}}
         for i, ps in enumerate(passes)
     ]
-    write_run(kofn.score(rows, everything=True), path, sources=[], options={}, plan=plan)
+    write_run(kofn.score(rows, everything=True), path, sources=[], options={}, report=plan)
     return path
 
 
@@ -124,7 +126,7 @@ def parsed(xml: bytes) -> ET.Element:
 
 def test_with_nothing_asked_the_own_policy_of_the_run_decides(check, arithmetic, tmp_path):
     assert check(arithmetic)[:2] == (1, "✗ core-cases: 24 of 30 core cases pass\nfailed: 1 of 1\n")
-    plan = ReportPlan(policy=kofn.runs.PassPolicy.ANY_CASE)
+    plan = ReportConfig(policy=kofn.runs.PassPolicy.ANY_CASE)
     run = labelled(tmp_path / "r", [[True], [False]], plan)
     assert check(run)[:2] == (0, "✓ any-case: 1 of 2 cases pass (Core 1 of 2)\npassed: 1 of 1\n")
 
@@ -266,7 +268,7 @@ def test_an_aggregator_of_the_users_own_is_found_by_its_stored_name(check, tmp_p
 
     rows = [{"id": str(i), "scores": [0.1 * i, 0.5]} for i in range(4)]
     result = kofn.score(rows, aggregate=[spread])
-    write_run(result, tmp_path / "r", sources=[], options={}, plan=ReportPlan(verdict="spread >= 0.2"))
+    write_run(result, tmp_path / "r", sources=[], options={}, report=ReportConfig(verdict="spread >= 0.2"))
     assert check(tmp_path / "r", "--require", "spread <= 0.5", "--require", "spread > 0.1")[0] == 0
     assert check(tmp_path / "r", "--baseline", tmp_path / "r")[0] == 0
 
@@ -339,9 +341,9 @@ def test_a_line_shows_enough_digits_to_see_why_it_fails():
 
 
 def test_a_real_drop_fails_and_a_wobble_does_not(check, tmp_path):
-    base = labelled(tmp_path / "base", drawn(0.7, seed=1), ReportPlan(verdict="majority_pass"))
-    wobble = labelled(tmp_path / "wobble", drawn(0.7, seed=2), ReportPlan(verdict="majority_pass"))
-    worse = labelled(tmp_path / "worse", drawn(0.5, seed=3), ReportPlan(verdict="majority_pass"))
+    base = labelled(tmp_path / "base", drawn(0.7, seed=1), ReportConfig(verdict="majority_pass"))
+    wobble = labelled(tmp_path / "wobble", drawn(0.7, seed=2), ReportConfig(verdict="majority_pass"))
+    worse = labelled(tmp_path / "worse", drawn(0.5, seed=3), ReportConfig(verdict="majority_pass"))
     code, out, _ = check(wobble, "--baseline", base)
     assert (code, out.splitlines()[-1]) == (0, "passed: 1 of 1")
     code, out, _ = check(worse, "--baseline", base, "--json")
@@ -356,8 +358,8 @@ def test_a_real_drop_fails_and_a_wobble_does_not(check, tmp_path):
 
 
 def test_a_line_shows_both_values_the_difference_and_who_took_no_part(check, tmp_path):
-    base = labelled(tmp_path / "base", [[True]] * 30 + [[None]], ReportPlan(task="one", verdict="any_pass"))
-    run = labelled(tmp_path / "run", [[False]] * 10 + [[True]] * 25, ReportPlan(task="two", verdict="any_pass"))
+    base = labelled(tmp_path / "base", [[True]] * 30 + [[None]], ReportConfig(task="one", verdict="any_pass"))
+    run = labelled(tmp_path / "run", [[False]] * 10 + [[True]] * 25, ReportConfig(task="two", verdict="any_pass"))
     code, out, _ = check(run, "--baseline", base)
     line = out.splitlines()[0]
     assert code == 1
@@ -388,7 +390,7 @@ def test_for_a_metric_where_less_is_better_a_rise_is_the_drop(check, tmp_path):
     def stored(name: str, values: list[int]) -> Path:
         rows = [{"id": str(i), "reference": "0", "outputs": [str(v)]} for i, v in enumerate(values)]
         result = kofn.score(rows, metric=errors, extract="number", aggregate=["mean", "any_pass"])
-        write_run(result, tmp_path / name, sources=[], options={}, plan=ReportPlan(verdict="mean"))
+        write_run(result, tmp_path / name, sources=[], options={}, report=ReportConfig(verdict="mean"))
         return tmp_path / name
 
     few, many = stored("few", [0] * 20), stored("many", [3] * 12 + [0] * 8)
@@ -464,7 +466,7 @@ def test_every_core_case_needs_its_passes(check, arithmetic, tmp_path):
 
 
 def test_without_core_cases_there_is_nothing_reliable(check, tmp_path):
-    plan = ReportPlan(group="g", types={"x": "Regression"})
+    plan = ReportConfig(group="g", types={"x": "Regression"})
     code, out, _ = check(labelled(tmp_path / "r", [[True]], plan, g=["x"]), "--min-passes", "1")
     assert (code, out.splitlines()[0]) == (1, "✗ at least 1 pass: no core cases")
 
@@ -685,8 +687,8 @@ def test_checks_of_a_subject_need_no_files(arithmetic_subject):
 def test_an_interval_of_the_run_that_does_not_suit_a_number_is_named(check, tmp_path):
     rows = [{"id": str(i), "passes": [1, i % 2], "g": i % 3} for i in range(12)]
     result = kofn.score(rows, aggregate="any_pass", interval="wilson", everything=True)
-    plan = ReportPlan(group="g", weights={"1": 5.0})
-    write_run(result, tmp_path / "r", sources=[], options={"interval": "wilson"}, plan=plan)
+    plan = ReportConfig(group="g", weights={"1": 5.0})
+    write_run(result, tmp_path / "r", sources=[], options={"interval": "wilson"}, report=plan)
     code, _, err = check(tmp_path / "r", "--require", "mean > 0")
     assert (code, err) == (2, "kofn: mean: interval 'wilson' is for 0/1 values only: use 'bootstrap' or 't'\n")
     assert check(tmp_path / "r", "--require", "score.low > 0", "--require", "pass_rate.low > 0")[0] == 0

@@ -19,7 +19,7 @@ from kofn.analysis.selectors import Selector
 from kofn.errors import InputError, UnknownName
 from kofn.importers.base import ReadOptions
 from kofn.runs.load import load_table
-from kofn.scoring.options import Options
+from kofn.scoring.configuration import GradingConfig
 from kofn.stats import cohen_kappa, compare, holm
 
 flags = st.lists(st.lists(st.integers(0, 1), min_size=3, max_size=3), min_size=2, max_size=12)
@@ -318,7 +318,7 @@ def outputs(n=12):
 
 
 def graded(names, **more):
-    return compare_graders(load_table(outputs(), ReadOptions()), by_extractor(names, Options()), **more)
+    return compare_graders(load_table(outputs(), ReadOptions()), by_extractor(names, GradingConfig()), **more)
 
 
 def test_agreement_of_two_extractors_is_counted_by_candidate():
@@ -348,7 +348,7 @@ def test_swapping_the_graders_turns_everything_round():
 
 def test_a_grader_that_gives_more_is_higher_and_not_better():
     rows = [{"id": str(i), "reference": "4", "outputs": ["It is 4."]} for i in range(12)]
-    found = compare_graders(load_table(rows, ReadOptions()), by_extractor(["last_line", "number"], Options()))
+    found = compare_graders(load_table(rows, ReadOptions()), by_extractor(["last_line", "number"], GradingConfig()))
     assert [d.word for d in found.differences] == ["higher"]
 
 
@@ -360,7 +360,7 @@ def test_three_graders_are_compared_with_the_first_or_every_two():
 
 def test_labels_may_be_one_of_the_metrics():
     rows = [{**row, "outputs": [{"text": t, "pass": "4" in t} for t in row["outputs"]]} for row in outputs()]
-    found = compare_graders(load_table(rows, ReadOptions()), by_metric(["pass", "numeric"], Options()))
+    found = compare_graders(load_table(rows, ReadOptions()), by_metric(["pass", "numeric"], GradingConfig()))
     (one,) = found.agreements
     assert one.counts["only_a"] > 0  # "4 of 5" holds a 4 and says 5
     assert one.counts["only_b"] == 0
@@ -369,14 +369,14 @@ def test_labels_may_be_one_of_the_metrics():
 
 def test_one_grader_or_the_same_twice_is_refused():
     with pytest.raises(InputError, match="at least two extractors"):
-        by_extractor(["number"], Options())
+        by_extractor(["number"], GradingConfig())
     with pytest.raises(InputError, match="metric numeric is there twice"):
-        by_metric(["numeric", "numeric"], Options())
+        by_metric(["numeric", "numeric"], GradingConfig())
 
 
 def test_graders_on_real_outputs_agree_with_their_labels(sets_folder):
     table = load_table(sets_folder / "nemo_math_50x3.jsonl", ReadOptions())
-    found = compare_graders(table, by_metric(["pass", "numeric(or_exact=True)"], Options()))
+    found = compare_graders(table, by_metric(["pass", "numeric(or_exact=True)"], GradingConfig()))
     (one,) = found.agreements
     assert sum(one.counts.values()) + one.n_ungraded == 150
     assert one.rates.agreement.point > 0.8
@@ -390,7 +390,7 @@ def test_selectors_on_real_outputs_give_the_published_numbers(sets_folder, oracl
     want = oracles["maj_rm.qwen_math100"]["expected"]
     result = kofn.score(sets_folder / "qwen_math100x8.jsonl")
     two = [Selector(name=name, by=name) for name in ("first", "score")]
-    found = compare_selectors(result, two, "pass", Options())
+    found = compare_selectors(result, two, "pass", GradingConfig())
     first, reward = found.selections
     assert reward.selected.point == pytest.approx(want["rm8_argmax"], abs=1e-12)
     assert (first.mean.point, first.oracle.point) == pytest.approx((want["mean"], want["any8"]), abs=1e-12)
@@ -418,7 +418,7 @@ def picked(rows, *selectors, evaluator="pass", judges=None):
     if judges is not None:
         result = replace(result, judges=judges)
     return compare_selectors(
-        result, [Selector(name=s, by=s) if isinstance(s, str) else s for s in selectors], evaluator, Options()
+        result, [Selector(name=s, by=s) if isinstance(s, str) else s for s in selectors], evaluator, GradingConfig()
     )
 
 

@@ -17,10 +17,10 @@ from kofn.aggregators.votes import MajAt
 from kofn.analysis.best_of import pass_curve as curves
 from kofn.analysis.best_of.pass_curve import best_of_n, independent_pass_rate, k_ladder, largest_k, majority_curve
 from kofn.core.candidate_sets import CandidateSets, offsets_of, passes_of
-from kofn.scoring.options import Options
+from kofn.scoring.configuration import GradingConfig
 from kofn.stats import estimate
 
-FEW = Options(n_resamples=200)
+FEW = GradingConfig(n_resamples=200)
 
 flags = st.sampled_from([1.0, 0.0, None])
 names = st.sampled_from(["a", "b", "c", None])
@@ -193,7 +193,7 @@ def test_a_vote_that_would_take_long_is_left_out_and_said(monkeypatch, limit, va
 
 
 def test_an_interval_for_rates_gives_way_where_values_are_chances():
-    curve = best_of_n(CandidateSets.from_lists([[1, 0]] * 20 + [[0, 0]] * 20), Options(interval="wilson"))
+    curve = best_of_n(CandidateSets.from_lists([[1, 0]] * 20 + [[0, 0]] * 20), GradingConfig(interval="wilson"))
     at_two = estimate([1.0] * 20 + [0.0] * 20, interval="wilson")
     assert (curve.points[1].low, curve.points[1].high) == (at_two.low, at_two.high)
     assert curve.points[0].low < 0.25 < curve.points[0].high
@@ -209,7 +209,7 @@ def test_the_same_seed_gives_the_same_curve():
 def test_a_million_sets_of_eight_take_seconds():
     sets = many(1_000_000, 8)
     before = process_time()
-    curve = best_of_n(sets, Options())
+    curve = best_of_n(sets, GradingConfig())
     assert process_time() - before < 6  # under one on a quiet machine
     assert len(curve.points) == 8
     assert "8,000,000 candidates" in curve.notes[0]
@@ -218,7 +218,7 @@ def test_a_million_sets_of_eight_take_seconds():
 def test_the_vote_of_ten_thousand_sets_of_ten_takes_seconds():
     sets = many(10_000, 10)
     before = process_time()
-    curve = best_of_n(sets, Options())
+    curve = best_of_n(sets, GradingConfig())
     assert process_time() - before < 5  # half of one on a quiet machine
     assert len(curve.majority) == 10
     assert curve.majority[-1].point == pytest.approx(float(MajAt(10)(sets).mean()), abs=1e-12)

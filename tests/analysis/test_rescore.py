@@ -12,7 +12,7 @@ import pytest
 from kofn.analysis.rescore import rescore
 from kofn.errors import InputError
 from kofn.runs.record import load_run
-from kofn.scoring.options import Options
+from kofn.scoring.configuration import GradingConfig
 
 TEXTS = ["The answer is 4. (x = 1)", "x = 4", "Answer: 5 = 4", "no idea"]
 
@@ -72,7 +72,7 @@ def test_every_verdict_that_changed_is_there_and_no_other(parent, tmp_path):
 @pytest.mark.long
 def test_the_child_is_graded_as_the_outputs_themselves_would_be(parent, tmp_path):
     """Grading a stored run is grading its file."""
-    again = rescore(parent, Options(extract="number_simple"))
+    again = rescore(parent, GradingConfig(extract="number_simple"))
     fresh = json.loads(
         kofn("score", tmp_path / "outputs.jsonl", "--extract", "number_simple", "--metric", "numeric", "--json")
     )
@@ -95,7 +95,7 @@ def test_what_changed_is_shown_wherever_the_child_is(parent, tmp_path):
 
 
 def test_a_run_is_shown_with_other_numbers_without_being_graded_again(parent):
-    again = rescore(parent, Options(aggregate=("any_pass",), by=("level",)))
+    again = rescore(parent, GradingConfig(aggregate=("any_pass",), by=("level",)))
     assert again.changes == ()
     assert {e.segment for e in again.result.estimates} == {None, "level=0", "level=1"}
     stored = load_run(parent)
@@ -107,7 +107,7 @@ def test_verdicts_of_a_judge_are_kept_and_nothing_is_asked(parent, tmp_path, mon
     (tmp_path / "kofn_kind_judge.py").write_text("def reply(prompt):\n    return 'Verdict: pass'\n")
     monkeypatch.chdir(tmp_path)
     kofn("judge", parent, "--rubric", "correctness", "--model", "fake:kofn_kind_judge:reply")
-    again = rescore(parent, Options(extract="number_simple"))
+    again = rescore(parent, GradingConfig(extract="number_simple"))
     assert [one.metric for one in again.result.scored] == ["numeric", "correctness"]
     assert "correctness" in again.result.judges
     assert again.result.get("mean", metric="correctness").point == 1.0
@@ -118,7 +118,7 @@ def test_a_threshold_alone_grades_again(tmp_path):
     path = tmp_path / "f.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
     kofn("score", path, "--out", tmp_path / "r")
-    again = rescore(tmp_path / "r", Options(threshold=0.5))
+    again = rescore(tmp_path / "r", GradingConfig(threshold=0.5))
     assert again.changes[0].moved == {("fail", "pass"): 4}
     assert again.result.get("mean").point == pytest.approx(0.6)
 
@@ -148,7 +148,7 @@ def test_what_cannot_be_graded_again_says_so(parent, tmp_path):
     manifest = parent / "run.json"
     manifest.write_text(manifest.read_text().replace('"parent"', '"parent"')[:-40])
     with pytest.raises(InputError, match=r"run\.json"):
-        rescore(parent, Options(extract="number"))
+        rescore(parent, GradingConfig(extract="number"))
 
 
 @pytest.mark.commands

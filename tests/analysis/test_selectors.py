@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kofn.analysis.selectors import Selector, evaluate_selector
 from kofn.core.candidate_sets import CandidateSets
 from kofn.errors import InputError
-from kofn.scoring.options import Options
+from kofn.scoring.configuration import GradingConfig
 
 VALUES = st.lists(
     st.lists(
@@ -37,7 +37,7 @@ def picked(case):
 
 @given(VALUES)
 def test_every_number_of_a_selection_is_over_the_cases_that_have_a_pick(cases):
-    found = evaluate_selector(sets_of(cases), Selector(name="judge", by="judge"), Options())
+    found = evaluate_selector(sets_of(cases), Selector(name="judge", by="judge"), GradingConfig())
     known = [(case, p) for case in cases if (p := picked(case)) is not None]
     assert found.selected.n == found.mean.n == found.oracle.n == found.headroom.n == len(known)
     if not known:
@@ -58,7 +58,7 @@ def test_every_number_of_a_selection_is_over_the_cases_that_have_a_pick(cases):
 @given(VALUES)
 def test_a_random_pick_is_worth_the_mean(cases):
     sets = sets_of(cases)
-    found = evaluate_selector(sets, Selector(name="random", by="random"), Options())
+    found = evaluate_selector(sets, Selector(name="random", by="random"), GradingConfig())
     assert found.selected.point == pytest.approx(found.mean.point)
 
 

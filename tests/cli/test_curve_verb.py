@@ -219,9 +219,9 @@ def test_text_fits_80_columns_and_hides_nothing(tmp_path):
     from kofn.core.document import display_width
     from kofn.render.curve_text import format_curve
     from kofn.runs.load import load_graded
-    from kofn.scoring.options import Options
+    from kofn.scoring.configuration import GradingConfig
 
-    where = load_graded(ARITHMETIC, Options(by=("kind",)))
+    where = load_graded(ARITHMETIC, GradingConfig(by=("kind",)))
     found = best_of_report(
         EVIL,
         where.metric(),
@@ -264,11 +264,11 @@ def test_names_from_a_file_are_never_markup_in_the_page(tmp_path):
 def test_a_drawing_marks_every_measure_at_every_k():
     from kofn.analysis.best_of.best_of import best_of
     from kofn.core.candidate_sets import CandidateSets
-    from kofn.scoring.options import Options
+    from kofn.scoring.configuration import GradingConfig
 
-    drawn = "\n".join(draw_chart(best_of(CandidateSets.from_lists([[1, 0, 0], [0, 0, 0]]), Options()), 60))
+    drawn = "\n".join(draw_chart(best_of(CandidateSets.from_lists([[1, 0, 0], [0, 0, 0]]), GradingConfig()), 60))
     assert drawn.count("●") == 3 + 1  # and the legend
-    assert draw_chart(best_of(CandidateSets.from_lists([[1], [0]]), Options()), 60) == []
+    assert draw_chart(best_of(CandidateSets.from_lists([[1], [0]]), GradingConfig()), 60) == []
 
 
 @pytest.mark.parametrize(("ends", "expected"), [([0.0, 1.0], (0.0, 1.0)), ([1.0], (0.95, 1.0)), ([0.0], (0.0, 0.05))])

@@ -17,15 +17,15 @@ from kofn.exporters.row_files import write_csv, write_long, write_wide
 from kofn.importers import read
 from kofn.importers.base import ReadOptions
 from kofn.runs.load import GradedCandidates, load_graded_files, load_table
+from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.evaluate import evaluate
-from kofn.scoring.options import Options
 
 WRITERS = {"jsonl": write_wide, "parquet": write_long, "csv": write_csv}
 
 
 def graded(rows, **options):
-    result = evaluate(load_table(rows, ReadOptions(everything=True)), Options(**options))
-    return GradedCandidates(name="rows", path=Path("rows"), options=Options(**options), result=result)
+    result = evaluate(load_table(rows, ReadOptions(everything=True)), GradingConfig(**options))
+    return GradedCandidates(name="rows", path=Path("rows"), options=GradingConfig(**options), result=result)
 
 
 def run(*args, code=0):
@@ -176,6 +176,6 @@ def test_a_run_is_exported_with_its_own_grades(tmp_path):
     path = tmp_path / "o.jsonl"
     path.write_text('{"id": "q", "reference": "1", "outputs": ["1", "x = 2", "1"]}\n')
     run("score", path, "--extract", "number", "--metric", "numeric", "--out", tmp_path / "run")
-    found = load_graded_files([str(tmp_path / "run")], Options(), reading=ReadOptions())
+    found = load_graded_files([str(tmp_path / "run")], GradingConfig(), reading=ReadOptions())
     write_long(found, tmp_path / "f.parquet")
     assert pl.read_parquet(tmp_path / "f.parquet")["label.numeric"].to_list() == [1.0, 0.0, 1.0]

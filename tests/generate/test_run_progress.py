@@ -18,8 +18,8 @@ from kofn.generate import interim_grading
 from kofn.generate.interim_grading import MOST, SHARE, InterimGrader
 from kofn.generate.preparation import prepare
 from kofn.generate.progress_file import NAME, read_progress
-from kofn.generate.settings import Settings
 from kofn.models.base import Model, Reply
+from kofn.scoring.configuration import configure
 
 KOFN = [sys.executable, "-m", "kofn"]
 MODELS = """
@@ -345,7 +345,7 @@ class World:
         self.spent += took if len(self.sizes) > 1 else 0.0
 
     def go(self, seconds, a_second, repeats):
-        looks = InterimGrader.of(prepare(task(4), Settings(model=Digits(), repeats=repeats)))
+        looks = InterimGrader.of(prepare(task(4), configure(model=Digits(), repeats=repeats)))
         looks._began = 0.0
         rows, most = [_Row()] * repeats, 0
         while self.now < seconds:

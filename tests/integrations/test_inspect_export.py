@@ -70,9 +70,9 @@ def test_metrics_where_less_is_better_stay_so(tmp_path):
         {"id": 1, "reference": "four", "outputs": ["4", "five"]},
         {"id": 2, "reference": "x", "outputs": ["y", "zz"]},
     ]
-    from kofn.scoring.options import Options
+    from kofn.scoring.configuration import GradingConfig
 
-    first = load_graded(file_of(tmp_path / "f.jsonl", rows), Options(metrics=(distance,), extract="text"))
+    first = load_graded(file_of(tmp_path / "f.jsonl", rows), GradingConfig(metrics=(distance,), extract="text"))
     write(first, tmp_path / "back.json")
     back = read([tmp_path / "back.json"])
     assert back.labels == {first.result.scored[0].metric: False}

@@ -16,7 +16,7 @@ from kofn.cli import kofn as command
 from kofn.errors import InputError
 from kofn.generate.limits import Limits
 from kofn.judge import JudgeSettings, judge, load_rubric, prefer
-from kofn.scoring.options import Options
+from kofn.scoring.configuration import GradingConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -253,7 +253,7 @@ def test_the_same_model_with_another_prompt_is_flagged_and_another_model_is_not(
 
     judge(file, "helpfulness", settings(length_judge), out=tmp_path / "run")
     rubric = {"name": "short", "prompt": "Is it short?\n{output}", "scale": "1-5", "threshold": 3}
-    options = Options(aggregate=("selected(by='helpfulness')",))
+    options = GradingConfig(aggregate=("selected(by='helpfulness')",))
     same = judge(tmp_path / "run", rubric, settings(length_judge), options=options)
     flagged = [w for w in same.result.double_dipping if "under short" in w]
     assert flagged
@@ -273,7 +273,7 @@ def test_a_rubric_that_asks_for_what_is_not_there_is_refused_before_anything_is_
         judge(file, "faithfulness", settings(never), out=tmp_path / "run")
     for bad in ("any_pas", "selected(by='nobody')", "pass@50"):
         with pytest.raises(InputError, match=r"any_pas|nobody|largest set has 3"):
-            judge(file, "helpfulness", settings(never), out=tmp_path / "run", options=Options(aggregate=(bad,)))
+            judge(file, "helpfulness", settings(never), out=tmp_path / "run", options=GradingConfig(aggregate=(bad,)))
     with pytest.raises(InputError, match="already there"):
         judge(file, "helpfulness", settings(never), out=file.parent)
     with pytest.raises(InputError, match="judged in place"):
@@ -285,7 +285,7 @@ def test_a_part_of_a_run_is_not_written_over_the_whole(file, tmp_path):
 
     judge(file, "helpfulness", settings(length_judge), out=tmp_path / "run")
     before = {p.name: p.read_bytes() for p in (tmp_path / "run").glob("*.parquet")}
-    for options in (Options(split=Split(part="test")), Options(top_k=1)):
+    for options in (GradingConfig(split=Split(part="test")), GradingConfig(top_k=1)):
         with pytest.raises(InputError, match="judged as a whole"):
             judge(tmp_path / "run", DIGIT, settings(length_judge), options=options)
     assert {p.name: p.read_bytes() for p in (tmp_path / "run").glob("*.parquet")} == before
@@ -326,7 +326,9 @@ def test_a_tournament_ranks_by_the_text_where_the_judge_does(file, tmp_path):
         a, b = parts[2], parts[6]
         return "Verdict: A" if (len(a), a) > (len(b), b) else "Verdict: B"
 
-    run = judge(file, "preference", settings(longer), out=tmp_path / "run", options=Options(aggregate=("selected",)))
+    run = judge(
+        file, "preference", settings(longer), out=tmp_path / "run", options=GradingConfig(aggregate=("selected",))
+    )
     scores = run.result.scored[0].sets.selectors["preference"]
     assert scores[:3].tolist() == [0.0, 1.0, 0.5]  # "0", "no 00", "x00"
     assert scores[3:6].tolist() == [0.25, 0.25, 1.0]  # equal texts tie

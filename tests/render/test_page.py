@@ -26,8 +26,9 @@ from kofn.render.page_payload import report_data
 from kofn.render.run_charts import bin_values
 from kofn.render.vega import vega_bundle
 from kofn.runs import AttributeResult, CorrectnessResults, Run, VerifierReport
-from kofn.runs.report_builder import ReportPlan, report_of
+from kofn.runs.report_builder import report_of
 from kofn.runs.report_table import SCHEMA, nest_rows
+from kofn.scoring.configuration import ReportConfig
 
 EVIL = (
     "</script><script>window.pwned=1</script><!-- ]]> <img src=x onerror='window.pwned=1'> \u202e\x00\x1b[31m\"'&amp;"
@@ -42,7 +43,9 @@ HIDDEN = "\x00\x07\x1b\x7f\x85\u00ad\u061c\u200b\u200e\u200f\u2028\u2029\u202a\u
 def run_of(rows, *, group=None, verdict=None, **options):
     """A run as `kofn score --out` makes it, not written."""
     result = kofn.score(rows, **options)
-    evaluation, reports = report_of(result, ReportPlan(task=options.get("task", "task"), group=group, verdict=verdict))
+    evaluation, reports = report_of(
+        result, ReportConfig(task=options.get("task", "task"), group=group, verdict=verdict)
+    )
     return Run(name="run", evaluation=evaluation, reports=reports, manifest={"options": {}}, result=result)
 
 

@@ -14,7 +14,8 @@ import kofn
 from kofn.render.embedded_data import ByteBudget
 from kofn.render.page import report_page as html_of
 from kofn.runs import AttributeResult, CorrectnessResults, Run, VerifierReport
-from kofn.runs.report_builder import ReportPlan, report_of
+from kofn.runs.report_builder import report_of
+from kofn.scoring.configuration import ReportConfig
 
 EVIL = "</script><script>window.pwned=1</script><img src=x onerror='window.pwned=2'>"
 HIDDEN = "a\u202eevil\u2066b\x00c\x1b[31m"
@@ -25,7 +26,7 @@ LONG = "long " * 200_000
 def run_of(rows, **plan):
     options = {key: plan.pop(key) for key in ("by", "extract") if key in plan}
     result = kofn.score(rows, **options)
-    evaluation, reports = report_of(result, ReportPlan(**{"task": "arithmetic", **plan}))
+    evaluation, reports = report_of(result, ReportConfig(**{"task": "arithmetic", **plan}))
     return Run(
         name="run",
         evaluation=evaluation,

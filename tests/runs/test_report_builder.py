@@ -17,7 +17,7 @@ import kofn
 from kofn.errors import InputError, UnknownName
 from kofn.runs import AttributeResult, CorrectnessResults, GroupType, VerifierReport
 from kofn.runs.json_text import json_list, json_text
-from kofn.runs.report_builder import ReportPlan, report_of
+from kofn.runs.report_builder import report_of
 from kofn.runs.report_table import (
     SCHEMA,
     case_scores,
@@ -27,7 +27,8 @@ from kofn.runs.report_table import (
     reports_frame,
     reports_of,
 )
-from kofn.scoring.policy import Requirement
+from kofn.scoring.configuration import ReportConfig
+from kofn.scoring.policy import PassPolicy, Requirement
 
 NOW = datetime(2024, 3, 1, 8, 30, 0, 123456, tzinfo=UTC)
 
@@ -50,7 +51,7 @@ def scored(rows=ROWS, **options):
 
 def verdicts(result, **plan):
     """Case -> whether it passes."""
-    evaluation, frame = report_of(result, ReportPlan(**plan))
+    evaluation, frame = report_of(result, ReportConfig(**plan))
     found = case_scores(frame)
     return evaluation.verdict, dict(zip(found["id"].to_list(), found["passed"].to_list(), strict=True))
 
@@ -99,11 +100,11 @@ def test_a_verdict_is_an_aggregator_with_or_without_a_bound_whether_it_was_asked
 @pytest.mark.parametrize("verdict", ["unique_answers", "std", "dcg(k=2)"])
 def test_a_verdict_that_has_no_natural_bound_is_refused_with_advice(verdict):
     with pytest.raises(InputError) as refused:
-        report_of(scored(), ReportPlan(verdict=verdict))
+        report_of(scored(), ReportConfig(verdict=verdict))
     assert (
         str(refused.value) == f"verdict {verdict}: say from where on a case passes, such as --verdict '{verdict} >= 1'"
     )
-    assert report_of(scored(), ReportPlan(verdict=f"{verdict} >= 1"))[0].verdict == f"{verdict} >= 1"
+    assert report_of(scored(), ReportConfig(verdict=f"{verdict} >= 1"))[0].verdict == f"{verdict} >= 1"
 
 
 def size(one):
@@ -125,7 +126,7 @@ def test_what_says_nothing_of_right_and_wrong_is_no_verdict_by_default(aggregate
 def test_an_aggregator_of_ones_own_is_a_verdict_with_a_bound():
     result = scored(aggregate=[size])
     with pytest.raises(InputError, match="such as --verdict 'size >= 1'"):
-        report_of(result, ReportPlan(verdict="size"))
+        report_of(result, ReportConfig(verdict="size"))
     assert len(passing(result, verdict="size >= 4")) == 4
     assert passing(result, verdict="size >= 5") == []
 
@@ -142,13 +143,13 @@ def test_an_aggregator_of_ones_own_is_a_verdict_with_a_bound():
 )
 def test_a_verdict_that_is_none_is_refused(verdict, said):
     with pytest.raises(InputError) as refused:
-        report_of(scored(), ReportPlan(verdict=verdict))
+        report_of(scored(), ReportConfig(verdict=verdict))
     assert said in str(refused.value)
 
 
 def test_a_vote_without_answers_is_refused():
     with pytest.raises(InputError, match="majority needs answers"):
-        report_of(scored([{"id": "a", "passes": [True, False]}]), ReportPlan(verdict="majority"))
+        report_of(scored([{"id": "a", "passes": [True, False]}]), ReportConfig(verdict="majority"))
 
 
 def test_the_threshold_is_the_bound_of_values_and_not_of_shares():
@@ -175,7 +176,7 @@ def test_a_mean_that_is_off_by_rounding_alone_is_at_the_bound():
 
 def test_a_case_of_which_nothing_is_graded_is_unverified_and_counted():
     rows = [{"id": "a", "passes": [True, None]}, {"id": "b", "passes": [None, None]}, {"id": "c", "passes": [False]}]
-    evaluation, frame = report_of(scored(rows), ReportPlan(verdict="any_pass"))
+    evaluation, frame = report_of(scored(rows), ReportConfig(verdict="any_pass"))
     assert case_scores(frame)["score"].to_list() == [1.0, None, 0.0]
     assert evaluation.n_unverified == 1
     assert evaluation.pass_counts == {"Core": 1}
@@ -204,14 +205,14 @@ def test_a_case_without_candidates_is_unverified():
 
 
 def test_without_a_field_all_cases_are_one_core_group():
-    evaluation, frame = report_of(scored(), ReportPlan(verdict="majority"))
+    evaluation, frame = report_of(scored(), ReportConfig(verdict="majority"))
     assert list(evaluation.group_outcomes) == ["cases"]
     assert evaluation.group_outcomes["cases"].type is GroupType.CORE
     assert frame["group"].unique().to_list() == ["cases"]
 
 
 def test_a_field_makes_groups_with_types_and_weights():
-    plan = ReportPlan(group="kind", types={"hard": "Error"}, weights={"easy": 3}, verdict="all_pass")
+    plan = ReportConfig(group="kind", types={"hard": "Error"}, weights={"easy": 3}, verdict="all_pass")
     evaluation, frame = report_of(scored(), plan)
     easy, hard = evaluation.group_outcomes["easy"], evaluation.group_outcomes["hard"]
     assert (easy.type, easy.weight, easy.results) == (GroupType.CORE, 3, {"all right": 1.0, "most right": 0.0})
@@ -224,14 +225,14 @@ def test_a_field_makes_groups_with_types_and_weights():
 
 def test_cases_without_the_field_are_a_group_of_their_own():
     rows = [*ROWS, answers("no kind", 4)]
-    assert list(report_of(scored(rows), ReportPlan(group="kind"))[0].group_outcomes) == ["easy", "hard", "(none)"]
+    assert list(report_of(scored(rows), ReportConfig(group="kind"))[0].group_outcomes) == ["easy", "hard", "(none)"]
 
 
 @pytest.mark.parametrize("value", [True, 3, 2.5, "é\n=1"])
 def test_a_group_is_named_by_its_value_as_text(value):
     rows = [answers("a", 4, part=value), answers("b", 4, part=value)]
     expected = {True: "true", 3: "3", 2.5: "2.5"}.get(value, value)
-    assert list(report_of(scored(rows), ReportPlan(group="part"))[0].group_outcomes) == [expected]
+    assert list(report_of(scored(rows), ReportConfig(group="part"))[0].group_outcomes) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -254,14 +255,14 @@ def test_a_group_is_named_by_its_value_as_text(value):
 )
 def test_a_plan_that_fits_nothing_is_refused(plan, error, said):
     with pytest.raises(error) as refused:
-        report_of(scored(), ReportPlan(**plan))
+        report_of(scored(), ReportConfig(**plan))
     assert said in str(refused.value)
 
 
 def test_metrics_are_attributes_with_their_weights():
     rows = [answers("a", "4.0"), answers("b", "4"), answers("c", "5")]
     result = scored(rows, metric=["numeric", "exact_match"], extract="last_line")
-    evaluation, frame = report_of(result, ReportPlan(metric_weights={"exact_match": 0.5}))
+    evaluation, frame = report_of(result, ReportConfig(metric_weights={"exact_match": 0.5}))
     first = reports_of(frame)[0]
     assert {n: (a.is_correct, a.weight) for n, a in first.results.items()} == {
         "numeric": (True, 1.0),
@@ -277,14 +278,14 @@ def test_scores_beside_labels_are_no_attribute_of_their_own():
     assert [s.metric for s in result.scored] == ["pass", "score"]
     assert list(reports_of(report_of(result)[1])[0].results) == ["pass"]
     with pytest.raises(UnknownName, match="unknown metric 'score'"):
-        report_of(result, ReportPlan(metric_weights={"score": 2}))
+        report_of(result, ReportConfig(metric_weights={"score": 2}))
 
 
 # what a report tells
 
 
 def test_a_report_tells_expected_actual_and_why_it_fails():
-    evaluation, frame = report_of(scored(verdict_rows()), ReportPlan(verdict="all_pass", task="sums", name="run 1"))
+    evaluation, frame = report_of(scored(verdict_rows()), ReportConfig(verdict="all_pass", task="sums", name="run 1"))
     report = reports_of(frame)[0]
     attribute = report.results["numeric"]
     assert attribute.expected == "4"
@@ -300,14 +301,14 @@ def verdict_rows():
 
 
 def test_a_case_that_passes_or_is_unverified_has_no_diff():
-    _, frame = report_of(scored([*verdict_rows(), {"id": "none", "outputs": []}]), ReportPlan(verdict="all_pass"))
+    _, frame = report_of(scored([*verdict_rows(), {"id": "none", "outputs": []}]), ReportConfig(verdict="all_pass"))
     assert [r.results["numeric"].diff == "" for r in reports_of(frame)] == [False, True, True]
 
 
 def test_a_diff_shows_five_answers_and_shortens_long_ones():
     long = "x" * 61
     rows = [{"id": "a", "reference": "r", "outputs": [long, "y" * 60, *"cdefgg"]}]
-    _, frame = report_of(scored(rows, extract="last_line", metric="exact_match"), ReportPlan(verdict="any_pass"))
+    _, frame = report_of(scored(rows, extract="last_line", metric="exact_match"), ReportConfig(verdict="any_pass"))
     assert reports_of(frame)[0].results["exact_match"].diff == (
         f"0 of 8 candidates pass; answers: g x2, {'x' * 59}… x1, {'y' * 60} x1, c x1, d x1 and 2 more"
     )
@@ -334,7 +335,7 @@ def test_times_are_the_sums_of_each_case():
     "when", [NOW, NOW.replace(tzinfo=None), NOW.astimezone(timezone(timedelta(hours=5, minutes=30)))]
 )
 def test_a_report_is_dated_as_planned(when):
-    evaluation, frame = report_of(scored(), ReportPlan(timestamp=when))
+    evaluation, frame = report_of(scored(), ReportConfig(timestamp=when))
     assert evaluation.timestamp == NOW
     assert set(frame["timestamp"].to_list()) == {NOW}
 
@@ -352,7 +353,11 @@ def test_a_report_is_dated_now_unless_planned():
 def by_objects(result, plan):
     """The same report in plain Python, a case at a time, by the public classes."""
     results = CorrectnessResults(
-        problem_name=plan.task, name=plan.name, timestamp=plan.timestamp, policy=plan.policy, verdict=plan.verdict
+        problem_name=plan.task,
+        name=plan.name,
+        timestamp=plan.timestamp,
+        policy=plan.policy or PassPolicy.CORE_CASES,
+        verdict=plan.verdict,
     )
     table, rule = result.table, Requirement.parse(plan.verdict)
     groups = table.tags[plan.group].to_list()
@@ -416,7 +421,7 @@ def test_the_columns_are_the_same_as_those_of_objects(drawn, verdict):
     data = [row for row in data if row["outputs"]]  # a case without candidates keeps no fields but its id
     result = kofn.score(data, extract="number", metric=["numeric", "exact_match"], everything=True)
     parts = {row["part"] for row in data}
-    plan = ReportPlan(
+    plan = ReportConfig(
         task="t",
         name="n",
         group="part",
@@ -495,7 +500,7 @@ def test_a_million_cases_of_eight_become_a_report_in_seconds(verdict, capsys):
     )
     result = kofn.score(frame, aggregate=["majority", "mean"], everything=True)
     start, cpu = time.perf_counter(), time.process_time()
-    evaluation, _ = report_of(result, ReportPlan(group="kind", verdict=verdict))
+    evaluation, _ = report_of(result, ReportConfig(group="kind", verdict=verdict))
     taken, cpu = time.perf_counter() - start, time.process_time() - cpu
     with capsys.disabled():
         sys.stdout.write(f"\n1,000,000 cases x 8, verdict {verdict}: report_of {taken:.1f} s ({cpu:.1f} s of CPU)\n")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 import kofn
-from kofn.runs import ReportPlan, report_of
+from kofn.runs import report_of
 from kofn.runs.record import Run
-from kofn.runs.results_jsonl import ModelExtraction, append_line, results_line
+from kofn.runs.results_jsonl import append_line, results_line
+from kofn.scoring.configuration import ReportConfig
 
 LETTERS = [
     # the older rule takes the first of A to E anywhere, so that "The" is an E
@@ -28,15 +30,15 @@ LETTERS = [
 
 def run_of(rows, **plan):
     result = kofn.score(rows, everything=True)
-    evaluation, reports = report_of(result, ReportPlan(task="t", **plan))
+    evaluation, reports = report_of(result, ReportConfig(task="t", **plan))
     return Run(name="r", evaluation=evaluation, reports=reports, manifest={}, result=result)
 
 
 def line_of(rows, *, metric=(), **plan):
     result = kofn.score(rows, everything=True, metric=metric)
-    evaluation, reports = report_of(result, ReportPlan(task="t", **plan))
+    evaluation, reports = report_of(result, ReportConfig(task="t", **plan))
     run = Run(name="r", evaluation=evaluation, reports=reports, manifest={}, result=result)
-    return results_line(run, ReportPlan(task="t", **plan))
+    return results_line(run, ReportConfig(task="t", **plan))
 
 
 def kofn_command(*args):
@@ -89,8 +91,9 @@ def test_a_case_that_was_not_graded_is_neither_right_nor_wrong():
 
 
 def test_what_a_model_that_extracts_found_has_its_own_fields():
-    found = ModelExtraction(accuracy=0.75, cost_usd=0.01, num_calls=4)
-    line = results_line(run_of(LETTERS), batch_index=7, model_extraction=found)
+    found = {"llm_extraction": {"accuracy": 0.75, "cost_usd": 0.01, "num_calls": 4, "n_failed": 0}}
+    run = replace(run_of(LETTERS), manifest={"generation": found})
+    line = results_line(run, ReportConfig(batch_index=7))
     assert (line["haiku_accuracy"], line["haiku_cost_usd"], line["haiku_num_calls"]) == (0.75, 0.01, 4)
     assert line["batch_index"] == 7
 

@@ -23,10 +23,9 @@ from kofn.importers import read
 from kofn.importers.base import ReadOptions
 from kofn.render.run_directory import write_run
 from kofn.runs import AttributeResult, CorrectnessResults, VerifierReport, load_run
-from kofn.runs.report_builder import ReportPlan
 from kofn.runs.report_table import check_reports, reports_frame
+from kofn.scoring.configuration import GradingConfig, ReportConfig
 from kofn.scoring.evaluate import evaluate
-from kofn.scoring.options import Options
 
 ROOT = Path(__file__).parents[2]
 FILES = ("run.json", "evaluation.json", "reports.parquet", "cases.parquet", "candidates.parquet")
@@ -83,7 +82,7 @@ def assert_same_table(found, expected):
 
 
 def written(result, directory, plan=None, options=None):
-    return write_run(result, directory, sources=[], options=options or {}, plan=plan)
+    return write_run(result, directory, sources=[], options=options or {}, report=plan)
 
 
 def there_and_back(data, directory, plan=None, **options):
@@ -215,7 +214,7 @@ def test_options_of_a_run_evaluate_further_numbers_the_same_way(tmp_path):
     result = kofn.score(rows, everything=True, **given_options)
     written(result, tmp_path / "run", options=given_options)
     found = load_run(tmp_path / "run")
-    assert found.options == Options(by=("kind",), interval="bca", level=0.9, seed=3, top_k=2)
+    assert found.options == GradingConfig(by=("kind",), interval="bca", level=0.9, seed=3, top_k=2)
     assert found.result.estimates == result.estimates
     assert found.result.estimates[0].recipe["seed"] == 3
 
@@ -239,7 +238,7 @@ def test_an_evaluation_of_programs_is_a_run_without_manifest_and_candidates(tmp_
     run = load_run(tmp_path / "run")
     assert (run.name, run.task, run.manifest, run.result) == ("run", "p", {}, None)
     assert run.full() == results
-    assert run.options == Options()
+    assert run.options == GradingConfig()
     assert run.evaluation.reports == []
 
 
@@ -641,7 +640,7 @@ def test_a_file_with_a_hole_in_it_is_named(run_directory):
 
 def test_a_result_evaluated_from_a_file_is_the_one_in_its_run(arithmetic):
     table = read([ROOT / "examples" / "arithmetic.jsonl"], ReadOptions(keep=("kind",), everything=True))
-    expected = evaluate(table, Options(by=("kind",)))
+    expected = evaluate(table, GradingConfig(by=("kind",)))
     found = load_run(arithmetic).result
     assert [e.point for e in found.estimates] == [e.point for e in expected.estimates]
     assert found.estimates == expected.estimates
@@ -649,7 +648,7 @@ def test_a_result_evaluated_from_a_file_is_the_one_in_its_run(arithmetic):
 
 def test_a_plan_is_kept_in_the_evaluation(tmp_path):
     rows = [{**s, "kind": f"k{i % 2}"} for i, s in enumerate(SETS)]
-    plan = ReportPlan(
+    plan = ReportConfig(
         task="sums", task_version=3, name="mine", version=7, group="kind", types={"k0": "Error"}, weights={"k1": 2.5}
     )
     run = there_and_back(rows, tmp_path / "run", plan=plan)

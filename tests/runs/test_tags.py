@@ -15,7 +15,7 @@ from kofn.render.run_directory import update_run
 from kofn.runs.files import MANIFEST
 from kofn.runs.load import load_graded
 from kofn.runs.record import load_run
-from kofn.runs.tags import validate_tags
+from kofn.scoring.configuration import validate_tags
 from kofn.viewer.run_folder import RunFolder
 from kofn.viewer.run_list import RunList
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kofn.errors import InputError, UnknownName
+from kofn.scoring.configuration import configure
 from kofn.tasks import Task, load_task, names
 
 RECORDS = [{"id": "a", "question": "1 + 1?", "answer": "2"}]
@@ -96,8 +97,8 @@ def test_every_built_in_task_names_only_what_exists(name):
     task = check_names(load_task(name))
     assert isinstance(task, Task)
     assert task.spec.description
-    assert task.evaluate_options().extract == task.spec.extract
-    assert task.report_plan().task == name
+    assert task.configure().grading.extract == task.spec.extract
+    assert task.configure().report.task == name
 
 
 def test_the_fingerprint_is_of_what_is_asked_and_graded():
@@ -140,12 +141,13 @@ def test_grading_reaches_the_evaluation_and_the_report():
         "groups": {"field": "level", "types": {"easy": "Core"}, "weights": {"easy": 3.0}},
     }
     task = load_task(body)
-    options, plan = task.evaluate_options(seed=7), task.report_plan(name="r1")
+    config = task.configure(configure(seed=7))
+    options, plan = config.grading, config.report
     assert options.metrics == ("numeric", "exact_match")
     assert options.aggregate == ("mean", "any_pass")
     assert (options.by, options.seed) == (("level",), 7)
     assert (plan.group, plan.types, plan.weights) == ("level", {"easy": "Core"}, {"easy": 3.0})
-    assert (plan.metric_weights, plan.verdict, plan.name) == ({"numeric": 2.0}, "any_pass", "r1")
+    assert (plan.metric_weights, plan.verdict) == ({"numeric": 2.0}, "any_pass")
 
 
 def test_the_repeats_of_one_case_are_combined_by_the_same_names():

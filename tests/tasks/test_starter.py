@@ -11,6 +11,7 @@ import pytest
 from kofn.importers import read
 from kofn.importers.base import ReadOptions
 from kofn.runs import report_of
+from kofn.scoring.configuration import configure
 from kofn.scoring.evaluate import evaluate
 from kofn.tasks import load_task
 from kofn.tasks.starter import answer
@@ -22,7 +23,7 @@ PROBLEMS = [i.case for i in ITEMS if i.fields["group"] == "word_problems"]
 
 
 def test_both_groups_have_their_type_and_enough_items():
-    plan = TASK.report_plan()
+    plan = TASK.configure().report
     assert plan.types == {"facts": "Core", "word_problems": "Functionality"}
     assert min(len(FACTS), len(PROBLEMS)) >= 40
     assert len({i.case.input for i in ITEMS}) == len(ITEMS)
@@ -85,12 +86,12 @@ def test_the_vote_and_the_groups_come_out_of_an_evaluation_of_this_task(tmp_path
     path = tmp_path / "out.jsonl"
     path.write_text("\n".join(json.dumps(row_of(item)) for item in ITEMS))
     table = read([path], ReadOptions(keep=("group",)))
-    result = evaluate(table, TASK.evaluate_options(by=("group",)))
+    result = evaluate(table, TASK.configure(configure(by=("group",))).grading)
     by_group = {g: result.get("majority", segment=f"group={g}").point for g in SAID}
     assert by_group["facts"] == 1.0
     assert by_group["word_problems"] == 0.0
-    report, _ = report_of(result, TASK.report_plan())
-    assert {name: group.type for name, group in report.group_outcomes.items()} == TASK.report_plan().types
+    report, _ = report_of(result, TASK.configure().report)
+    assert {name: group.type for name, group in report.group_outcomes.items()} == TASK.configure().report.types
 
 
 SAID = {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import kofn
 from kofn.render.run_directory import write_run
-from kofn.runs.report_builder import ReportPlan
+from kofn.scoring.configuration import ReportConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ def write(
     """A run directory of these rows."""
     result = kofn.score(rows, aggregate=list(aggregate), everything=True, **more)
     options = {"aggregate": list(aggregate), "by": [], "seed": 0, "level": 0.95, "interval": "auto"}
-    write_run(result, folder, sources=[], options=options, plan=ReportPlan(task=task, name=folder.name))
+    write_run(result, folder, sources=[], options=options, report=ReportConfig(task=task, name=folder.name))
     return folder
 
 

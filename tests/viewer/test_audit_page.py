@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 from kofn.analysis.extraction_audit import audit_extractors
 from kofn.errors import InputError
 from kofn.runs.record import load_run, restore_table
-from kofn.scoring.options import Options
+from kofn.scoring.configuration import GradingConfig
 from kofn.viewer import audit_jobs
 from kofn.viewer.audit_jobs import audit_in_process, sample_of
 from kofn.viewer.audit_query import STORED, AuditQuery, SampleSize, available_extractors
@@ -88,7 +88,7 @@ def text_of(page):
 
 def test_the_numbers_are_those_of_the_audit(base, folder):
     result = load_run(folder / "sums").result
-    expected = audit_extractors(restore_table(result), NAMES, Options(metrics=("numeric",)))
+    expected = audit_extractors(restore_table(result), NAMES, GradingConfig(metrics=("numeric",)))
     said = text_of(page_of(base, "sums"))
     assert f"they disagree on {len(expected.disagreements)} outputs" in said
     assert f"on {expected.n_verdicts} of them the verdict depends" in said
@@ -191,10 +191,10 @@ def test_a_pattern_without_end_is_ended_and_the_viewer_goes_on(folder, monkeypat
 @pytest.mark.long
 def test_an_audit_apart_is_the_same(folder):
     table = restore_table(load_run(folder / "sums").result)
-    given = (table, NAMES, Options(metrics=("numeric",)), {})
+    given = (table, NAMES, GradingConfig(metrics=("numeric",)), {})
     assert audit_in_process(given).to_dict() == audit_extractors(*given[:3]).to_dict()
     with pytest.raises(InputError, match="unknown extractor"):
-        audit_in_process((table, ["nobody"], Options(), {}))
+        audit_in_process((table, ["nobody"], GradingConfig(), {}))
 
 
 def test_of_many_cases_a_sample_is_read_and_the_page_says_so(folder, monkeypatch):

@@ -25,7 +25,7 @@ from kofn.errors import InputError
 from kofn.render.curve_text import curve_cells
 from kofn.runs.load import load_graded
 from kofn.runs.record import load_run
-from kofn.scoring.options import Options
+from kofn.scoring.configuration import GradingConfig
 from kofn.viewer import best_tables
 from kofn.viewer.best_page import BestControls, choose_n
 from kofn.viewer.best_tables import with_cost
@@ -131,7 +131,7 @@ def tables():
         sets = replace(sets, costs=np.array(costs), seconds=np.array(taken))
         for measure in ("any", "selected", "majority"):
             bounds = BestOfOptions(measure=measure, selector=Selector(name="judge", by="judge"))
-            found.append(best_of(sets, Options(interval="t"), bounds))
+            found.append(best_of(sets, GradingConfig(interval="t"), bounds))
     return found
 
 
@@ -260,7 +260,7 @@ def test_a_threshold_and_the_lowest_score_are_the_servers(base, folder):
     said = ask(base, "/run/scores/-/best.json?threshold=0.8").json()
     sets = load_run(folder / "scores").result.scored[0].sets
     assert [r["any"] for r in said["table"]["rows"]] == [
-        r.any for r in best_of(sets.passing_from(0.8), Options(seed=0)).rows
+        r.any for r in best_of(sets.passing_from(0.8), GradingConfig(seed=0)).rows
     ]
     low, high = (
         ask(base, f"/run/full/-/best.json?selector=loss&low={low}").json()["table"]["rows"][-1]["selected"]
@@ -409,7 +409,7 @@ def test_a_dragged_threshold_asks_for_another_table(browser, base, folder):
     drag(page, "threshold", 0.5)
     page.wait_for_selector('html[data-explored*="threshold=0.5"]', state="attached")
     sets = load_run(folder / "scores").result.scored[0].sets.passing_from(0.5)
-    assert f"{best_of(sets, Options()).rows[-1].any:.3f}" in page.text("#stats")
+    assert f"{best_of(sets, GradingConfig()).rows[-1].any:.3f}" in page.text("#stats")
     page.clean()
     page.context.close()
 

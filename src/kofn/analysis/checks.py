@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from kofn.aggregators.base import Aggregator
     from kofn.core.candidate_sets import Floats, Ints
     from kofn.core.types import Decision, Estimate
+    from kofn.scoring.configuration import GradingConfig
     from kofn.scoring.grade import Graded
-    from kofn.scoring.options import Options
     from kofn.scoring.policy import PassPolicy
     from kofn.scoring.result import Result
     from kofn.stats import Comparison
@@ -110,7 +110,7 @@ class CheckSubject:
     cases: pl.DataFrame
     group_weights: Mapping[str, float]
     decide: Callable[[PassPolicy | None], Decision]
-    options: Options
+    options: GradingConfig
     verdict: str | None = None
     result: Result | None = None
     failure: str | None = None

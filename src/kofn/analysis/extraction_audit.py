@@ -11,11 +11,11 @@ import polars as pl
 from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.metrics import default_metric
+from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.diagnostics import FAMILIES
 from kofn.scoring.evaluate import result_of
 from kofn.scoring.grade import find_answers, score_table, with_answers
 from kofn.scoring.multiple_choice import with_labels
-from kofn.scoring.options import Options
 from kofn.scoring.result import estimate_dict
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def extractors_for(table: Table) -> tuple[str, ...]:
 def audit_extractors(
     table: Table,
     names: Sequence[str],
-    options: Options | None = None,
+    options: GradingConfig | None = None,
     *,
     read: Mapping[str, Sequence[str | None]] | None = None,
     notes: Sequence[str] = (),
@@ -147,7 +147,7 @@ def audit_extractors(
     >>> found.agreement["number"]["number_simple"], found.span, found.disagreements[0].answers
     (0.5, 0.5, {'number': '4', 'number_simple': '1'})
     """
-    options = options or Options()
+    options = options or GradingConfig()
     if "text" not in table.candidates.columns:
         raise InputError(f"{', '.join(table.sources) or 'these rows'}: no texts: nothing to extract from")
     for name in names:
@@ -182,14 +182,14 @@ def _share(flags: pl.Series) -> float:
     return float(flags.sum()) / len(flags) if len(flags) else 1.0
 
 
-def _score_answers(table: Table, answers: Mapping[str, Graded], options: Options) -> dict[str, Graded]:
+def _score_answers(table: Table, answers: Mapping[str, Graded], options: GradingConfig) -> dict[str, Graded]:
     """The sets of every extractor under one metric."""
     first = next(iter(answers.values()))
     metric = options.metrics[0] if options.metrics else default_metric(first.extractor or "text")
     return {name: score_table(table, one, [metric], options.threshold)[0] for name, one in answers.items()}
 
 
-def _estimates(table: Table, scored: Graded, options: Options) -> tuple[Estimate, ...]:
+def _estimates(table: Table, scored: Graded, options: GradingConfig) -> tuple[Estimate, ...]:
     from dataclasses import replace
 
     estimate_options = replace(options, aggregate=options.aggregate or NUMBERS, by=(), extract=None, metrics=())

@@ -13,8 +13,8 @@ from kofn.metrics import default_metric
 from kofn.registry import METRICS, parse_spec
 from kofn.runs.files import MANIFEST, digest
 from kofn.runs.load import reestimate
+from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.evaluate import evaluate, result_of
-from kofn.scoring.options import Options
 from kofn.stats import compare
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class RescoredRun:
 
     parent: Run
     result: Result
-    options: Options
+    options: GradingConfig
     changes: tuple[VerdictChanges, ...]
 
     def manifest(self) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def is_run(path: Path | str) -> bool:
     return "://" not in str(path) and (Path(path) / MANIFEST).is_file()
 
 
-def rescore(path: Path, options: Options) -> RescoredRun:
+def rescore(path: Path, options: GradingConfig) -> RescoredRun:
     """Grade a stored run again, as `options` say; what they leave open is as the run had it.
 
     Outputs, references and labels are those of the run. Its metrics that a model graded are kept, for nothing is asked
@@ -134,7 +134,7 @@ def rescore(path: Path, options: Options) -> RescoredRun:
     run = load_run(path)
     if run.result is None:
         raise InputError(f"{path}: this run has no candidates to grade again: give one of kofn score --out or kofn run")
-    plain = Options()
+    plain = GradingConfig()
     given = {
         name: value for name in _option_names(options) if (value := getattr(options, name)) != getattr(plain, name)
     }
@@ -150,7 +150,7 @@ def rescore(path: Path, options: Options) -> RescoredRun:
     return RescoredRun(parent=run, result=result, options=merged, changes=tuple(c for c in changes if c is not None))
 
 
-def _option_names(options: Options) -> list[str]:
+def _option_names(options: GradingConfig) -> list[str]:
     from dataclasses import fields
 
     return [field.name for field in fields(options)]
@@ -175,7 +175,7 @@ def _is_new(scored: Graded, result: Result) -> bool:
     return bool(scored.metric) and scored.metric not in result.judges
 
 
-def _with_judges(result: Result, stored: Result, options: Options) -> Result:
+def _with_judges(result: Result, stored: Result, options: GradingConfig) -> Result:
     """With the verdicts of models that the run had; candidates left out have none to keep."""
     names = {one.metric for one in result.scored}
     judged = [one for one in stored.scored if one.metric in stored.judges and one.metric not in names]
@@ -193,7 +193,7 @@ def _with_judges(result: Result, stored: Result, options: Options) -> Result:
     return whole.with_warnings([*result.source_warnings, *stored.source_warnings])
 
 
-def _verdict_changes(stored: Result, result: Result, scored: Graded, options: Options) -> VerdictChanges | None:
+def _verdict_changes(stored: Result, result: Result, scored: Graded, options: GradingConfig) -> VerdictChanges | None:
     """What one metric changes, against the metric of that name before, or the run's first; None where none was."""
     # the same metric where the run had it, else the one it was judged by
     old = next((one for one in stored.scored if one.metric == scored.metric), stored.scored[0])
@@ -250,7 +250,7 @@ def _with_boolean_passes(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _compare_numbers(
-    stored: Result, result: Result, before: str, after: str, options: Options
+    stored: Result, result: Result, before: str, after: str, options: GradingConfig
 ) -> dict[str, Comparison]:
     assert stored.table is not None
     assert result.table is not None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kofn.core.candidate_sets import CandidateSet, CandidateSets, Floats
     from kofn.core.types import Estimate
-    from kofn.scoring.options import Options
+    from kofn.scoring.configuration import GradingConfig
 
 BUILT_IN = {  # beside columns of scores and functions
     "vote": "The answer that most candidates give",
@@ -180,17 +180,17 @@ PARTS = ("selected", "mean", "oracle", "headroom", "regret", "agreement", "chanc
 
 
 def evaluate_selector(
-    sets: CandidateSets, selector: Selector, options: Options, *, metric: str = "", **common: Any
+    sets: CandidateSets, selector: Selector, options: GradingConfig, *, metric: str = "", **common: Any
 ) -> Selection:
     """What a selector picks, beside the best and the average candidate. `common` is weights and clusters of cases.
 
     Candidates that are not graded are left out, as they are everywhere: they are not picked, and count in no mean. All
     numbers but regret, agreement and chance are over the same cases.
 
-    >>> from kofn.scoring.options import Options
+    >>> from kofn.scoring.configuration import GradingConfig
     >>> from kofn.core.candidate_sets import CandidateSets
     >>> sets = CandidateSets.from_lists([[0, 1], [1, 0], [0, 0], [1, 1]])
-    >>> found = evaluate_selector(sets, Selector(name="first", by="first"), Options())
+    >>> found = evaluate_selector(sets, Selector(name="first", by="first"), GradingConfig())
     >>> [round(e.point, 3) for e in found.rows()]
     [0.5, 0.5, 0.75, 0.25, 0.333, 0.5, 0.5]
     """
@@ -238,7 +238,7 @@ def with_values(sets: CandidateSets, values: Floats) -> CandidateSets:
     return replace(sets, values=values)
 
 
-def _estimate(name: str, column: Floats, options: Options, common: dict[str, Any]) -> Estimate:
+def _estimate(name: str, column: Floats, options: GradingConfig, common: dict[str, Any]) -> Estimate:
     return estimate(
         column,
         aggregator=name,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kofn.analysis.compare.systems import Side
     from kofn.core.table import Table
     from kofn.runs.load import GradedCandidates
-    from kofn.scoring.options import Options
+    from kofn.scoring.configuration import GradingConfig
     from kofn.scoring.result import Result
 
 _ONE = {"extractors": "--extractors", "metrics": "--metrics", "selectors": "--selectors"}
@@ -56,9 +56,9 @@ class _Request:
         return analysis.ComparisonRules(alpha=self.alpha, level=self.level, seed=self.seed)
 
     @property
-    def options(self) -> scoring.Options:
+    def options(self) -> scoring.GradingConfig:
         """How outputs are read and graded."""
-        return scoring.Options(
+        return scoring.GradingConfig(
             extract=self.extract,
             threshold=self.threshold,
             cluster=self.cluster,
@@ -166,7 +166,7 @@ def _side_of(found: GradedCandidates) -> analysis.Side:
     return analysis.Side(name=found.name, result=found.result, **found.units())
 
 
-def _of_file(path: Path, request: _Request, options: Options) -> runs.GradedCandidates:
+def _of_file(path: Path, request: _Request, options: GradingConfig) -> runs.GradedCandidates:
     """A file, graded. A field to slice by must be one value a case where the file has it; another side may."""
     needed = tuple(name for name in (request.cluster, request.weight) if name is not None)
     reading = importers.ReadOptions(fields=request.fields, keep=needed, everything=True)

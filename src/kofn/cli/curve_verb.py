@@ -86,9 +86,7 @@ def command(
     if html is not None and not html.parent.is_dir():
         raise InputError(f"{html}: there is no directory {html.parent}: give the name of a file to write")
     wanted = analysis.SpendingBounds(gain=gain, latency=latency, budget=budget, sequential=sequential)
-    where = runs.load_graded(
-        source, replace(_options(by, split_text, interval, level, seed), use=scoring.check_use(use))
-    )
+    where = runs.load_graded(source, replace(_options(by, split_text, interval, level, seed), use=use))
     scored = _passing_from(where.metric(metric), threshold)
     asked = _best_of_options(where, scored, selector_text, measure, extend, cost, labels)
     found = analysis.best_of_report(
@@ -110,11 +108,13 @@ def command(
         sys.exit(1)  # click would return the code to `main` instead, which is about errors
 
 
-def _options(by: tuple[str, ...], split_text: str | None, interval: str, level: float, seed: int) -> scoring.Options:
+def _options(
+    by: tuple[str, ...], split_text: str | None, interval: str, level: float, seed: int
+) -> scoring.GradingConfig:
     stats.check_level(level)
     stats.check_interval(interval)
     split = None if split_text is None else scoring.Split.parse(split_text)
-    return scoring.Options(by=by, split=split, interval=interval, level=level, seed=seed)
+    return scoring.GradingConfig(by=by, split=split, interval=interval, level=level, seed=seed)
 
 
 def _passing_from(scored: Graded, threshold: float | None) -> Graded:

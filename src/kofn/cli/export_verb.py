@@ -51,7 +51,7 @@ def command(
         raise InputError(f"{path}: already there: give another name, or --force to write over it")
     found: GradedCandidates = runs.load_graded_files(
         files,
-        scoring.Options(extract=extract, metrics=metrics),
+        scoring.GradingConfig(extract=extract, metrics=metrics),
         reading=reading_of(field_options, format_name, where_of(where), everything=True),
         as_repeats=as_repeats,
     )

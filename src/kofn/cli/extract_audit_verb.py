@@ -59,7 +59,7 @@ def command(
     if limit is not None and limit < table.n_cases:
         table = scoring.draw_cases(table, limit, seed)
     read, notes = _read_by_model(table, names[0], model, asking)
-    options = scoring.Options(metrics=() if metric is None else (metric,), seed=seed)
+    options = scoring.GradingConfig(metrics=() if metric is None else (metric,), seed=seed)
     audit = analysis.audit_extractors(table, names, options, read=read, notes=notes)
     _show(audit, show, as_json)
     if html is not None:

@@ -19,7 +19,7 @@ from kofn.errors import WorldError
 if TYPE_CHECKING:
     from kofn.judge.pairwise import Preference
     from kofn.runs.record import Run
-    from kofn.scoring.options import Options
+    from kofn.scoring.configuration import GradingConfig
 
 _PATH = click.Path(path_type=Path)
 _COUNT = click.IntRange(min=1)
@@ -110,18 +110,18 @@ def _settings(given: dict[str, Any]) -> judge.JudgeSettings:
     )
 
 
-def _options(given: dict[str, Any]) -> scoring.Options:
-    return scoring.Options(
+def _options(given: dict[str, Any]) -> scoring.GradingConfig:
+    return scoring.GradingConfig(
         aggregate=given["aggregate"],
         by=given["by"],
         top_k=given["top_k"],
-        use=scoring.check_use(given["use"]),
+        use=given["use"],
         split=None if given["split"] is None else scoring.Split.parse(given["split"]),
         seed=given["seed"],
     )
 
 
-def _show_prompts(source: Path, rubric: str, options: Options, fields: dict[str, str]) -> None:
+def _show_prompts(source: Path, rubric: str, options: GradingConfig, fields: dict[str, str]) -> None:
     """What a judge would be sent for the first candidates."""
     wanted = judge.load_rubric(rubric)
     for question in judge.first_questions(runs.load_graded(source, options, fields=fields), wanted)[:2]:

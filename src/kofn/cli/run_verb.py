@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kofn import generate, models, render, runs
+from kofn import generate, models, render, runs, scoring
 from kofn.cli.colors import style
 from kofn.cli.model_options import asking_options
 from kofn.cli.sink_options import parse_sinks, send_to, sink_option
@@ -17,9 +17,10 @@ from kofn.core.escape import escape_controls
 from kofn.errors import WorldError
 
 if TYPE_CHECKING:
-    from kofn.generate import PreparedRun, Settings
+    from kofn.generate import PreparedRun
     from kofn.models.base import Prompt
     from kofn.runs.record import Run
+    from kofn.scoring import Config
 
 _PATH = click.Path(path_type=Path)
 _COUNT = click.IntRange(min=1)
@@ -93,12 +94,12 @@ def command(
     """
     targets = parse_sinks(sinks)
     model_path = options.pop("model_path")
-    chosen = _settings(options, model_path)
+    chosen = _config(options, model_path)
     if dry_run:
         _show_prompts(task, chosen)
         return
-    for settings in _each(chosen, model_path) if all_adapters else [chosen]:
-        prepared = generate.prepare(task, settings)
+    for config in _each(chosen, model_path) if all_adapters else [chosen]:
+        prepared = generate.prepare(task, config)
         _tell(prepared)
         if not estimate or _agreed(prepared, yes=yes):
             send_to(targets, _run(prepared, as_json=as_json))
@@ -110,7 +111,7 @@ def _tell(prepared: PreparedRun) -> None:
         click.echo(escape_controls(f"{prepared.task.source}: {line}"), err=True)
 
 
-def _settings(options: dict[str, Any], model_path: str | None) -> generate.Settings:
+def _config(options: dict[str, Any], model_path: str | None) -> Config:
     """Options as the run takes them; what was not given is left to the task."""
     extract = options.pop("extract")
     read_by = _reader(extract)
@@ -120,7 +121,7 @@ def _settings(options: dict[str, Any], model_path: str | None) -> generate.Setti
         if model is not None:
             raise click.UsageError("--model and --model-path both name the model: give one")
         model = f"hf:{model_path}"
-    return generate.Settings(
+    return scoring.configure(
         **{"model": model} if model else {},
         **options | {"stop": options["stop"] or None},
         extract=None if read_by is not None else extract,
@@ -133,20 +134,19 @@ def _settings(options: dict[str, Any], model_path: str | None) -> generate.Setti
 def _reader(extract: str | None) -> str | None:
     """The model of `--extract llm:MODEL`; `llm` alone is the default one."""
     if extract == "llm":
-        return generate.DEFAULT_READER
+        return scoring.DEFAULT_READER
     return extract.removeprefix("llm:") if extract is not None and extract.startswith("llm:") else None
 
 
-def _each(chosen: Settings, model_path: str | None) -> list[Settings]:
+def _each(chosen: Config, model_path: str | None) -> list[Config]:
     """The same run of every adapter in a folder, each in a directory of its own."""
-    from dataclasses import replace
-
     if model_path is None:
         raise click.UsageError("--all-adapters needs --model-path: the folder that holds the adapters")
     found = models.find_adapters(Path(model_path))
-    out = chosen.out
+    out = chosen.report.out
     return [
-        replace(chosen, model=f"hf:{adapter}", out=None if out is None else out / adapter.name) for adapter in found
+        scoring.configure(chosen, model=f"hf:{adapter}", out=None if out is None else out / adapter.name)
+        for adapter in found
     ]
 
 
@@ -199,9 +199,9 @@ def _show(done: Run, as_json: bool) -> None:
         click.echo(escape_controls(f"{name.ljust(width)}  {value}" + (f" ({note})" if note else "")))
 
 
-def _show_prompts(task: str, settings: Settings) -> None:
+def _show_prompts(task: str, config: Config) -> None:
     """What would be sent for the first cases, and to whom."""
-    for case, stage, model, prompt in generate.first_prompts(generate.prepare(task, settings)):
+    for case, stage, model, prompt in generate.first_prompts(generate.prepare(task, config)):
         click.echo(click.style(escape_controls(f"--- case {case}, stage {stage}, to {model}"), bold=True))
         click.echo(_prompt_text(prompt))
 

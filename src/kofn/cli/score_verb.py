@@ -128,11 +128,23 @@ def command(
         named: tuple[str, ...] = ()
     else:
         named = ("task",)
-    plan = None
+    report = None
     if out is not None:
         _hold(out)
-        plan = _plan(
-            places, out, task, verdict, group, group_types, group_weights, metric_weights, policy, options["threshold"]
+        report = scoring.ReportConfig(
+            task=task or _task_of(places[0]),
+            name=out.resolve().name,
+            verdict=verdict,
+            group=group,
+            types={name: scoring.GroupType(kind) for name, kind in _pairs("--group-type", group_types)},
+            weights=_weights("--group-weight", group_weights),
+            metric_weights=_weights("--metric-weight", metric_weights),
+            policy=scoring.PassPolicy(policy),
+            threshold=options["threshold"],
+            out=out,
+            batch_index=batch_index,
+            append_results=append_results,
+            tags=tags,
         )
     elif given := _only_with_out(click.get_current_context(), named):
         raise click.UsageError(f"{given} shapes the run directory: give --out DIR too")
@@ -152,12 +164,9 @@ def command(
             out,
             sources=places,
             options=_stored(again, metrics, aggregate, field_options, options),
-            plan=plan,
-            batch_index=batch_index,
-            append_to=append_results,
+            report=report,
             tables=None if again is None else again.tables(),
             parent=None if again is None else again.manifest()["parent"],
-            tags=tags,
         )
         result = run.result or result
     _show(result, as_json, again)
@@ -250,9 +259,9 @@ def _again(path: Path, **given: Any) -> RescoredRun:
     """A stored run graded again."""
     split, use = given.pop("split"), given.pop("use")
     names = {"metric": "metrics"}
-    options = scoring.Options(
+    options = scoring.GradingConfig(
         **{names.get(name, name): value for name, value in given.items()},
-        use=scoring.check_use(use),
+        use=use,
         split=None if split is None else scoring.Split.parse(split),
     )
     return analysis.rescore.rescore(path, options)
@@ -302,33 +311,6 @@ def _only_with_out(context: click.Context, also: tuple[str, ...]) -> str | None:
     return next((p.opts[0] for p in context.command.params if p.name in given), None)
 
 
-def _plan(
-    places: list[str],
-    out: Path,
-    task: str | None,
-    verdict: str | None,
-    group: str | None,
-    group_types: tuple[str, ...],
-    group_weights: tuple[str, ...],
-    metric_weights: tuple[str, ...],
-    policy: str,
-    threshold: float | None,
-) -> runs.ReportPlan:
-    return runs.ReportPlan(
-        task=task or _task_of(places[0]),
-        name=out.resolve().name,
-        verdict=verdict,
-        group=group,
-        types={name: scoring.GroupType(kind) for name, kind in _pairs("--group-type", group_types)},
-        weights={name: _weight("--group-weight", name, w) for name, w in _pairs("--group-weight", group_weights)},
-        metric_weights={
-            name: _weight("--metric-weight", name, w) for name, w in _pairs("--metric-weight", metric_weights)
-        },
-        policy=scoring.PassPolicy(policy),
-        threshold=threshold,
-    )
-
-
 def _task_of(place: str) -> str:
     """What is evaluated, where nobody says: the task of a run, else what the file is called."""
     if analysis.is_run(place):
@@ -344,11 +326,14 @@ def _pairs(option: str, given: tuple[str, ...]) -> list[tuple[str, str]]:
     return [(name, value) for name, _, value in pairs]
 
 
-def _weight(option: str, name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise click.UsageError(f"{option} {name}={text}: expected a number above 0") from None
+def _weights(option: str, given: tuple[str, ...]) -> dict[str, float]:
+    found = {}
+    for name, text in _pairs(option, given):
+        try:
+            found[name] = float(text)
+        except ValueError:
+            raise click.UsageError(f"{option} {name}={text}: expected a number above 0") from None
+    return found
 
 
 def _show(result: Result, as_json: bool, again: RescoredRun | None) -> None:

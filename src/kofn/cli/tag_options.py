@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from kofn import runs
+from kofn import scoring
 
 
 def _checked(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG001
     if not given:
         return ()
 
-    return tuple(runs.validate_tags(given))
+    return tuple(scoring.validate_tags(given))
 
 
 _WORDS: dict[str, Any] = {"multiple": True, "metavar": "WORD", "callback": _checked}

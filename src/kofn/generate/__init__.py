@@ -1,6 +1,6 @@
 """Runs: ask models for every candidate, with limits and retries, store each reply, score what is stored.
 
-In: a task and `Settings`. Out: a run directory, with every reply in its store.
+In: a task and a `Config`. Out: a run directory, with every reply in its store.
 Imports tasks, models and what lies below; `run.py` puts the parts together.
 """
 

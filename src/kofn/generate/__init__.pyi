@@ -8,5 +8,3 @@ from kofn.generate.prepared_run import PreparedRun as PreparedRun
 from kofn.generate.progress_line import clock_time as clock_time
 from kofn.generate.run import forecast as forecast
 from kofn.generate.run import run_in as run_in
-from kofn.generate.settings import DEFAULT_READER as DEFAULT_READER
-from kofn.generate.settings import Settings as Settings

@@ -16,7 +16,6 @@ from kofn.errors import KofnError
 from kofn.extract import choose_extractor
 from kofn.generate.adaptive import keep
 from kofn.generate.candidate_table import table_of_rows
-from kofn.generate.grading_options import options_of
 from kofn.generate.interim_estimates import InterimEstimates
 from kofn.registry import aggregator, metric
 from kofn.scoring.evaluate import apply_aggregator, grade, is_rate, resolve_extractor
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from kofn.core.types import Case, Estimate
     from kofn.generate.prepared_run import PreparedRun
     from kofn.generate.store import ReplyRow
+    from kofn.scoring.configuration import GradingConfig
     from kofn.scoring.grade import Graded
-    from kofn.scoring.options import Options
     from kofn.tasks.stages import Item
 
     Done = tuple[Item, list[ReplyRow]]
@@ -52,7 +51,7 @@ class InterimGrader:
     stages    those of the run, without the extra ones of a comparison
     """
 
-    options: Options
+    options: GradingConfig
     names: Sequence[str]
     stages: frozenset[str]
     kind: str
@@ -71,7 +70,7 @@ class InterimGrader:
     @classmethod
     def of(cls, prepared: PreparedRun) -> InterimGrader | None:
         """None where a metric may be slow, so that it must not be called more often than necessary."""
-        options = resolve_extractor(options_of(prepared))
+        options = resolve_extractor(prepared.grading)
         if not all(map(is_quick, options.metrics)):
             return None
         cases = [item.case for item in prepared.items]
@@ -159,7 +158,7 @@ def aggregators_of(prepared: PreparedRun) -> list[str]:
     """The aggregators of the progress line: one where all would be equal; over adaptive sets only unbiased ones."""
     if prepared.repeats == 1:
         return ["mean"]
-    if not prepared.settings.adaptive:
+    if not prepared.config.generation.adaptive:
         return list(AGGREGATORS)
     return [name for name in AGGREGATORS if keep(name, 1) is None]
 

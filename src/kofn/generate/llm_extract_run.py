@@ -13,7 +13,7 @@ from kofn.generate.llm_extractor import PER_SECOND, extract_all, open_extraction
 from kofn.generate.prepared_run import extractor_of, limits_of
 from kofn.models.base import Model
 from kofn.registry import extractor
-from kofn.runs.results_jsonl import ModelExtraction, accuracy_with
+from kofn.runs.results_jsonl import accuracy_with
 from kofn.scoring.grade import with_answers
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kofn.generate.prepared_run import PreparedRun
     from kofn.generate.pricing import Prices
     from kofn.generate.store import Store
-    from kofn.runs.report_builder import ReportPlan
+    from kofn.scoring.configuration import ReportConfig
     from kofn.scoring.grade import Graded
     from kofn.scoring.result import Result
 
@@ -33,19 +33,18 @@ _LISTED = 100  # disagreements kept in run.json, which is read whole
 
 @dataclass(frozen=True, slots=True)
 class LLMExtractionReport:
-    """What the LLM extractor found, as results.jsonl, run.json (`entry`, `notes`) and the warnings have it."""
+    """What the LLM extractor found, as run.json (`entry`, `notes`) and the warnings have it."""
 
-    metric: ModelExtraction | None = None
     entry: dict[str, Any] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
 def extract_run_with_llm(
-    prepared: PreparedRun, store: Store, result: Result, plan: ReportPlan, prices: Prices
+    prepared: PreparedRun, store: Store, result: Result, plan: ReportConfig, prices: Prices
 ) -> LLMExtractionReport:
-    """Let a model read every output too, where the settings name one. Without a key it is skipped with a warning."""
-    spec = prepared.settings.llm_extract
+    """Let a model read every output too, where one is named. Without a key it is skipped with a warning."""
+    spec = prepared.config.generation.llm_extract
     if spec is None:
         return LLMExtractionReport()
     model = open_extraction_model(spec)
@@ -106,9 +105,8 @@ def kind_of(result: Result) -> Kind:
     return "letter" if name.startswith("letter") else "number" if name.startswith("number") else "text"
 
 
-def _report(found: LLMExtraction, result: Result, plan: ReportPlan, prepared: PreparedRun) -> LLMExtractionReport:
+def _report(found: LLMExtraction, result: Result, plan: ReportConfig, prepared: PreparedRun) -> LLMExtractionReport:
     accuracy = accuracy_with(result, plan, _answers(found, result, prepared))
-    metric = ModelExtraction(accuracy=accuracy, cost_usd=found.cost_usd, num_calls=found.num_calls)
     entry = {
         "model": found.model,
         "accuracy": accuracy,
@@ -120,7 +118,7 @@ def _report(found: LLMExtraction, result: Result, plan: ReportPlan, prepared: Pr
         "disagreements": [asdict(d) for d in found.disagreements[:_LISTED]],
     }
     stopped = (f"answers read by {found.model}: stopped: {found.stopped}",) if found.stopped else ()
-    return LLMExtractionReport(metric, {"llm_extraction": entry}, {"answers read by": str(found)}, stopped)
+    return LLMExtractionReport({"llm_extraction": entry}, {"answers read by": str(found)}, stopped)
 
 
 def _answers(found: LLMExtraction, result: Result, prepared: PreparedRun) -> Graded:

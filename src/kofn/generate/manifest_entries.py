@@ -13,7 +13,6 @@ import numpy as np
 
 from kofn.generate.adaptive import saving
 from kofn.generate.prepared_run import prices_of, repeats_of, task_digest
-from kofn.generate.settings import data_path, run_mode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 def generation_entry(prepared: PreparedRun, table: Table, outcome: GenerationOutcome) -> dict[str, Any]:
     """How the outputs were made: everything that is needed to make them again, and what it took."""
-    settings, tally = prepared.settings, outcome.tally
+    generation, tally = prepared.config.generation, outcome.tally
     return {
         "models": {role: model.name for role, model in prepared.models.items()},
         "described": {role: model.describe() for role, model in prepared.models.items()},
@@ -47,8 +46,8 @@ def generation_entry(prepared: PreparedRun, table: Table, outcome: GenerationOut
             "cases": len(prepared.items),
             "sha256": prepared.task.dataset_digest(prepared.items),
         },
-        "seed": settings.seed,
-        "mode": run_mode(settings),
+        "seed": generation.seed,
+        "mode": generation.mode,
         "repeats": prepared.repeats,
         "adaptive": _adaptive(prepared, table),
         "stopped": outcome.stopped,
@@ -90,13 +89,13 @@ def _totals(table: Table) -> dict[str, Any]:
 
 def _adaptive(prepared: PreparedRun, table: Table) -> dict[str, Any] | None:
     """What stopping early saved."""
-    if not prepared.settings.adaptive:
+    if not prepared.config.generation.adaptive:
         return None
     found = adaptive_saving(prepared, table)
     return {
         "first": repeats_of(prepared).first,
         "most": prepared.repeats,
-        "confidence": prepared.settings.confidence,
+        "confidence": prepared.config.generation.confidence,
         "candidates": found.samples,
         "fixed": found.cases * found.fixed,
         **_money(prepared, table),
@@ -135,7 +134,7 @@ def _money(prepared: PreparedRun, table: Table) -> dict[str, float | None]:
 def _notes(prepared: PreparedRun, table: Table) -> dict[str, str]:
     """Notes for the summary of a run."""
     notes = {}
-    if prepared.settings.adaptive:
+    if prepared.config.generation.adaptive:
         money = _money(prepared, table)
         text = str(adaptive_saving(prepared, table)).removeprefix("adaptive: ")
         spent, fixed = money["cost"], money["fixed_cost"]
@@ -147,7 +146,7 @@ def _notes(prepared: PreparedRun, table: Table) -> dict[str, str]:
 
 def source_files(prepared: PreparedRun) -> Sequence[Path]:
     """The files the cases came from."""
-    place = prepared.task.locate_data(data_path(prepared.settings))
+    place = prepared.task.locate_data(prepared.config.generation.data_path)
     if place is None:
         return []
     # at most 100: each file gets a digest in run.json

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
-from kofn.generate.settings import data_path
 from kofn.registry import aggregator
 from kofn.stats import compare
 from kofn.tasks import load_task
@@ -57,7 +56,7 @@ def _of_stages(prepared: PreparedRun, stages: list[dict[str, Any]]) -> PreparedR
     # `stages` in the place of `two_stage`: a task file may only have one of them
     body = own.spec.model_dump(mode="json", exclude_unset=True, exclude={"two_stage"})
     task = replace(load_task({**body, "stages": stages}), folder=own.folder, source=own.source)
-    recipe = task.recipe(data_path(prepared.settings), seed=prepared.settings.seed)
+    recipe = task.recipe(prepared.config.generation.data_path, seed=prepared.config.generation.seed)
     return replace(prepared, task=task, recipe=recipe)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,14 @@ from kofn.generate.adaptive import Adaptive
 from kofn.generate.limits import Limits
 from kofn.generate.pricing import Prices
 from kofn.generate.scheduler import Fixed
-from kofn.generate.settings import run_mode
 from kofn.generate.store import Cache
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kofn.generate.scheduler import Repeats
-    from kofn.generate.settings import Settings
     from kofn.models.base import Model
+    from kofn.scoring.configuration import Config, GradingConfig
     from kofn.tasks import Task
     from kofn.tasks.stages import Item, Recipe
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 class PreparedRun:
     """A task with everything resolved for one run.
 
+    config   as it is used: what it left out is as the task says
     models   stage.model -> the backend that answers there
     chat     stage.model -> whether it is asked in messages
     """
@@ -37,14 +37,20 @@ class PreparedRun:
     recipe: Recipe
     models: Mapping[str, Model]
     chat: Mapping[str, bool]
-    settings: Settings
+    config: Config
 
     @property
     def repeats(self) -> int:
         """The most candidates a case may get."""
-        settings = self.settings
-        most = settings.max_repeats if settings.adaptive else settings.repeats
-        return most or settings.repeats or self.task.spec.repeats
+        generation = self.config.generation
+        most = generation.max_repeats if generation.adaptive else generation.repeats
+        return most or generation.repeats or self.task.spec.repeats
+
+    @property
+    def grading(self) -> GradingConfig:
+        """How the replies are graded. A stage that chooses an option gives the answer itself: no text is searched."""
+        grading = self.config.grading
+        return grading if self.recipe.stages[-1].kind == "generate" else replace(grading, extract=None)
 
     def fingerprint(self) -> dict[str, Any]:
         """What a directory's replies have in common: nothing of it may change when a run is taken up again."""
@@ -54,8 +60,8 @@ class PreparedRun:
             "weights": {role: _weight_digests(model) for role, model in self.models.items()},
             **_stage_settings(self.task, self.chat),
             "asked": task_digest(self.task),
-            "seed": self.settings.seed,
-            "mode": run_mode(self.settings),
+            "seed": self.config.generation.seed,
+            "mode": self.config.generation.mode,
         }
 
 
@@ -89,17 +95,17 @@ def task_digest(task: Task) -> str:
 
 def repeats_of(prepared: PreparedRun) -> Repeats:
     """How many candidates a case gets: a fixed number, or as many as its leading answer needs."""
-    if not prepared.settings.adaptive:
+    if not prepared.config.generation.adaptive:
         return Fixed(prepared.repeats)
-    settings = prepared.settings
-    least = settings.repeats if settings.repeats is not None and settings.max_repeats is not None else 0
-    return Adaptive(extractor_of(prepared), most=prepared.repeats, first=least, confidence=settings.confidence)
+    generation = prepared.config.generation
+    least = generation.repeats if generation.repeats is not None and generation.max_repeats is not None else 0
+    return Adaptive(extractor_of(prepared), most=prepared.repeats, first=least, confidence=generation.confidence)
 
 
 def extractor_of(prepared: PreparedRun) -> str:
-    """The extractor of a run's votes: that of the settings, the task's, else the one chosen by its references."""
-    named = prepared.settings.extract or prepared.task.spec.extract
-    if named is not None:
+    """The extractor of a run's votes: the one that is named, else the one chosen by its references."""
+    named = prepared.config.grading.extract
+    if isinstance(named, str):
         return named
     cases = [item.case for item in prepared.items]
     references = [c.references[0] for c in cases if c.references]
@@ -107,8 +113,8 @@ def extractor_of(prepared: PreparedRun) -> str:
 
 
 def limits_of(prepared: PreparedRun) -> Limits:
-    """What the settings allow; a reproducible run asks one thing at a time."""
-    s = prepared.settings
+    """What the configuration allows; a reproducible run asks one thing at a time."""
+    s = prepared.config.generation
     return Limits(
         concurrency=1 if s.reproducible else s.concurrency,
         requests_per_second=s.requests_per_second,
@@ -123,10 +129,10 @@ def limits_of(prepared: PreparedRun) -> Limits:
 
 def prices_of(prepared: PreparedRun) -> Prices:
     """The price lists of the run, which name every model where there is a bound on money."""
-    settings = prepared.settings
-    return Prices.for_models((m.name for m in prepared.models.values()), settings.max_cost, settings.prices)
+    generation = prepared.config.generation
+    return Prices.for_models((m.name for m in prepared.models.values()), generation.max_cost, generation.prices)
 
 
 def cache_of(prepared: PreparedRun) -> Cache | None:
-    """The cache of replies across runs, if the settings turn it on."""
-    return Cache.of_user() if prepared.settings.cache else None
+    """The cache of replies across runs, if it is turned on."""
+    return Cache.of_user() if prepared.config.generation.cache else None

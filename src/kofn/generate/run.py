@@ -16,8 +16,8 @@ from kofn.generate.prepared_run import cache_of, limits_of, prices_of, repeats_o
 from kofn.generate.run_progress import RunProgress
 from kofn.generate.runner import generate
 from kofn.generate.scored_run import write_scored_run
-from kofn.generate.settings import make_settings
 from kofn.generate.store import Store
+from kofn.scoring.configuration import configure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,17 +25,18 @@ if TYPE_CHECKING:
     from kofn.generate.cost_forecast import Forecast
     from kofn.generate.prepared_run import PreparedRun
     from kofn.generate.runner import GenerationOutcome
-    from kofn.generate.settings import Settings
     from kofn.generate.store import ReplyRow
     from kofn.runs.record import Run
+    from kofn.scoring.configuration import Config
     from kofn.tasks.stages import Item
 
 
-def run(task: Any, given: Settings | None = None, **options: Any) -> Run:
+def run(task: Any, given: Config | None = None, **options: Any) -> Run:
     """Run a task: generate what is not there yet, score everything, write the run directory and its report.
 
-    `options` are the fields of `Settings`. Without `out` nothing is kept but what is returned. Running the same again
-    asks for nothing that was answered; more repeats or cases ask only for the new ones.
+    `options` are the fields of the three parts of `kofn.scoring.configuration.Config`. Without `out` nothing is kept
+    but what is returned. Running the same again asks for nothing that was answered; more repeats or cases ask only for
+    the new ones.
 
     >>> rows = [{"id": "a", "question": "2 + 2", "answer": "4"}, {"id": "b", "question": "3 + 4", "answer": "7"}]
     >>> task = {"name": "sums", "dataset": rows, "stages": [{"name": "answer", "prompt": "{question} ="}]}
@@ -43,10 +44,10 @@ def run(task: Any, given: Settings | None = None, **options: Any) -> Run:
     >>> done.result.get("mean").point
     0.5
     """
-    settings = make_settings(given, options)
-    prepared = prepare(task, settings)
-    if settings.out is not None:
-        return run_in(prepared, settings.out)
+    config = configure(given, **options)
+    prepared = prepare(task, config)
+    if config.report.out is not None:
+        return run_in(prepared, config.report.out)
     with tempfile.TemporaryDirectory(prefix="kofn-") as folder:
         return run_in(prepared, Path(folder) / "run")
 
@@ -56,7 +57,7 @@ def run_in(prepared: PreparedRun, directory: Path) -> Run:
     prices_of(prepared)  # an error in a price file must come before the first paid call
     store = Store.open(directory, fingerprint=prepared.fingerprint())
     try:
-        if prepared.settings.retry_errors:
+        if prepared.config.generation.retry_errors:
             store.forget_errors()
         # Only a store with two replies for one candidate needs to know which of them belong to this run.
         used: set[bytes] | None = set() if store.has_duplicates() else None
@@ -74,17 +75,28 @@ def run_in(prepared: PreparedRun, directory: Path) -> Run:
 
 def _with_comparison(prepared: PreparedRun) -> PreparedRun:
     """The run with a second answer stage that sees the question, if the two are to be compared."""
-    return with_both_answers(prepared) if prepared.settings.compare_markovian else prepared
+    return with_both_answers(prepared) if prepared.config.generation.compare_markovian else prepared
 
 
 def _answered_with_the_question(
     prepared: PreparedRun, store: Store, directory: Path, outcome: GenerationOutcome, keys: set[bytes] | None
 ) -> Run | None:
     """The same reasoning answered with the question, as a run of its own."""
-    if not prepared.settings.compare_markovian:
+    if not prepared.config.generation.compare_markovian:
         return None
-    alone = replace(prepared, settings=replace(prepared.settings, llm_extract=None, append_results=None))
-    return write_scored_run(markovian.with_question(alone), store, directory / markovian.FOLDER, outcome, keys=keys)
+    config = prepared.config
+    alone = replace(
+        config,
+        generation=replace(config.generation, llm_extract=None),
+        report=replace(config.report, append_results=None),
+    )
+    return write_scored_run(
+        markovian.with_question(replace(prepared, config=alone)),
+        store,
+        directory / markovian.FOLDER,
+        outcome,
+        keys=keys,
+    )
 
 
 def forecast(prepared: PreparedRun) -> Forecast:
@@ -108,7 +120,7 @@ async def _generate(
                 prepared.models,
                 store,
                 repeats=repeats_of(prepared),
-                run_seed=prepared.settings.seed,
+                run_seed=prepared.config.generation.seed,
                 limits=limits_of(prepared),
                 price=prices_of(prepared).cost,
                 cache=cache_of(prepared),
@@ -139,7 +151,7 @@ async def _probe(prepared: PreparedRun, store: Store) -> Forecast:
             prepared.models,
             store,
             repeats=repeats_of(prepared),
-            run_seed=prepared.settings.seed,
+            run_seed=prepared.config.generation.seed,
             limits=limits_of(prepared),
             price=prices_of(prepared).cost,
             chat=prepared.chat,

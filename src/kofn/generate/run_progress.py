@@ -38,7 +38,7 @@ class RunProgress:
         file = ProgressWriter(
             directory, progress.snapshot, kind="run", task=prepared.task.name, model=", ".join(models)
         )
-        return cls(progress, file, InterimGrader.of(prepared), prepared.settings.progress)
+        return cls(progress, file, InterimGrader.of(prepared), prepared.config.generation.progress)
 
     def __enter__(self) -> Self:
         self.file.__enter__()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -11,7 +11,6 @@ from kofn.errors import WorldError
 from kofn.generate import markovian
 from kofn.generate.adaptive import Adaptive, honest, keep
 from kofn.generate.candidate_table import candidate_rows, table_of
-from kofn.generate.grading_options import options_of, plan_of
 from kofn.generate.llm_extract_run import extract_run_with_llm
 from kofn.generate.manifest_entries import generation_entry, source_files
 from kofn.generate.prepared_run import prices_of, repeats_of
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from kofn.generate.runner import GenerationOutcome
     from kofn.generate.store import Store
     from kofn.runs.record import Run
-    from kofn.scoring.options import Options
+    from kofn.scoring.configuration import GradingConfig, ReportConfig
     from kofn.scoring.result import Result
 
 # Diagnostics that in an adaptive run are over the first candidates alone: sets that stop when they agree would make
@@ -48,12 +47,11 @@ def write_scored_run(
 
     `against` is the run of the same reasoning answered with the question; `keys` are as in `candidate_rows`.
     """
-    settings = prepared.settings
     table = stored_table(prepared, store, directory, outcome.stopped, keys)
-    options = options_of(prepared)
+    options = prepared.grading
     result = evaluate_run(prepared, table, options)
-    plan = plan_of(prepared, directory.resolve().name, table)
-    extraction = extract_run_with_llm(prepared, store, result, plan, prices_of(prepared))
+    report = report_config(prepared, directory, table)
+    extraction = extract_run_with_llm(prepared, store, result, report, prices_of(prepared))
     generation = generation_entry(prepared, table, outcome)
     comparison, notes = _compare_with(result, against)
     result = result.with_warnings([*_run_warnings(prepared, result, outcome), *extraction.warnings])
@@ -61,18 +59,27 @@ def write_scored_run(
         result,
         directory,
         sources=source_files(prepared),
-        options=_plain(options),
-        plan=plan,
-        batch_index=settings.batch_index,
-        append_to=settings.append_results,
+        options=options.to_dict(),
+        report=report,
         generation={
             **generation,
             **extraction.entry,
             **comparison,
             "notes": {**generation["notes"], **extraction.notes, **notes},
         },
-        model_extraction=extraction.metric,
-        tags=settings.tags,
+    )
+
+
+def report_config(prepared: PreparedRun, directory: Path, table: Table) -> ReportConfig:
+    """What is reported of the run, without groups that no case belongs to: a run may be on a part of the data."""
+    report = replace(prepared.config.report, name=directory.resolve().name)
+    if report.group is None or report.group not in table.tags.columns:
+        return report
+    there = set(table.tags[report.group].cast(pl.String).to_list())
+    return replace(
+        report,
+        types={group: kind for group, kind in report.types.items() if group in there},
+        weights={group: weight for group, weight in report.weights.items() if group in there},
     )
 
 
@@ -95,7 +102,7 @@ def stored_table(
     if rows.height == 0:
         why = f" ({stopped})" if stopped else ""
         raise WorldError(f"{directory}: no candidate is whole yet{why}: run the same command again to go on")
-    if prepared.settings.adaptive:
+    if prepared.config.generation.adaptive:
         rows = _within_rule(prepared, rows)
     return table_of(rows, prepared.items, stages[-1].kind, source=str(directory))
 
@@ -115,9 +122,9 @@ def _within_rule(prepared: PreparedRun, rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def evaluate_run(prepared: PreparedRun, table: Table, options: Options) -> Result:
+def evaluate_run(prepared: PreparedRun, table: Table, options: GradingConfig) -> Result:
     """Grade and aggregate. Of adaptive sets only the vote and the first candidate are over everything drawn."""
-    if not prepared.settings.adaptive:
+    if not prepared.config.generation.adaptive:
         return evaluate(table, options)
     first = repeats_of(prepared).first
     start = evaluate(table.truncate(first), options)
@@ -141,7 +148,7 @@ def _run_warnings(prepared: PreparedRun, result: Result, outcome: GenerationOutc
         most = len(prepared.items) * prepared.repeats
         found.append(f"not whole: {outcome.stopped}; {result.n_candidates:,} of at most {most:,} candidates are there")
     found += _output_warnings(prepared, result)
-    if prepared.settings.adaptive:
+    if prepared.config.generation.adaptive:
         first = repeats_of(prepared).first
         names = dict.fromkeys(e.aggregator for e in result.estimates)
         biased = [name for name in names if honest(name, first) is not None]
@@ -172,9 +179,3 @@ def _output_warnings(prepared: PreparedRun, result: Result) -> list[str]:
 def most_frequent(errors: pl.Series) -> str:
     """The error seen most often, cut short."""
     return str(errors.drop_nulls().mode().sort()[0])[:200]
-
-
-def _plain(options: Options) -> dict[str, Any]:
-    """Options as run.json keeps them."""
-    data = asdict(options)
-    return {**data, "metrics": list(options.metrics), "aggregate": list(options.aggregate), "by": list(options.by)}

@@ -24,8 +24,8 @@ from kofn.importers.lm_eval import of_results, table_of_lines
 from kofn.importers.lm_eval_rows import LineSelection, read_samples
 from kofn.metrics.base import metric_name
 from kofn.registry import metric
+from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.evaluate import evaluate
-from kofn.scoring.options import Options
 from kofn.tasks.lm_eval_yaml import OVER_CASES, OWN_KEYS, Function, extraction, metric_entries, read_config
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def score_repeats(
 
     `results` is what `simple_evaluate(..., log_samples=True)` returned, a samples file, or the folder that lm-eval
     wrote. `task` is the task in it (default: the file's own). Answers are found by the file's first filter, or by
-    `extract`. Further options are those of `kofn.scoring.options.Options`: interval, level, seed, threshold, by, ...
+    `extract`. Further options are those of `kofn.scoring.configuration.GradingConfig`: interval, level, seed, ...
     """
 
     config = config if isinstance(config, TaskConfig) else task_config(config)
@@ -177,7 +177,7 @@ def score_repeats(
     metrics = _metrics(config, table, anew=extract is not None)
     result = evaluate(
         table,
-        Options(
+        GradingConfig(
             extract=extract or config.extract,
             metrics=tuple(dict.fromkeys(metrics.values())),
             aggregate=tuple(dict.fromkeys(e.repeat_aggregation for e in config.entries)),

@@ -319,7 +319,7 @@ def result_of(tests: Iterable[RepeatedTest], aggregate: Sequence[str] = ()) -> R
 def write_tests(tests: Sequence[RepeatedTest], directory: Path) -> None:
     """A run directory of all tests: one case per test, one candidate per repeat."""
     from kofn.render.run_directory import write_run
-    from kofn.runs.report_builder import ReportPlan
+    from kofn.scoring.configuration import ReportConfig
 
     always = ["all_pass", "any_pass", "pass@1"]
     names = [Requirement.parse(text).name for test in tests for text in test.requirements]
@@ -327,8 +327,8 @@ def write_tests(tests: Sequence[RepeatedTest], directory: Path) -> None:
         result = result_of(tests, [*always, *names])
     except InputError:  # an aggregator that these tests have no data for, such as a vote without answers
         result = result_of(tests, always)
-    plan = ReportPlan(task="pytest", name=directory.resolve().name, verdict=_verdict(tests), group="file")
-    write_run(result, directory, sources=[], options={"aggregate": []}, plan=plan)
+    plan = ReportConfig(task="pytest", name=directory.resolve().name, verdict=_verdict(tests), group="file")
+    write_run(result, directory, sources=[], options={"aggregate": []}, report=plan)
 
 
 def _verdict(tests: Sequence[RepeatedTest]) -> str:

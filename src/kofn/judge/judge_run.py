@@ -19,9 +19,8 @@ from kofn.render.run_directory import update_run, write_run
 from kofn.runs.files import MANIFEST, check_new, checksum_mismatch, digest, read_json, read_verified
 from kofn.runs.load import load_graded
 from kofn.runs.lock import lock_directory
-from kofn.runs.report_builder import ReportPlan
 from kofn.runs.staging import recover
-from kofn.scoring.options import Options
+from kofn.scoring.configuration import GradingConfig, ReportConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +42,7 @@ def judge(
     settings: JudgeSettings,
     *,
     out: Path | None = None,
-    options: Options | None = None,
+    options: GradingConfig | None = None,
     fields: Mapping[str, str] | None = None,
 ) -> Run:
     """Judge a run in place, or a file into a new run directory `out`; asking again pays only for what is new.
@@ -58,7 +57,7 @@ def judge(
         raise InputError(f"{source}: no such file or directory")
     directory = source if source.is_dir() else out or Path("runs") / f"{source.name.partition('.')[0]}-{loaded.name}"
     with lock_directory(directory):
-        return _judge_in(directory, source, loaded, settings, options or Options(), fields)
+        return _judge_in(directory, source, loaded, settings, options or GradingConfig(), fields)
 
 
 def _judge_in(
@@ -66,7 +65,7 @@ def _judge_in(
     source: Path,
     rubric: Rubric,
     settings: JudgeSettings,
-    options: Options,
+    options: GradingConfig,
     fields: Mapping[str, str] | None,
 ) -> Run:
     """The same in a directory that is locked."""
@@ -84,7 +83,9 @@ def _judge_in(
     )
 
 
-def _check_whole(source: Path, out: Path | None, options: Options | None, fields: Mapping[str, str] | None) -> None:
+def _check_whole(
+    source: Path, out: Path | None, options: GradingConfig | None, fields: Mapping[str, str] | None
+) -> None:
     """A run is judged in place and as a whole: a part of it would be written over the rest."""
     if out is not None:
         raise InputError(f"{source}: a run is judged in place: leave out --out")
@@ -113,12 +114,14 @@ def _is_run_of(directory: Path, source: Path) -> bool:
 def _new_run(graded: GradedCandidates, judge_result: JudgeResult, directory: Path) -> Run:
     """The run of a file, as kofn score would write it; where nothing else grades, the judge does."""
     first = graded.result if graded.result.scored[0].metric else judge_result.result
-    plan = ReportPlan(task=graded.name, name=directory.resolve().name)
-    run = write_run(first, directory, sources=[graded.path], options=_manifest_options(graded.options, None), plan=plan)
+    plan = ReportConfig(task=graded.name, name=directory.resolve().name)
+    run = write_run(
+        first, directory, sources=[graded.path], options=_manifest_options(graded.options, None), report=plan
+    )
     return replace(run, path=directory)
 
 
-def _manifest_options(options: Options, run: Run | None) -> dict[str, Any]:
+def _manifest_options(options: GradingConfig, run: Run | None) -> dict[str, Any]:
     """Options as run.json keeps them: those the run has, with what was asked for now."""
     from dataclasses import asdict
 
@@ -127,7 +130,7 @@ def _manifest_options(options: Options, run: Run | None) -> dict[str, Any]:
     return {**plain, **before, **{k: plain[k] for k in ("aggregate", "by", "use")}}
 
 
-def _load(source: Path, options: Options, fields: Mapping[str, str] | None) -> GradedCandidates:
+def _load(source: Path, options: GradingConfig, fields: Mapping[str, str] | None) -> GradedCandidates:
     """What is judged. Aggregators may need the judge's own scores, so they are asked for once these are there."""
     graded = load_graded(source, replace(options, aggregate=()), fields=fields)
     aggregate = options.aggregate or name_only_selector(

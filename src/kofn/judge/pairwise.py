@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kofn.judge.judge_settings import JudgeSettings
     from kofn.judge.rubric import Rubric
     from kofn.runs.load import GradedCandidates
-    from kofn.scoring.options import Options
+    from kofn.scoring.configuration import GradingConfig
     from kofn.stats.judge_accuracy import PositionBias
 
 MOST_PAIRS = 500_000  # questions; beyond it somebody has most likely made a mistake
@@ -271,7 +271,7 @@ def prefer(
     settings: JudgeSettings,
     *,
     out: Path | None = None,
-    options: Options | None = None,
+    options: GradingConfig | None = None,
     fields: Mapping[str, str] | None = None,
 ) -> Preference:
     """One system against another: candidate i of A beside candidate i of B, case by case, in both orders.

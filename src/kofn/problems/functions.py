@@ -31,13 +31,12 @@ from kofn.problems.execution import SECONDS, Program, ProgramContext, ProgramOut
 from kofn.problems.verify_progress import ExecutionCount, write_progress
 from kofn.render.run_directory import write_run
 from kofn.runs.load import load_table
-from kofn.runs.report_builder import ReportPlan
 from kofn.sandbox.bubblewrap import INSTALL_COMMAND, missing_programs
 from kofn.sandbox.drivers import find_sandbox
 from kofn.sandbox.program import ProcessResult, ProgramLimits
 from kofn.sandbox.workspace import scratch_folder
+from kofn.scoring.configuration import GradingConfig, ReportConfig
 from kofn.scoring.evaluate import evaluate
-from kofn.scoring.options import Options
 from kofn.scoring.policy import PassPolicy
 
 if TYPE_CHECKING:
@@ -366,7 +365,7 @@ def _result(results: SampleResults, aggregate: Sequence[str]) -> Result:
     table = replace(
         load_table(task_records(results), ReadOptions()), form="samples", sources=tuple(map(str, results.paths[1:]))
     )
-    return evaluate(table, Options(extract="none", aggregate=tuple(aggregate)))
+    return evaluate(table, GradingConfig(extract="none", aggregate=tuple(aggregate)))
 
 
 def write_samples(
@@ -379,10 +378,10 @@ def write_samples(
 ) -> Run:
     """Write the run directory: candidate sets like any other, and one row per execution."""
     result = _result(results, aggregate)
-    plan = ReportPlan(task=results.paths[0].name.partition(".")[0], policy=PassPolicy(policy))
+    plan = ReportConfig(task=results.paths[0].name.partition(".")[0], policy=PassPolicy(policy), tags=tags)
     options = {"aggregate": list(aggregate), "timeout": results.seconds}
     tables = {EXECUTIONS: executions(results)}
-    return write_run(result, directory, sources=results.paths, options=options, plan=plan, tags=tags, tables=tables)
+    return write_run(result, directory, sources=results.paths, options=options, report=plan, tables=tables)
 
 
 def executions(results: SampleResults) -> pl.DataFrame:

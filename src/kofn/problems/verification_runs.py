@@ -17,9 +17,8 @@ from kofn.render.result_text import result_document
 from kofn.render.run_directory import write_evaluation, write_run
 from kofn.runs.evaluation_files import evaluation_body
 from kofn.runs.load import load_table
-from kofn.runs.report_builder import ReportPlan
+from kofn.scoring.configuration import GradingConfig, ReportConfig
 from kofn.scoring.evaluate import evaluate
-from kofn.scoring.options import Options
 from kofn.scoring.policy import GroupType
 
 if TYPE_CHECKING:
@@ -197,7 +196,7 @@ def set_result(verification: Verification, aggregate: Sequence[str] = ()) -> Res
 
 
 def _evaluate(rows: list[dict[str, Any]], aggregate: Sequence[str]) -> Result:
-    return evaluate(load_table(rows, ReadOptions()), Options(extract="none", aggregate=tuple(aggregate)))
+    return evaluate(load_table(rows, ReadOptions()), GradingConfig(extract="none", aggregate=tuple(aggregate)))
 
 
 def write_set(
@@ -205,11 +204,15 @@ def write_set(
 ) -> Result:
     """The run directory of the set."""
     result = set_result(verification, options.get("aggregate") or ())
-    plan = ReportPlan(
-        task=verification.problem.name, task_version=verification.problem.version, name=SET, verdict="any_pass"
+    plan = ReportConfig(
+        task=verification.problem.name,
+        task_version=verification.problem.version,
+        name=SET,
+        verdict="any_pass",
+        tags=tags,
     )
     paths = list(dict.fromkeys(one.submission.path for one in verification.submission_results))
-    write_run(result, directory, sources=paths, options=options, plan=plan, tags=tags)
+    write_run(result, directory, sources=paths, options=options, report=plan)
     return result
 
 

@@ -16,8 +16,8 @@ from kofn.runs.report_table import reports_frame
 from kofn.runs.results_jsonl import append_line, results_line
 from kofn.runs.run_tables import layout_of, write_tables
 from kofn.runs.staging import staging_folder
-from kofn.runs.tags import validate_tags
 from kofn.scoring.checklist import with_versioning
+from kofn.scoring.configuration import ReportConfig, validate_tags
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from kofn.runs.correctness_results import CorrectnessResults
-    from kofn.runs.report_builder import ReportPlan
-    from kofn.runs.results_jsonl import ModelExtraction
     from kofn.scoring.result import Result
 
 
@@ -37,40 +35,36 @@ def write_run(
     *,
     sources: Sequence[Path | str],
     options: Mapping[str, Any],
-    plan: ReportPlan | None = None,
-    batch_index: int | None = None,
-    append_to: Path | None = None,
+    report: ReportConfig | None = None,
     generation: Mapping[str, Any] | None = None,
-    model_extraction: ModelExtraction | None = None,
     tables: Mapping[str, pl.DataFrame] | None = None,
     parent: Mapping[str, Any] | None = None,
-    tags: Sequence[str] = (),
 ) -> Run:
     """Write the whole run directory. A run with run.json is whole.
 
-    `append_to` names a results.jsonl of several runs that gets this run's line too. `generation` is what is to be said
-    of how the outputs were made, where kofn made them; `tables` are further files of the run; `parent` is what is to be
-    said of the run that was graded again here; `tags` are words to find it by. A finished run in the directory stays
-    until all of the new one is there.
+    `options` are what run.json keeps of how it was graded, and `generation` of how the outputs were made, where kofn
+    made them; `tables` are further files of the run; `parent` is what is to be said of the run that was graded again
+    here. A finished run in the directory stays until all of the new one is there.
     """
     import orjson
 
     result = replace(result, checklist=with_versioning(result))
-    evaluation, reports = report_of(result, plan)
+    report = report or ReportConfig()
+    evaluation, reports = report_of(result, report)
     manifest = manifest_of(result, sources, options, generation) | ({} if parent is None else {"parent": parent})
-    manifest |= {"tags": validate_tags(tags)} if tags else {}
+    manifest |= {"tags": validate_tags(report.tags)} if report.tags else {}
     run = Run(name=directory.resolve().name, evaluation=evaluation, reports=reports, manifest=manifest, result=result)
     with staging_folder(directory) as folder:
         # first: the manifest holds the digest of every table
         manifest["files"] = write_tables(result, folder, tables or {})
         write_evaluation_frame(evaluation, reports, folder)
-        line = results_line(run, plan, batch_index=batch_index, model_extraction=model_extraction)
+        line = results_line(run, report)
         (folder / RESULTS).write_bytes(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
         (folder / MANIFEST).write_bytes(to_json(with_digest(manifest)))
         (folder / PAGE).write_text(report_page(run), encoding="utf-8")
-    if append_to is not None:
+    if report.append_results is not None:
         # after the run is whole: a shared file gets no line of a run that failed
-        append_line(append_to, line)
+        append_line(report.append_results, line)
     return run
 
 

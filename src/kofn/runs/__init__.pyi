@@ -13,7 +13,6 @@ from kofn.runs.load import load_table as load_table
 from kofn.runs.lock import lock_directory as lock_directory
 from kofn.runs.record import Run as Run
 from kofn.runs.record import load_run as load_run
-from kofn.runs.report_builder import ReportPlan as ReportPlan
 from kofn.runs.report_builder import report_of as report_of
 from kofn.runs.report_classes import AttributeResult as AttributeResult
 from kofn.runs.report_classes import GroupReport as GroupReport
@@ -21,6 +20,5 @@ from kofn.runs.report_classes import VerificationResult as VerificationResult
 from kofn.runs.report_classes import VerifierReport as VerifierReport
 from kofn.runs.report_table import case_scores as case_scores
 from kofn.runs.report_table import flat_frame as flat_frame
-from kofn.runs.tags import validate_tags as validate_tags
 from kofn.scoring.policy import GroupType as GroupType
 from kofn.scoring.policy import PassPolicy as PassPolicy

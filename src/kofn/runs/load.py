@@ -18,8 +18,8 @@ from kofn.importers.json_records import read_records
 from kofn.importers.sources import expand
 from kofn.importers.tabular import table_from_frame
 from kofn.runs.files import MANIFEST
+from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.evaluate import evaluate, result_of
-from kofn.scoring.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ class GradedCandidates:
     name: str
     path: Path
     result: Result
-    options: Options
+    options: GradingConfig
     run: Run | None = None
 
     @property
@@ -73,7 +73,7 @@ class GradedCandidates:
 
 
 def load_graded(
-    path: Path | str, options: Options | None = None, *, fields: Mapping[str, str] | None = None
+    path: Path | str, options: GradingConfig | None = None, *, fields: Mapping[str, str] | None = None
 ) -> GradedCandidates:
     """Open a run directory or read a file of outputs and score it.
 
@@ -81,7 +81,7 @@ def load_graded(
     run is graded again where an extractor or metrics are named. A file is always graded.
     """
     path = Path(path)
-    given = options or Options()
+    given = options or GradingConfig()
     if not path.is_dir() or _is_log(path):
         return _load_file(path, given, fields)
 
@@ -110,7 +110,7 @@ def _is_log(path: Path) -> bool:
 
 
 def load_graded_files(
-    paths: Sequence[Path | str], options: Options, *, reading: ReadOptions, as_repeats: bool = False
+    paths: Sequence[Path | str], options: GradingConfig, *, reading: ReadOptions, as_repeats: bool = False
 ) -> GradedCandidates:
     """One run as it is stored, or whatever else `kofn score` reads, graded as `options` say."""
     places = expand(paths)
@@ -121,24 +121,24 @@ def load_graded_files(
     return GradedCandidates(name=name, path=Path(places[0]), options=options, result=result)
 
 
-def _load_file(path: Path, options: Options, fields: Mapping[str, str] | None) -> GradedCandidates:
+def _load_file(path: Path, options: GradingConfig, fields: Mapping[str, str] | None) -> GradedCandidates:
     keep = tuple(n for n in (*options.by, options.cluster, options.weight) if n is not None)
     table = load_table(path, ReadOptions(fields=fields or {}, keep=keep, everything=True))
     result = evaluate(table, options)
     return GradedCandidates(name=path.name.partition(".")[0], path=path, options=options, result=result)
 
 
-def _merge_options(stored: Options, given: Options) -> Options:
+def _merge_options(stored: GradingConfig, given: GradingConfig) -> GradingConfig:
     """How the run was evaluated, with what was asked for now."""
     from dataclasses import fields
 
-    plain = Options()
-    names = (f.name for f in fields(Options))
+    plain = GradingConfig()
+    names = (f.name for f in fields(GradingConfig))
     # an option that differs from its default was given; the rest is as the run had it
     return replace(stored, **{n: v for n in names if (v := getattr(given, n)) != getattr(plain, n)})
 
 
-def reestimate(result: Result, options: Options) -> Result:
+def reestimate(result: Result, options: GradingConfig) -> Result:
     """The numbers of stored grades made again with other options."""
     table, scored = result.table, list(result.scored)
     assert table is not None
@@ -155,7 +155,7 @@ def reestimate(result: Result, options: Options) -> Result:
     )
 
 
-def with_stored_estimates(result: Result, stored: Result, options: Options) -> Result:
+def with_stored_estimates(result: Result, stored: Result, options: GradingConfig) -> Result:
     """A result made again, with the estimates that were stored where it has the same ones.
 
     They are equal but for runs whose sets stopped early, where a mean over everything drawn would be biased; there the

@@ -19,8 +19,8 @@ from kofn.runs.files import CANDIDATES, CASES, MANIFEST, checksum_mismatch, read
 from kofn.runs.manifest import check_digest, check_manifest
 from kofn.runs.staging import recover
 from kofn.scoring.checklist import line_from_dict
+from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.grade import with_answers
-from kofn.scoring.options import Options
 from kofn.scoring.result import Result
 
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ class Run(Displayable):
         return self.evaluation.problem_name
 
     @property
-    def options(self) -> Options:
+    def options(self) -> GradingConfig:
         """How the run was evaluated, so that further numbers are made the same way."""
         names = ("threshold", "top_k", "interval", "level", "n_resamples", "seed", "cluster", "weight", "use")
         stored = self.manifest.get("options", {})
         kept = {k: stored[k] for k in names if stored.get(k) is not None}
         by, aggregate = (stored.get(name) or () for name in ("by", "aggregate"))
-        return Options(**kept, by=(by,) if isinstance(by, str) else tuple(by), aggregate=tuple(aggregate))
+        return GradingConfig(**kept, by=(by,) if isinstance(by, str) else tuple(by), aggregate=tuple(aggregate))
 
     def full(self) -> CorrectnessResults:
         """The evaluation with its case reports as objects."""
@@ -162,7 +162,7 @@ def _estimate(manifest: Mapping[str, Any], stored: Mapping[str, Any]) -> Estimat
     seed = manifest["options"].get("seed")
     recipe = {
         "extractor": manifest["result"]["extraction"]["extractor"],
-        "seed": Options().seed if seed is None else seed,
+        "seed": GradingConfig().seed if seed is None else seed,
         "version": manifest["versions"].get("kofn"),
         "top_k": manifest["result"]["understood"]["top_k"],
         "metric": stored["metric"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +16,10 @@ from kofn.runs.correctness_results import CorrectnessResults
 from kofn.runs.json_text import json_list, json_text
 from kofn.runs.report_classes import GroupReport
 from kofn.runs.report_table import FIELD, RESULT, SCHEMA, case_scores
+from kofn.scoring.configuration import ReportConfig
 from kofn.scoring.policy import GroupType, PassPolicy, Requirement
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kofn.aggregators.base import Aggregator
     from kofn.core.candidate_sets import Floats
     from kofn.core.table import Table
@@ -31,36 +30,9 @@ ALL = "cases"  # the group of every case where none is named
 _SHOWN, _LONG = 5, 60  # answers a diff shows, and characters of each
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportPlan:
-    """How a result becomes a report.
-
-    task      what was evaluated; runs of one task can be compared
-    group     the field whose values are the groups; None: one group of all cases
-    types     group -> type; a group not named is Core
-    weights   group -> weight, 1 where not named
-    metric_weights  metric -> weight of its attribute, 1 where not named
-    verdict   the aggregator that says whether a case passes, with or without a bound ("majority", "mean >= 0.8");
-              None: the first aggregator of the result that can, else `first`
-    """
-
-    task: str = "task"
-    task_version: int = 1
-    name: str = "run"
-    version: int = 1
-    group: str | None = None
-    types: Mapping[str, GroupType | str] = field(default_factory=dict)
-    weights: Mapping[str, float] = field(default_factory=dict)
-    metric_weights: Mapping[str, float] = field(default_factory=dict)
-    verdict: str | None = None
-    policy: PassPolicy = PassPolicy.CORE_CASES
-    threshold: float | None = None
-    timestamp: datetime | None = None
-
-
-def report_of(result: Result, plan: ReportPlan | None = None) -> tuple[CorrectnessResults, pl.DataFrame]:
+def report_of(result: Result, plan: ReportConfig | None = None) -> tuple[CorrectnessResults, pl.DataFrame]:
     """The evaluation without case reports, and those as columns."""
-    plan = plan or ReportPlan()
+    plan = plan or ReportConfig()
     table = result.table
     assert table is not None
     groups = _groups(table, plan)
@@ -79,7 +51,7 @@ def report_of(result: Result, plan: ReportPlan | None = None) -> tuple[Correctne
         group_outcomes=outcomes,
         pass_counts={GroupType(t): n for t, n in by_type.select("type", "passed").iter_rows()},
         total_counts={GroupType(t): n for t, n in by_type.select("type", "total").iter_rows()},
-        policy=plan.policy,
+        policy=plan.policy or PassPolicy.CORE_CASES,
         verdict=_verdict_text(verdicts),
     )
     return evaluation, frame
@@ -94,7 +66,7 @@ class VerdictRule:
     met: Floats
 
 
-def verdict_name(result: Result, plan: ReportPlan) -> str:
+def verdict_name(result: Result, plan: ReportConfig) -> str:
     """The aggregator that says whether a case passes: the one asked for, else the first of the run that can.
 
     One can that has a natural bound, and of which more or less is better; where none of the run's can, `first` says it.
@@ -124,7 +96,7 @@ def _verdict_text(verdicts: list[VerdictRule]) -> str | None:
     return rules[0] if rules else None
 
 
-def verdicts_of(result: Result, plan: ReportPlan) -> list[VerdictRule]:
+def verdicts_of(result: Result, plan: ReportConfig) -> list[VerdictRule]:
     """What every metric that has a say in it says of every case."""
     graded = [one for one in result.scored if one.metric and not one.beside_labels]  # else the verdicts are the labels'
     known = [one.metric for one in graded]
@@ -150,7 +122,7 @@ def apply_rule(rule: Requirement, values: Floats) -> Floats:
     return found
 
 
-def _verdict_of(result: Result, one: Graded, plan: ReportPlan) -> tuple[Floats, Requirement]:
+def _verdict_of(result: Result, one: Graded, plan: ReportConfig) -> tuple[Floats, Requirement]:
     name = verdict_name(result, plan)
     values = result.case_values.get((one.metric, name))
     known = None
@@ -195,7 +167,7 @@ def _default_rule(one: Graded, threshold: float | None, name: str, known: Aggreg
     return Requirement(name=name, operator=">=" if higher else "<=", bound=bound)
 
 
-def _groups(table: Table, plan: ReportPlan) -> pl.Series:
+def _groups(table: Table, plan: ReportConfig) -> pl.Series:
     names = [ALL] * table.n_cases if plan.group is None else segment_names(table, plan.group)
     groups = pl.Series("group", names, dtype=pl.String)
     known = groups.unique(maintain_order=True).to_list()
@@ -205,12 +177,12 @@ def _groups(table: Table, plan: ReportPlan) -> pl.Series:
     return groups
 
 
-def _types(groups: pl.Series, plan: ReportPlan) -> pl.Series:
+def _types(groups: pl.Series, plan: ReportConfig) -> pl.Series:
     types = {name: GroupType(plan.types.get(name, GroupType.CORE)).value for name in groups.unique().to_list()}
     return groups.replace_strict(types, return_dtype=pl.String).alias("type")
 
 
-def _outcomes(scores: pl.DataFrame, plan: ReportPlan) -> dict[str, GroupReport]:
+def _outcomes(scores: pl.DataFrame, plan: ReportConfig) -> dict[str, GroupReport]:
     outcomes = {}
     for (name,), part in scores.group_by("group", maintain_order=True):
         weight = plan.weights.get(str(name), 1.0)
@@ -224,7 +196,7 @@ def _outcomes(scores: pl.DataFrame, plan: ReportPlan) -> dict[str, GroupReport]:
     return outcomes
 
 
-def _frame(result: Result, plan: ReportPlan, groups: pl.Series, verdicts: list[VerdictRule]) -> pl.DataFrame:
+def _frame(result: Result, plan: ReportConfig, groups: pl.Series, verdicts: list[VerdictRule]) -> pl.DataFrame:
     """The case reports, built as columns: a million cases must not become a million objects."""
     table = result.table
     assert table is not None
@@ -271,7 +243,7 @@ def _by_case(kind: pl.Struct, parts: list[pl.DataFrame], n: int) -> pl.Series:
     return members.reshape((n, len(parts))).cast(pl.List(kind))
 
 
-def _attributes(result: Result, plan: ReportPlan, verdicts: list[VerdictRule]) -> list[pl.DataFrame]:
+def _attributes(result: Result, plan: ReportConfig, verdicts: list[VerdictRule]) -> list[pl.DataFrame]:
     table = result.table
     assert table is not None
     expected = json_text(table.cases["reference"]) if "reference" in table.cases.columns else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +10,9 @@ import numpy as np
 from kofn.errors import InputError, WorldError
 from kofn.metrics import trait
 from kofn.registry import aggregator, metric
-from kofn.runs.report_builder import ReportPlan, apply_rule, verdicts_of
+from kofn.runs.report_builder import apply_rule, verdicts_of
 from kofn.runs.report_table import case_scores
+from kofn.scoring.configuration import ReportConfig
 from kofn.scoring.grade import find_answers, score_table
 
 if TYPE_CHECKING:
@@ -32,22 +32,7 @@ MOST_CANDIDATES = 200_000  # beyond this the details stay in candidates.parquet,
 LEGACY = {"letter": "letter_first", "number": "number_simple"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelExtraction:
-    """What an extractor that asks a model found: the share of right answers, what it cost, and how often it asked."""
-
-    accuracy: float | None
-    cost_usd: float | None
-    num_calls: int
-
-
-def results_line(
-    run: Run,
-    plan: ReportPlan | None = None,
-    *,
-    batch_index: int | None = None,
-    model_extraction: ModelExtraction | None = None,
-) -> dict[str, Any]:
+def results_line(run: Run, plan: ReportConfig | None = None) -> dict[str, Any]:
     """The line: a summary, and what every case was asked, said and got.
 
     `accuracy` is the share of the verified cases that pass; `accuracy_legacy` the same with the answers that the older
@@ -55,6 +40,7 @@ def results_line(
     `generated_answer`, `reasoning` and `predicted` are its first candidate's, `correct` is the case's verdict, and
     `repeats` holds every candidate.
     """
+    plan = plan or ReportConfig()
     result = run.result
     assert result is not None
     scores = case_scores(run.reports)
@@ -62,17 +48,13 @@ def results_line(
     line: dict[str, Any] = {
         "timestamp": run.evaluation.timestamp.isoformat(),
         "task_type": run.task,
-        **({} if batch_index is None else {"batch_index": batch_index}),
+        **({} if plan.batch_index is None else {"batch_index": plan.batch_index}),
         "accuracy": verified["passed"].mean(),
-        "accuracy_legacy": legacy_accuracy(result, plan or ReportPlan()),
+        "accuracy_legacy": legacy_accuracy(result, plan),
     }
-    if model_extraction is not None:
-        line |= {
-            # these names are those of the older files, whatever model was asked
-            "haiku_accuracy": model_extraction.accuracy,
-            "haiku_cost_usd": model_extraction.cost_usd,
-            "haiku_num_calls": model_extraction.num_calls,
-        }
+    if extraction := (run.manifest.get("generation") or {}).get("llm_extraction"):
+        # these names are those of the older files, whatever model was asked
+        line |= {f"haiku_{name}": extraction[name] for name in ("accuracy", "cost_usd", "num_calls")}
     line |= {
         "num_examples": result.n_cases,
         "num_unverified": scores.height - verified.height,
@@ -104,7 +86,7 @@ def append_line(path: Path, line: dict[str, Any]) -> None:
         raise WorldError(f"{path}: cannot append: {problem.strerror}") from None
 
 
-def legacy_accuracy(result: Result, plan: ReportPlan) -> float | None:
+def legacy_accuracy(result: Result, plan: ReportConfig) -> float | None:
     """The share of the verified cases that pass when answers are found by the older rule of the same kind.
 
     None where there is no such rule.
@@ -116,7 +98,7 @@ def legacy_accuracy(result: Result, plan: ReportPlan) -> float | None:
     return accuracy_with(result, plan, find_answers(result.table, LEGACY[extractor]))
 
 
-def accuracy_with(result: Result, plan: ReportPlan, answers: Graded) -> float | None:
+def accuracy_with(result: Result, plan: ReportConfig, answers: Graded) -> float | None:
     """The share of the verified cases that pass with other answers.
 
     The metrics, the verdict and the threshold stay what they are. None where a metric looks at something else than

@@ -1,6 +1,6 @@
 """Scores a table of outputs: answers, metrics, candidate sets, estimates, diagnostics and warnings.
 
-In: a `Table` and `Options`. Out: a `Result`.
+In: a `Table` and a `GradingConfig`. Out: a `Result`.
 Imports core, extract, metrics, aggregators, stats, registry and importers.
 """
 

@@ -1,6 +1,10 @@
 from kofn.scoring import evaluate as evaluate
-from kofn.scoring.checklist import check_use as check_use
-from kofn.scoring.options import Options as Options
+from kofn.scoring.configuration import DEFAULT_READER as DEFAULT_READER
+from kofn.scoring.configuration import Config as Config
+from kofn.scoring.configuration import GradingConfig as GradingConfig
+from kofn.scoring.configuration import ReportConfig as ReportConfig
+from kofn.scoring.configuration import configure as configure
+from kofn.scoring.configuration import validate_tags as validate_tags
 from kofn.scoring.policy import GroupType as GroupType
 from kofn.scoring.policy import PassPolicy as PassPolicy
 from kofn.scoring.policy import Requirement as Requirement

@@ -6,23 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kofn.core.document import ChecklistLine
-from kofn.errors import UnknownName
+from kofn.scoring.configuration import USES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kofn.core.document import ChecklistAnswer
-    from kofn.scoring.options import Options
+    from kofn.scoring.configuration import GradingConfig
     from kofn.scoring.result import Result
 
-# how a product uses a set -> the beginnings of the names of aggregators that measure that
-USES: dict[str, tuple[str, ...]] = {
-    "any": ("any_pass", "pass@", "pass_at", "at_least", "best_score"),
-    "vote": ("majority", "maj@", "maj_at", "weighted_vote", "g_pass@"),
-    "select": ("selected",),
-    "list": ("ndcg", "dcg", "mrr", "precision", "recall"),
-    "all": ("all_pass", "all_correct", "pass^", "pass_hat", "coverage", "facet_coverage", "mean"),
-}
 _SLICES = 0.2  # a field with more values than this share of the cases is an id or a text, not a segment
 # items that the best-of-n report and run directories answer anew, so they are named here
 APART = "selector and evaluator are apart"
@@ -30,9 +22,9 @@ TRACKED = "cost and latency are tracked per n"
 VERSIONED = "everything is versioned"
 
 
-def build_checklist(result: Result, options: Options) -> tuple[ChecklistLine, ...]:
+def build_checklist(result: Result, options: GradingConfig) -> tuple[ChecklistLine, ...]:
     """The questions in order, answered from the result and how it was made."""
-    questions: dict[str, Callable[[Result, Options], tuple[ChecklistAnswer, str]]] = {
+    questions: dict[str, Callable[[Result, GradingConfig], tuple[ChecklistAnswer, str]]] = {
         "the aggregator matches how outputs are used": _use,
         "diversity is shown": _diversity,
         "intervals are by case": _intervals,
@@ -46,24 +38,12 @@ def build_checklist(result: Result, options: Options) -> tuple[ChecklistLine, ..
     return tuple(ChecklistLine(item=item, answer=answer, reason=reason) for item, answer, reason in found)
 
 
-def check_use(use: str | None) -> str | None:
-    """How outputs are used, as somebody wrote it.
-
-    >>> check_use("some")
-    Traceback (most recent call last):
-    kofn.errors.UnknownName: unknown use 'some': expected any, vote, select, list or all
-    """
-    if use is not None and use not in USES:
-        raise UnknownName("use", use, list(USES), hint="expected any, vote, select, list or all")
-    return use
-
-
 def line_from_dict(line: Mapping[str, Any]) -> ChecklistLine:
     """A line as run.json has it."""
     return ChecklistLine.of(line["item"], line["answer"], line["reason"])
 
 
-def _use(result: Result, options: Options) -> tuple[ChecklistAnswer, str]:
+def _use(result: Result, options: GradingConfig) -> tuple[ChecklistAnswer, str]:
     if result.diagnostics["sizes"]["max"] <= 1:
         return "yes", "one candidate a case: there is nothing to combine"
     if options.use is None:
@@ -78,7 +58,7 @@ def _use(result: Result, options: Options) -> tuple[ChecklistAnswer, str]:
     return "yes", f"outputs are used by `{options.use}`: {', '.join(fitting[:3])}"
 
 
-def _diversity(result: Result, _: Options) -> tuple[ChecklistAnswer, str]:
+def _diversity(result: Result, _: GradingConfig) -> tuple[ChecklistAnswer, str]:
     if result.diagnostics["sizes"]["max"] <= 1:
         return "yes", "one candidate a case: there is nothing to compare"
     found = result.diagnostics.get("diversity")
@@ -90,7 +70,7 @@ def _diversity(result: Result, _: Options) -> tuple[ChecklistAnswer, str]:
     return "yes", f"{found['unique_texts'] or 0:.2f} of a set's texts are different"
 
 
-def _intervals(result: Result, _: Options) -> tuple[ChecklistAnswer, str]:
+def _intervals(result: Result, _: GradingConfig) -> tuple[ChecklistAnswer, str]:
     methods = {e.method for e in result.estimates if e.segment is None}
     if not methods - {"none", "degenerate"}:
         return "no", "no estimate has an interval"
@@ -98,7 +78,7 @@ def _intervals(result: Result, _: Options) -> tuple[ChecklistAnswer, str]:
     return "yes", f"the resampled unit is the {f'cluster `{cluster}`' if cluster else 'case'}, never the candidate"
 
 
-def _judge(result: Result, _: Options) -> tuple[ChecklistAnswer, str]:
+def _judge(result: Result, _: GradingConfig) -> tuple[ChecklistAnswer, str]:
     if not result.judges:
         if "score" in result.understood["metrics"]:
             return "unknown", "scores came with the file, and nobody says what made them"
@@ -113,7 +93,7 @@ def _judge(result: Result, _: Options) -> tuple[ChecklistAnswer, str]:
     return "yes", f"{', '.join(grading)}: raw and corrected rates stand side by side"
 
 
-def _separation(result: Result, _: Options) -> tuple[ChecklistAnswer, str]:
+def _separation(result: Result, _: GradingConfig) -> tuple[ChecklistAnswer, str]:
     picked = [e.aggregator for e in result.estimates if e.aggregator.startswith(("selected", "weighted_vote"))]
     if not picked:
         return "yes", "nothing is picked by a selector"
@@ -126,7 +106,7 @@ def _separation(result: Result, _: Options) -> tuple[ChecklistAnswer, str]:
     return "yes", "what picks and what grades differ"
 
 
-def _segments(result: Result, options: Options) -> tuple[ChecklistAnswer, str]:
+def _segments(result: Result, options: GradingConfig) -> tuple[ChecklistAnswer, str]:
     if options.by:
         return "yes", f"by {', '.join(options.by)}"
     table = result.table
@@ -136,14 +116,14 @@ def _segments(result: Result, options: Options) -> tuple[ChecklistAnswer, str]:
     return "unknown", "no field of the cases slices them"
 
 
-def _spending(result: Result, _: Options) -> tuple[ChecklistAnswer, str]:
+def _spending(result: Result, _: GradingConfig) -> tuple[ChecklistAnswer, str]:
     missing = [name for name in ("cost", "seconds") if name not in result.diagnostics]
     if missing:
         return "no", f"candidates carry no {' and no '.join(missing)}"
     return "yes", "kofn curve shows what each further candidate costs and takes"
 
 
-def _versions(_: Result, __: Options) -> tuple[ChecklistAnswer, str]:
+def _versions(_: Result, __: GradingConfig) -> tuple[ChecklistAnswer, str]:
     return "no", "nothing is kept of this: kofn score --out DIR writes hashes, versions and seeds to run.json"
 
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from kofn.core.candidate_sets import CandidateSets, Floats
     from kofn.core.table import Table
+    from kofn.scoring.configuration import GradingConfig
     from kofn.scoring.grade import Graded
-    from kofn.scoring.options import Options
 
 
 UNGRADED = "ungraded "  # before the names of votes that count where nothing at all is graded
@@ -201,7 +201,7 @@ def add_counts(several: Iterable[Counts]) -> Counts:
     return reduce(Counts.plus, several)
 
 
-def count_candidates(table: Table, scored: Sequence[Graded], options: Options) -> Counts:
+def count_candidates(table: Table, scored: Sequence[Graded], options: GradingConfig) -> Counts:
     """What is counted of the cases of a table, graded as they are."""
     answers = scored[0]
     sets = answers.sets
@@ -301,7 +301,7 @@ def _label_disagreements(table: Table, answers: Graded) -> tuple[str, int, int] 
     return computed.metric, int(both.sum()), int(differ.sum())
 
 
-def _sampling_variances(scored: Sequence[Graded], options: Options) -> dict[tuple[str, str], SamplingVariance]:
+def _sampling_variances(scored: Sequence[Graded], options: GradingConfig) -> dict[tuple[str, str], SamplingVariance]:
     """maj@k of large sets is drawn: how far that may be off."""
     out = {}
     for rule in map(aggregator, options.aggregate):

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from kofn.core.candidate_sets import CandidateSets
     from kofn.core.table import Table
     from kofn.core.types import Estimate
+    from kofn.scoring.configuration import GradingConfig
     from kofn.scoring.counts import Counts, MetricCounts
     from kofn.scoring.grade import Graded
-    from kofn.scoring.options import Options
 
 DOUBLE_DIPPING = "double-dipping"  # `Result.double_dipping` finds its warnings by this word
 UNCORRECTED = "not corrected for its errors"  # and comparisons keep the warnings that have these
@@ -40,7 +40,7 @@ FAMILIES = {
 }
 
 
-def extraction_diagnostics(table: Table, answers: Graded, facts: Counts, options: Options) -> dict[str, Any]:
+def extraction_diagnostics(table: Table, answers: Graded, facts: Counts, options: GradingConfig) -> dict[str, Any]:
     """How answers were found, how many were not, and how far other extractors would disagree.
 
     Extractors are compared on the candidates of the table, which may be some of those that are counted.
@@ -91,7 +91,7 @@ def _audit(table: Table, answers: Graded, family: tuple[str, ...], seed: int) ->
     return {**found.to_dict(), "disagreements": len(found.disagreements)}
 
 
-def set_diagnostics(sets: CandidateSets, facts: Counts, options: Options) -> dict[str, Any]:
+def set_diagnostics(sets: CandidateSets, facts: Counts, options: GradingConfig) -> dict[str, Any]:
     """Set sizes, votes, diversity, cost and time. `sets`, where n-grams are looked at, may be some of those counted."""
     out: dict[str, Any] = {"sizes": _sizes(facts)}
     totals, counts = facts.totals, facts.counts
@@ -154,7 +154,7 @@ def build_warnings(
     estimates: Sequence[Estimate],
     extracted: dict[str, Any],
     found: dict[str, Any],
-    options: Options,
+    options: GradingConfig,
     judges: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[str]:
     """One line each for what a careful reader would want to know."""
@@ -171,7 +171,7 @@ def build_warnings(
     ]
 
 
-def _score_warnings(metrics: Sequence[MetricCounts], options: Options) -> list[str]:
+def _score_warnings(metrics: Sequence[MetricCounts], options: GradingConfig) -> list[str]:
     out: list[str] = []
     for one in metrics:
         out += one.notes
@@ -230,7 +230,9 @@ def _selector_warnings(facts: Counts, estimates: Sequence[Estimate]) -> list[str
     return [f"selector {below[0]} goes below 0, and votes add scores up: weighted_vote(scale='exp') adds exp(score)"]
 
 
-def _double_dipping_warnings(facts: Counts, options: Options, judges: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _double_dipping_warnings(
+    facts: Counts, options: GradingConfig, judges: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
     """The score that picks is the score that grades: every mistake in its favour then counts as a success.
 
     best_score is no such pick: it says how high a score goes and nothing of what a product would ship.

@@ -16,10 +16,10 @@ from kofn.metrics import trait
 from kofn.registry import aggregator, metric
 from kofn.scoring import diagnostics as diagnose
 from kofn.scoring.checklist import build_checklist
+from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.counts import count_candidates, coverage_aggregators
 from kofn.scoring.grade import find_answers, score_table
 from kofn.scoring.multiple_choice import with_labels
-from kofn.scoring.options import Options
 from kofn.scoring.result import Result
 from kofn.stats import estimate, segment_estimates
 from kofn.stats.estimates import check_interval
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from kofn.core.candidate_sets import Floats
     from kofn.core.table import Table
     from kofn.core.types import Estimate
+    from kofn.scoring.configuration import Spec
     from kofn.scoring.counts import Counts
     from kofn.scoring.grade import Graded
-    from kofn.scoring.options import Spec
 
 DEFAULTS = ("first", "mean", "any_pass", "all_pass", "majority", "majority_pass")
 # of a metric beside labels: its passes are the labels', so pass counts would repeat those of the labels
@@ -45,7 +45,7 @@ _LADDER = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _MOST_SETS = 0.95  # pass@k is shown by default where this share of the sets has k candidates: it is undefined in others
 
 
-def resolve_extractor(options: Options) -> Options:
+def resolve_extractor(options: GradingConfig) -> GradingConfig:
     """With the extractor that every metric asked for wants, where nobody named another."""
     if options.extract is not None or not options.metrics:
         return options
@@ -56,9 +56,9 @@ def resolve_extractor(options: Options) -> Options:
     return replace(options, extract=extractors.pop() or None) if len(extractors) == 1 else options
 
 
-def evaluate(table: Table, options: Options | None = None) -> Result:
+def evaluate(table: Table, options: GradingConfig | None = None) -> Result:
     """Evaluate every candidate of a table."""
-    options = resolve_extractor(options or Options())
+    options = resolve_extractor(options or GradingConfig())
     check_options(table, options)
     # the split comes first, so that nothing is chosen (an extractor, a default) by the cases left out
     if options.split is not None:
@@ -69,7 +69,9 @@ def evaluate(table: Table, options: Options | None = None) -> Result:
     return result_of(table, graded, options).with_warnings(table.notes)
 
 
-def grade(table: Table, options: Options, *, whole: bool = True, base: int | None = None) -> tuple[Table, list[Graded]]:
+def grade(
+    table: Table, options: GradingConfig, *, whole: bool = True, base: int | None = None
+) -> tuple[Table, list[Graded]]:
     """Every candidate under every metric, before anything is combined; the table has its options labelled.
 
     Where nothing is graded there is one member, with the answers alone.
@@ -86,7 +88,7 @@ def grade(table: Table, options: Options, *, whole: bool = True, base: int | Non
 def result_of(
     table: Table,
     graded: Sequence[Graded],
-    options: Options,
+    options: GradingConfig,
     judges: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Result:
     """The numbers of candidates that are graded already. `judges` describes the metrics that a model graded."""
@@ -103,7 +105,7 @@ def describe_result(
     answers: Graded,
     facts: Counts,
     estimates: Sequence[Estimate],
-    options: Options,
+    options: GradingConfig,
     judges: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Result:
     """The result of what was counted and estimated. `table` and `answers` may be a sample of it all.
@@ -184,7 +186,7 @@ class ValueColumn(NamedTuple):
     rate: bool
 
 
-def _case_values(scored: Sequence[Graded], options: Options) -> dict[tuple[str, str], ValueColumn]:
+def _case_values(scored: Sequence[Graded], options: GradingConfig) -> dict[tuple[str, str], ValueColumn]:
     """(metric, aggregator) -> one value a case."""
     requested = requested_aggregators(options)
     out: dict[tuple[str, str], ValueColumn] = {}
@@ -195,7 +197,7 @@ def _case_values(scored: Sequence[Graded], options: Options) -> dict[tuple[str, 
     return out
 
 
-def requested_aggregators(options: Options) -> list[Aggregator]:
+def requested_aggregators(options: GradingConfig) -> list[Aggregator]:
     """The aggregators asked for, each once."""
     rules = [aggregator(a) for a in options.aggregate]
     names = [a.name for a in rules]
@@ -235,7 +237,7 @@ def estimates_of(
     table: Table,
     values: Mapping[tuple[str, str], ValueColumn],
     extractor: str | None,
-    options: Options,
+    options: GradingConfig,
 ) -> list[Estimate]:
     """The estimate of every column of values, over all cases and by segment."""
     weights = case_numbers(table, options.weight or ("weight" if "weight" in table.cases.columns else None))
@@ -263,7 +265,7 @@ def estimates_of(
     return out
 
 
-def recipe_of(metric: str, name: str, extractor: str | None, options: Options) -> dict[str, Any]:
+def recipe_of(metric: str, name: str, extractor: str | None, options: GradingConfig) -> dict[str, Any]:
     """What makes an estimate again."""
     return {
         "extractor": extractor,
@@ -275,7 +277,7 @@ def recipe_of(metric: str, name: str, extractor: str | None, options: Options) -
     }
 
 
-def _describe_input(table: Table, facts: Counts, answers: Graded, options: Options) -> dict[str, Any]:
+def _describe_input(table: Table, facts: Counts, answers: Graded, options: GradingConfig) -> dict[str, Any]:
     return {
         "form": table.form,
         "sources": list(table.sources),
@@ -294,7 +296,7 @@ def _describe_input(table: Table, facts: Counts, answers: Graded, options: Optio
     }
 
 
-def check_options(table: Table, options: Options) -> None:
+def check_options(table: Table, options: GradingConfig) -> None:
     """Refuse options that mean nothing, and a table without cases."""
     k: Any = options.top_k
     if k is not None and (not isinstance(k, int) or k < 1):

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from kofn.core.candidate_sets import Floats
     from kofn.core.table import Table
     from kofn.core.types import Estimate
+    from kofn.scoring.configuration import GradingConfig
     from kofn.scoring.counts import Counts, MetricCounts
     from kofn.scoring.grade import Graded
-    from kofn.scoring.options import Options
     from kofn.scoring.result import Result
 
     Key = tuple[str, str]  # metric, aggregator
@@ -74,7 +74,7 @@ class PartSample:
     scored: Sequence[Graded]
 
 
-def part_of(table: Table, options: Options, base: int | None = None) -> Part:
+def part_of(table: Table, options: GradingConfig, base: int | None = None) -> Part:
     """What the cases of a table say, all of them: `options.split` is for whoever reads them.
 
     Every aggregator that the whole may show by default is computed: which of them it does show depends on all parts.
@@ -94,7 +94,7 @@ def part_of(table: Table, options: Options, base: int | None = None) -> Part:
     )
 
 
-def _part_aggregators(one: Graded, options: Options) -> list[Aggregator]:
+def _part_aggregators(one: Graded, options: GradingConfig) -> list[Aggregator]:
     requested = requested_aggregators(options)
     if requested:
         return drop_redundant(requested, one.beside_labels)
@@ -148,13 +148,13 @@ def _tallies(values: Mapping[Key, Floats], segments: Mapping[str, Any]) -> dict[
     return out
 
 
-def _weight_fields(table: Table, options: Options) -> list[str]:
+def _weight_fields(table: Table, options: GradingConfig) -> list[str]:
     """The fields that weigh or cluster cases: those named, and those that are there by their role."""
     roles = [role for role in ("weight", "cluster") if role in table.cases.columns]
     return [name for name in (options.weight, options.cluster) if name is not None] + roles
 
 
-def _weighted_rows(table: Table, values: Mapping[Key, Floats], options: Options) -> pl.DataFrame:
+def _weighted_rows(table: Table, values: Mapping[Key, Floats], options: GradingConfig) -> pl.DataFrame:
     """A row a case: what it is weighted, clustered and sliced by, and its values."""
     named = {name: case_column(table, name) for name in (*_weight_fields(table, options), *options.by)}
     columns = [table.cases["case_id"], *(column.alias(name) for name, column in named.items())]
@@ -162,7 +162,7 @@ def _weighted_rows(table: Table, values: Mapping[Key, Floats], options: Options)
     return pl.DataFrame(columns)
 
 
-def result_of_parts(parts: Sequence[Part], sample: PartSample, options: Options) -> Result:
+def result_of_parts(parts: Sequence[Part], sample: PartSample, options: GradingConfig) -> Result:
     """What all parts say together, as `evaluate` would of all their cases."""
     facts = _drop_label_copies(add_counts(part.facts for part in parts))
     extractor = sample.scored[0].extractor
@@ -179,7 +179,7 @@ def _drop_label_copies(facts: Counts) -> Counts:
     return replace(facts, metrics=tuple(one for one in facts.metrics if not one.like_labels))
 
 
-def _shown_aggregators(one: MetricCounts, facts: Counts, options: Options) -> list[Aggregator]:
+def _shown_aggregators(one: MetricCounts, facts: Counts, options: GradingConfig) -> list[Aggregator]:
     """The aggregators that are shown of a metric."""
     requested = requested_aggregators(options)
     if requested:
@@ -195,7 +195,7 @@ def _shown_aggregators(one: MetricCounts, facts: Counts, options: Options) -> li
     return [aggregator(name) for name in names]
 
 
-def _estimates(parts: Sequence[Part], facts: Counts, extractor: str | None, options: Options) -> list[Estimate]:
+def _estimates(parts: Sequence[Part], facts: Counts, extractor: str | None, options: GradingConfig) -> list[Estimate]:
     cases: Counter[Segment] = Counter()
     for part in parts:
         cases.update(part.cases)
@@ -222,7 +222,7 @@ def _estimates(parts: Sequence[Part], facts: Counts, extractor: str | None, opti
     return out
 
 
-def _segments_by_name(cases: Counter[Segment], options: Options) -> list[tuple[str, list[Segment]]]:
+def _segments_by_name(cases: Counter[Segment], options: GradingConfig) -> list[tuple[str, list[Segment]]]:
     """The segments by name, in the order in which they are shown; values of one name are one segment."""
     out: list[tuple[str, list[Segment]]] = []
     for by in options.by:
@@ -255,7 +255,7 @@ def _check_reach(rule: Aggregator, tally: Tally, facts: Counts) -> None:
 
 
 def _weighted_estimates(
-    parts: Sequence[Part], sample: Table, facts: Counts, extractor: str | None, options: Options
+    parts: Sequence[Part], sample: Table, facts: Counts, extractor: str | None, options: GradingConfig
 ) -> list[Estimate]:
     """As `evaluate` makes them, from the values of all cases."""
     # diagonal and relaxed: a part may lack a column, or have read it as another type

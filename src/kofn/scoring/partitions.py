@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kofn.core.table import Table
     from kofn.importers.base import ReadOptions
     from kofn.importers.parquet_partitions import CaseLayout, DataSet
-    from kofn.scoring.options import Options
+    from kofn.scoring.configuration import GradingConfig
     from kofn.scoring.result import Result
 
     OnPart = Callable[[int, int], None]  # candidates done, candidates in all
@@ -64,7 +64,7 @@ class PartitionPlan:
     data: DataSet
     columns: tuple[str, ...]
     reading: ReadOptions
-    options: Options
+    options: GradingConfig
     base: int | None
 
 
@@ -101,7 +101,7 @@ def _is_unclaimed(places: Sequence[str], reading: ReadOptions) -> bool:
 def score_parts(
     data: DataSet,
     reading: ReadOptions,
-    options: Options,
+    options: GradingConfig,
     *,
     size: int | None = None,
     engine: Any = None,
@@ -168,7 +168,7 @@ def _grade_sample(plan: PartitionPlan, pieces: Sequence[Partition], some: Table 
     return PartSample(table=table, scored=scored)
 
 
-def _describe_filter(reading: ReadOptions, options: Options) -> str:
+def _describe_filter(reading: ReadOptions, options: GradingConfig) -> str:
     conditions = [f"{name}={value}" for name, value in reading.where.items()]
     conditions += [] if options.split is None else [f"split {options.split}"]
     return f"none is of {' and '.join(conditions)}"

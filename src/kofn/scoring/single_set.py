@@ -11,7 +11,7 @@ from kofn.registry import aggregator
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kofn.scoring.options import Spec
+    from kofn.scoring.configuration import Spec
 
 
 def aggregate(

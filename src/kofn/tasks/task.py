@@ -10,7 +10,7 @@ from kofn.errors import InputError, UnknownName
 from kofn.metrics import MetricConfig
 from kofn.metrics.metric_config import REPEAT_AGGREGATORS
 from kofn.registry import aggregator, extractor, metric
-from kofn.scoring.options import Options
+from kofn.scoring.configuration import Config
 from kofn.scoring.policy import PassPolicy
 from kofn.tasks import datasets
 from kofn.tasks.items import items_of, select_items
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from kofn.runs.report_builder import ReportPlan
     from kofn.tasks.spec import MetricSpec
     from kofn.tasks.stages import Item
 
@@ -45,36 +44,36 @@ def verdict_of(spec: TaskSpec) -> str | None:
     return spec.verdict or next(iter(repeat_aggregators(spec)), None)
 
 
-def evaluate_options(spec: TaskSpec, **overrides: Any) -> Options:
-    """What `kofn.scoring.evaluate` needs. A list of aggregators gains those that metrics name for their repeats."""
+def configure_task(spec: TaskSpec, config: Config) -> Config:
+    """The configuration of a run of a task: what it leaves out is as the task says.
+
+    A task's list of aggregators gains those that its metrics name for their repeats.
+    """
     more = repeat_aggregators(spec)
     aggregate = (*spec.aggregate, *(name for name in more if name not in spec.aggregate)) if spec.aggregate else ()
-    settings: dict[str, Any] = {
-        "extract": spec.extract,
-        "metrics": tuple(m.metric for m in spec.metrics),
-        "aggregate": aggregate,
-        "by": spec.segments,
-        "use": spec.use,
-    }
-    return Options(**{**settings, **overrides})
-
-
-def report_plan(spec: TaskSpec, **overrides: Any) -> ReportPlan:
-    """What the report needs."""
-    from kofn.runs.report_builder import ReportPlan  # brings polars, which `kofn list tasks` does without
-
-    groups = spec.groups
-    settings: dict[str, Any] = {
-        "task": spec.name,
-        "task_version": spec.version,
-        "group": groups.field if groups else None,
-        "types": groups.types if groups else {},
-        "weights": groups.weights if groups else {},
-        "metric_weights": {m.metric: m.weight for m in spec.metrics if m.weight != 1.0},
-        "verdict": verdict_of(spec),
-        "policy": PassPolicy(spec.policy),
-    }
-    return ReportPlan(**{**settings, **overrides})
+    grading, report, groups = config.grading, config.report, spec.groups
+    return replace(
+        config,
+        grading=replace(
+            grading,
+            extract=grading.extract or spec.extract,
+            metrics=grading.metrics or tuple(m.metric for m in spec.metrics),
+            aggregate=grading.aggregate or aggregate,
+            by=grading.by or tuple(spec.segments),
+            use=grading.use or spec.use,
+        ),
+        report=replace(
+            report,
+            task=spec.name,
+            task_version=spec.version,
+            group=report.group or (groups.field if groups else None),
+            types=report.types or (groups.types if groups else {}),
+            weights=report.weights or (groups.weights if groups else {}),
+            metric_weights=report.metric_weights or {m.metric: m.weight for m in spec.metrics if m.weight != 1.0},
+            verdict=report.verdict or verdict_of(spec),
+            policy=report.policy or PassPolicy(spec.policy),
+        ),
+    )
 
 
 def metric_configs(spec: TaskSpec) -> list[MetricConfig]:
@@ -192,13 +191,9 @@ class Task:
         of_stages = {name: value for name, value in given.items() if name in _OF_STAGES}
         return task._with_stages(stages or {}, of_stages) if of_stages or stages else task
 
-    def evaluate_options(self, **overrides: Any) -> Options:
-        """How `kofn.scoring.evaluate` grades the answers."""
-        return evaluate_options(self.spec, **overrides)
-
-    def report_plan(self, **overrides: Any) -> ReportPlan:
-        """How the result becomes a report."""
-        return report_plan(self.spec, **overrides)
+    def configure(self, given: Config | None = None) -> Config:
+        """How its replies are graded and reported: as configured, else as the task says."""
+        return configure_task(self.spec, given or Config())
 
     def metric_configs(self) -> list[MetricConfig]:
         """The metrics, for those who score one case at a time."""

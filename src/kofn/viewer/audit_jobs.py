@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from kofn.analysis.extraction_audit import ExtractionAudit
     from kofn.core.table import Table
-    from kofn.scoring.options import Options
+    from kofn.scoring.configuration import GradingConfig
     from kofn.scoring.result import Result
     from kofn.viewer.audit_query import AuditQuery, SampleSize
     from kofn.viewer.run_view import RunView
@@ -103,7 +103,7 @@ def _table(view: RunView, result: Result, mask: Bools, texts: pl.Series) -> Tabl
 # --- the audit
 
 
-def options_of(view: RunView) -> Options:
+def options_of(view: RunView) -> GradingConfig:
     """How the run weighs its cases; its metric where that compares answers."""
     options = replace(view.run.options, by=(), aggregate=(), split=None, metrics=(), engine=None, threshold=None)
     name = "" if view.run.result is None else view.run.result.scored[0].metric
@@ -127,11 +127,11 @@ def run_audit(view: RunView, query: AuditQuery) -> ExtractionAudit:
     return _audit(table, plain, options, read)
 
 
-def _audit(table: Table, names: Sequence[str], options: Options, read: Mapping[str, Any]) -> ExtractionAudit:
+def _audit(table: Table, names: Sequence[str], options: GradingConfig, read: Mapping[str, Any]) -> ExtractionAudit:
     return audit_extractors(table, names, options, read=read)
 
 
-def takes_long(table: Table, names: Sequence[str], options: Options) -> bool:
+def takes_long(table: Table, names: Sequence[str], options: GradingConfig) -> bool:
     """Whether it takes long, or for how long cannot be known."""
     compare = options.metrics[0] if options.metrics else default_metric(names[0])
     texts = table.candidates["text"]

@@ -230,9 +230,9 @@ def with_intervals(rough: BestOf, whole: BestOf) -> BestOf:
 def with_cost(table: BestOf, cost: float | None) -> BestOf:
     """The table with a cost per candidate; None leaves it as it is.
 
-    >>> from kofn.scoring.options import Options
+    >>> from kofn.scoring.configuration import GradingConfig
     >>> from kofn.core.candidate_sets import CandidateSets
-    >>> table = with_cost(best_of(CandidateSets.from_lists([[1, 0], [0, 0]]), Options()), 0.5)
+    >>> table = with_cost(best_of(CandidateSets.from_lists([[1, 0], [0, 0]]), GradingConfig()), 0.5)
     >>> [(row.cost, row.gain_per_cost) for row in table.rows], table.unit
     ([(0.5, None), (1.0, 0.5)], 'dollars')
     """

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kofn.analysis.selectors import Selector
     from kofn.core.candidate_sets import CandidateSets, Floats
     from kofn.core.types import Estimate
-    from kofn.scoring.options import Options
+    from kofn.scoring.configuration import GradingConfig
     from kofn.stats.beta_binomial import BetaBinomial
     from kofn.stats.corrected_curve import Rates
 
@@ -161,7 +161,7 @@ class BestOfOptions:
 
 def best_of(
     sets: CandidateSets,
-    options: Options,
+    options: GradingConfig,
     request: BestOfOptions | None = None,
     *,
     tokens: Floats | None = None,
@@ -172,9 +172,9 @@ def best_of(
 
     `tokens` is one number a candidate. A k beyond `largest_k` is extrapolated where `asked.extend` says so.
 
-    >>> from kofn.scoring.options import Options
+    >>> from kofn.scoring.configuration import GradingConfig
     >>> from kofn.core.candidate_sets import CandidateSets
-    >>> found = best_of(CandidateSets.from_lists([[1, 0, 0], [0, 0, 0], [1, 1, 0]]), Options())
+    >>> found = best_of(CandidateSets.from_lists([[1, 0, 0], [0, 0, 0], [1, 1, 0]]), GradingConfig())
     >>> [(row.k, round(row.any, 3), row.gain and round(row.gain, 3)) for row in found.rows]
     [(1, 0.333, None), (2, 0.556, 0.222), (3, 0.667, 0.111)]
     """
@@ -442,7 +442,7 @@ def extrapolated_ks(last: int, extend: int) -> list[int]:
 def best_of_by_segment(
     sets: CandidateSets,
     names: Sequence[str],
-    options: Options,
+    options: GradingConfig,
     request: BestOfOptions,
     *,
     tokens: Floats | None = None,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kofn.core.candidate_sets import Array, CandidateSets, Floats, Ints
     from kofn.core.types import Estimate
-    from kofn.scoring.options import Options
+    from kofn.scoring.configuration import GradingConfig
 
 MOST_SETS = 0.95  # the curve ends at the largest size that this share of the graded sets reaches
 MOST_VOTES = 2_000_000  # candidates; beyond it sorting the votes of every set takes more than about a second
@@ -57,7 +57,7 @@ class Curve:
 
 
 def best_of_n(
-    sets: CandidateSets, options: Options, *, weights: ArrayLike | None = None, clusters: ArrayLike | None = None
+    sets: CandidateSets, options: GradingConfig, *, weights: ArrayLike | None = None, clusters: ArrayLike | None = None
 ) -> Curve:
     """The mean over cases of the unbiased any@k, 1 - C(n-c,k)/C(n,k), for k = 1, 2, ... and its interval.
 
@@ -65,9 +65,9 @@ def best_of_n(
     Beside it what independence gives, from the pooled p (the mean over cases of c/n), and the curve of the vote.
     Nothing graded: no points.
 
-    >>> from kofn.scoring.options import Options
+    >>> from kofn.scoring.configuration import GradingConfig
     >>> from kofn.core.candidate_sets import CandidateSets
-    >>> curve = best_of_n(CandidateSets.from_lists([[1, 1, 1, 1], [0, 0, 0, 0]]), Options())
+    >>> curve = best_of_n(CandidateSets.from_lists([[1, 1, 1, 1], [0, 0, 0, 0]]), GradingConfig())
     >>> [(at.k, at.point, at.independent) for at in curve.points]
     [(1, 0.5, 0.5), (2, 0.5, 0.75), (3, 0.5, 0.875), (4, 0.5, 0.9375)]
     """
@@ -122,7 +122,7 @@ def k_ladder(largest: int) -> tuple[int, ...]:
 class CaseMeans:
     """How the mean over cases is estimated, the same for every k."""
 
-    def __init__(self, options: Options, weights: ArrayLike | None, clusters: ArrayLike | None) -> None:
+    def __init__(self, options: GradingConfig, weights: ArrayLike | None, clusters: ArrayLike | None) -> None:
         self.interval = options.interval
         self.replaced = False
         self.common: dict[str, Any] = {

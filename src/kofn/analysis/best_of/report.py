@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from kofn.analysis.selectors import Selection
     from kofn.core.candidate_sets import Floats
     from kofn.core.table import Table
+    from kofn.scoring.configuration import GradingConfig
     from kofn.scoring.grade import Graded
-    from kofn.scoring.options import Options
 
     Judges = Mapping[str, Mapping[str, Any]]
 
@@ -104,11 +104,11 @@ class BestOfReport(Displayable):
         return replace(self, checklist=tuple(lines))
 
 
-def default_measure(options: Options) -> str:
+def default_measure(options: GradingConfig) -> str:
     """The measure whose gain counts, by how the product uses a set.
 
-    >>> from kofn.scoring.options import Options
-    >>> default_measure(Options(use="vote")), default_measure(Options())
+    >>> from kofn.scoring.configuration import GradingConfig
+    >>> default_measure(GradingConfig(use="vote")), default_measure(GradingConfig())
     ('majority', 'any')
     """
     return MEASURE_OF_USE.get(options.use or "any", "any")
@@ -125,7 +125,7 @@ def best_of_report(
     name: str,
     scored: Graded,
     table: Table,
-    options: Options,
+    options: GradingConfig,
     request: BestOfOptions,
     bounds: SpendingBounds,
     *,
@@ -170,7 +170,7 @@ def candidate_tokens(table: Table) -> Floats | None:
 
 
 def _warnings(
-    scored: Graded, options: Options, request: BestOfOptions, judges: Judges, segments: Sequence[SegmentCurve]
+    scored: Graded, options: GradingConfig, request: BestOfOptions, judges: Judges, segments: Sequence[SegmentCurve]
 ) -> list[str]:
     out = []
     if options.use == "list":

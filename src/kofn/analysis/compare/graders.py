@@ -32,25 +32,25 @@ if TYPE_CHECKING:
 
     from kofn.core.candidate_sets import CandidateSets
     from kofn.core.table import Table
+    from kofn.scoring.configuration import GradingConfig
     from kofn.scoring.grade import Graded
-    from kofn.scoring.options import Options
     from kofn.scoring.result import Result
 
 
-def by_extractor(names: Sequence[str], options: Options) -> dict[str, Options]:
+def by_extractor(names: Sequence[str], options: GradingConfig) -> dict[str, GradingConfig]:
     """How to grade with each extractor: the metric that was asked for, else the one that suits the first of them.
 
     One metric for all, so that only the extractor differs.
 
-    >>> from kofn.scoring.options import Options
-    >>> {name: (o.extract, o.metrics) for name, o in by_extractor(["number", "last_line"], Options()).items()}
+    >>> from kofn.scoring.configuration import GradingConfig
+    >>> {name: (o.extract, o.metrics) for name, o in by_extractor(["number", "last_line"], GradingConfig()).items()}
     {'number': ('number', ('numeric',)), 'last_line': ('last_line', ('numeric',))}
     """
     metrics = options.metrics[:1] or (default_metric(names[0]),)
     return {name: replace(options, extract=name, metrics=metrics) for name in _check_distinct("extractor", names)}
 
 
-def by_metric(names: Sequence[str], options: Options) -> dict[str, Options]:
+def by_metric(names: Sequence[str], options: GradingConfig) -> dict[str, GradingConfig]:
     """How to grade with each metric: by the extractor that was asked for, else the one the metric wants."""
     return {name: replace(options, metrics=(name,)) for name in _check_distinct("metric", names)}
 
@@ -69,7 +69,7 @@ _EXAMPLES = {"extractor": "number boxed", "metric": "exact_match numeric"}
 
 def compare_graders(
     table: Table,
-    ways: Mapping[str, Options],
+    ways: Mapping[str, GradingConfig],
     *,
     units: Mapping[str, Any] | None = None,
     aggregate: Sequence[str] = (),
@@ -82,11 +82,11 @@ def compare_graders(
     by case. `units` are weights and clusters of the cases.
 
     >>> from kofn.runs.load import load_table
-    >>> from kofn.scoring.options import Options
+    >>> from kofn.scoring.configuration import GradingConfig
     >>> from kofn.importers.base import ReadOptions
     >>> texts = ["4", "2 + 2 = 4", "4 (a)"]
     >>> rows = [{"id": str(i), "reference": "4", "outputs": [text]} for i, text in enumerate(texts)]
-    >>> found = compare_graders(load_table(rows, ReadOptions()), by_extractor(["number", "last_line"], Options()))
+    >>> found = compare_graders(load_table(rows, ReadOptions()), by_extractor(["number", "last_line"], GradingConfig()))
     >>> found.agreements[0].counts
     {'both_pass': 1, 'only_a': 2, 'only_b': 0, 'both_fail': 0}
     """
@@ -119,7 +119,7 @@ def compare_graders(
     )
 
 
-def _grade(table: Table, name: str, options: Options) -> Result:
+def _grade(table: Table, name: str, options: GradingConfig) -> Result:
     result = evaluate(table, replace(options, aggregate=("mean",), by=()))
     if not result.scored[0].metric:
         raise InputError(f"{name}: nothing is graded: the outputs have no references or labels to compare with")

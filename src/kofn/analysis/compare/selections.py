@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from kofn.analysis.selectors import Selector
     from kofn.core.candidate_sets import CandidateSets
+    from kofn.scoring.configuration import GradingConfig
     from kofn.scoring.grade import Graded
-    from kofn.scoring.options import Options
     from kofn.scoring.result import Result
 
     Bools = NDArray[np.bool_]
@@ -44,7 +44,7 @@ def compare_selectors(
     result: Result,
     selectors: Sequence[Selector],
     evaluator: str,
-    options: Options,
+    options: GradingConfig,
     *,
     units: Mapping[str, Any] | None = None,
     all_pairs: bool = False,
@@ -55,11 +55,11 @@ def compare_selectors(
     A metric of the result may pick too, by its name. Picks are compared case by case; equal scores share a pick.
 
     >>> import kofn
-    >>> from kofn.scoring.options import Options
+    >>> from kofn.scoring.configuration import GradingConfig
     >>> from kofn.analysis.selectors import Selector
     >>> rows = [{"id": i, "passes": [0, 1], "texts": ["long", "no"]} for i in "xyz"]
     >>> two = [Selector(name=name, by=name) for name in ("first", "length")]
-    >>> found = compare_selectors(kofn.score(rows), two, "pass", Options())
+    >>> found = compare_selectors(kofn.score(rows), two, "pass", GradingConfig())
     >>> found.differences[0].comparison.difference, len(found.changed)
     (0.0, 0)
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
-from kofn.generate.settings import DEFAULT_READER
+from kofn.scoring.configuration import DEFAULT_READER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
