@@ -228,7 +228,7 @@ def test_no_case_in_common_is_refused():
 def test_cases_of_one_id_that_ask_something_else_are_counted():
     chosen = ["one", "two", "three"]
     a, b = (side(n, [[1], [0], [1]], input=[*chosen[:2], last]) for n, last in (("a", "three"), ("b", "four")))
-    assert "1 of 3 shared cases ask or expect something else in b than in a" in compare_systems([a, b]).warnings[0]
+    assert "1 of 3 shared cases ask or expect something else in b than in a" in str(compare_systems([a, b]).warnings[0])
 
 
 def test_sets_of_another_size_are_remarked_and_top_k_cuts_both():
@@ -236,7 +236,7 @@ def test_sets_of_another_size_are_remarked_and_top_k_cuts_both():
     a, b = ([[rng.randint(0, 1) for _ in range(n)] for _ in range(30)] for n in (5, 3))
     sides = [side("a", a), side("b", b)]
     (warning,) = compare_systems(sides).warnings
-    assert warning == (
+    assert str(warning) == (
         "sets differ in size: 5 candidates in a, 3 in b: numbers such as any_pass rise with more candidates; "
         "--top-k 3 cuts both"
     )
@@ -438,16 +438,16 @@ def test_a_metric_may_pick_and_grading_it_by_itself_is_remarked():
     apart = picked(ROWS, "first", "score")
     assert apart.double_dipping == ()
     (warning,) = picked(ROWS, "first", "score", evaluator="score").double_dipping
-    assert warning.startswith("score picks by `score` and is graded by it: double-dipping")
+    assert str(warning).startswith("score picks by `score` and is graded by it: double-dipping")
 
 
 def test_the_same_judge_or_model_on_both_ends_is_remarked():
     judge = {"fingerprint": "f" * 16, "models": ["openai:judge"]}
     named = Selector(name="mine", by="score", model="openai:judge")
     (warning,) = picked(ROWS, "first", named, judges={"pass": judge}).double_dipping
-    assert "the same model (openai:judge)" in warning
+    assert "the same model (openai:judge)" in str(warning)
     (warning,) = picked(ROWS, "first", "score", judges={"pass": judge, "score": judge}).double_dipping
-    assert "the same judge" in warning
+    assert "the same judge" in str(warning)
     other = {"fingerprint": "0" * 16, "models": ["another"]}
     assert picked(ROWS, "first", "score", judges={"pass": judge, "score": other}).double_dipping == ()
 
@@ -456,13 +456,14 @@ def test_a_selector_whose_fingerprint_is_the_judges_is_remarked():
     selector = Selector(name="s", by="score", model="m", prompt="p")
     scored = kofn.score(ROWS).scored[0]
     judges = {"pass": {"fingerprint": selector.fingerprint(), "models": []}}
-    assert "the same judge" in selector_double_dipping(scored, selector, judges)
+    fault = selector_double_dipping(scored, selector, judges)
+    assert fault == {"by": "score", "metric": "pass", "fault": "same-judge"}
     assert selector_double_dipping(scored, selector, {}) is None
 
 
 def test_selectors_that_cannot_be_told_apart_are_remarked_or_refused():
     two = [Selector(name=name, by="first") for name in ("a", "b")]
-    assert "a and b are the same selector under two names" in picked(ROWS, *two).warnings
+    assert "a and b are the same selector under two names" in map(str, picked(ROWS, *two).warnings)
     with pytest.raises(InputError, match="two selectors are called 'first'"):
         picked(ROWS, "first", "first")
     with pytest.raises(InputError, match="at least two selectors"):
@@ -473,9 +474,9 @@ def test_selectors_that_cannot_be_told_apart_are_remarked_or_refused():
 
 def test_scores_without_a_threshold_are_remarked():
     rows = [{"id": str(i), "scores": [0.5, 2.0 + i]} for i in range(4)]
-    assert any("--threshold" in w for w in picked(rows, "first", "random", evaluator="score").warnings)
+    assert any("--threshold" in w for w in map(str, picked(rows, "first", "random", evaluator="score").warnings))
     sides = [Side(name=n, result=kofn.score(rows)) for n in "ab"]
-    assert sum("--threshold" in w for w in compare_systems(sides).warnings) == 1  # the same of both sides
+    assert sum("--threshold" in w for w in map(str, compare_systems(sides).warnings)) == 1  # the same of both sides
 
 
 def test_values_of_the_picks_are_compared_where_they_are_more_than_pass_and_fail():

@@ -428,6 +428,7 @@ def test_json_is_the_evaluation_and_what_explains_it(texts):
         "extraction",
         "diagnostics",
         "warnings",
+        "coded_warnings",
         "judges",
         "checklist",
     ]

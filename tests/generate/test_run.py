@@ -201,7 +201,7 @@ def test_a_budget_stops_the_run_and_the_same_command_goes_on(tmp_path):
     cut = kofn.run(task(), model=Echo(), repeats=4, out=tmp_path / "r", max_tokens_total=100, concurrency=1)
     assert "max" in cut.manifest["generation"]["stopped"]
     assert 0 < cut.result.n_candidates < 48
-    assert any("not whole" in w for w in cut.result.warnings)
+    assert any("not whole" in w for w in map(str, cut.result.warnings))
     done = kofn.run(task(), model=Echo(), repeats=4, out=tmp_path / "r")
     assert done.manifest["generation"]["stopped"] is None
     assert texts(done) == texts(kofn.run(task(), model=Echo(), repeats=4))
@@ -305,7 +305,7 @@ def test_adaptive_repeats_stop_early_and_numbers_that_would_be_biased_use_the_fi
         [{"id": i, "reference": "4", "outputs": of} for i, of in enumerate(_by_case(done))], aggregate=["majority"]
     )
     assert done.result.get("majority").point == drawn.get("majority").point
-    assert any("of the first 4 candidates" in w for w in done.result.warnings)
+    assert any("of the first 4 candidates" in w for w in map(str, done.result.warnings))
     model = Echo()
     kofn.run(task(30), model=model, adaptive=True, max_repeats=30, out=tmp_path / "r")
     assert model.requests == []
@@ -408,7 +408,7 @@ def test_answers_read_by_a_model_stand_beside_the_extractors(tmp_path):
 def test_without_a_key_the_reading_is_skipped_with_a_line(tmp_path, monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     done = kofn.run(task(), model=Echo(), repeats=1, llm_extract="anthropic:claude-haiku-4-5", out=tmp_path / "r")
-    assert any("ANTHROPIC_API_KEY" in w and "skipped" in w for w in done.result.warnings)
+    assert any("ANTHROPIC_API_KEY" in w and "skipped" in w for w in map(str, done.result.warnings))
     assert "haiku_accuracy" not in json.loads((tmp_path / "r" / "results.jsonl").read_text())
 
 

@@ -239,7 +239,7 @@ def test_a_status_nobody_knows_is_not_graded_and_told(tmp_path):
     odd["eval"]["HumanEval/0"][0]["base_status"] = "crashed"
     result = kofn.score(document(tmp_path / "r.json", odd), aggregate="mean", metric="base")
     assert result.n_missing == 1
-    assert "statuses that are neither pass, fail nor timeout ('crashed'): not graded" in result.warnings
+    assert "statuses that are neither pass, fail nor timeout ('crashed'): not graded" in map(str, result.warnings)
 
 
 def test_samples_with_whole_solutions_are_sets_in_the_order_of_the_file(tmp_path):

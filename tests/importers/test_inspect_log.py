@@ -225,7 +225,7 @@ def test_a_failed_sample_is_an_error_and_not_graded(tmp_path):
     assert (result.get("mean").point, result.n_missing) == (1.0, 1)
     assert result.table.candidates["error"].to_list() == [None, "ValueError('boom')\nmore"]
     assert result.table.candidates["text"].to_list() == ["4", None]
-    assert "1 of 2 samples failed (ValueError('boom')): not graded" in result.warnings
+    assert "1 of 2 samples failed (ValueError('boom')): not graded" in map(str, result.warnings)
     graded = write_json(
         tmp_path / "graded.json",
         [sample(), {**failed, "scores": {"match": {"value": "I"}}}],
@@ -233,7 +233,7 @@ def test_a_failed_sample_is_an_error_and_not_graded(tmp_path):
     )
     result = kofn.score(graded, aggregate="mean")
     assert (result.get("mean").point, result.n_missing) == (0.5, 0)
-    assert any("score_on_error" in line for line in result.warnings)
+    assert any("score_on_error" in line for line in map(str, result.warnings))
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,9 @@ def test_a_log_and_a_later_attempt_of_it_count_each_sample_once(tmp_path):
         result = kofn.score(order, aggregate="mean")
         assert (result.n_cases, result.n_candidates, result.n_missing) == (3, 3, 0)
         assert result.get("mean").point == pytest.approx(2 / 3)
-        assert any("also in a later attempt of the same run: counted there" in line for line in result.warnings)
+        assert any(
+            "also in a later attempt of the same run: counted there" in line for line in map(str, result.warnings)
+        )
 
 
 def test_a_sample_stored_in_chunks_is_read_whole(tmp_path):

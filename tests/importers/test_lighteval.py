@@ -105,7 +105,7 @@ def test_all_predictions_are_candidates_and_a_value_of_the_set_is_a_tag(form, tm
     assert result.get("mean", metric="numeric").point == 0.5, "graded here, candidate by candidate"
     assert result.get("majority", metric="numeric").point == 1.0
     said = "lighteval has one value for all predictions of a document (3 of 3)"
-    assert result.warnings[0] == f"{said}: kept as tags; the candidates are graded here"
+    assert str(result.warnings[0]) == f"{said}: kept as tags; the candidates are graded here"
     assert result.table.candidates["tokens"].to_list()[:4] == [1.0, 2.0, 3.0, 4.0]
 
 

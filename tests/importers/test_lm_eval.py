@@ -116,7 +116,7 @@ def test_every_response_is_a_candidate_and_the_grade_of_several_is_a_tag_of_the_
     assert result.get("first").point == result.get("majority").point == 1.0
     assert result.get("mean").point == 0.5
     assert result.get("pass@2").point == pytest.approx(1 - 1 / 6)
-    assert result.warnings[0] == (
+    assert str(result.warnings[0]) == (
         "exact_match: lm-eval's value is of what its filter made of up to 4 responses, not of each: it is the tag "
         "lm_eval.exact_match, and candidates are graded here"
     )
@@ -292,7 +292,9 @@ def test_a_continuation_that_is_not_the_greedy_one_is_graded_and_has_no_text(tmp
     result = kofn.score(written(tmp_path, rows), aggregate="mean")
     assert result.table.candidates["text"].to_list() == [" end", None]
     assert (result.get("mean", metric="acc").point, result.n_missing) == (0.5, 0)
-    assert "perplexity is one number over all cases, and its column has log-likelihoods: left out" in result.warnings
+    assert "perplexity is one number over all cases, and its column has log-likelihoods: left out" in map(
+        str, result.warnings
+    )
 
 
 def test_perplexities_of_whole_texts_are_told_and_left_out(tmp_path):
@@ -329,14 +331,14 @@ def test_documents_that_lack_repeats_are_counted(tmp_path):
     rows = [line(i, ["4", "5", "4"][: 3 if i else 2], ["4"]) for i in range(5)]
     result = kofn.score(written(tmp_path, rows), aggregate=["mean", "pass@3"])
     assert (result.n_cases, result.n_candidates) == (5, 14)
-    assert "1 of 5 cases have 2 of 3 repeats (0)" in result.warnings
+    assert "1 of 5 cases have 2 of 3 repeats (0)" in map(str, result.warnings)
     assert result.get("pass@3").n_missing == 1, "undefined for two candidates, and counted"
 
 
 def test_repeats_that_are_byte_for_byte_the_same_are_told(tmp_path):
     rows = [line(i, ["4", "4", "4"], ["4"]) for i in range(4)]
     result = kofn.score(written(tmp_path, rows), aggregate="mean")
-    assert "4 of 4 sets have identical candidates: a cache, or temperature 0?" in result.warnings
+    assert "4 of 4 sets have identical candidates: a cache, or temperature 0?" in map(str, result.warnings)
 
 
 def test_grades_of_several_types_are_read_as_one_and_told(tmp_path):

@@ -171,7 +171,9 @@ def test_verdicts_of_a_judge_are_read_from_its_text_and_unread_ones_are_not_grad
         "symbolic_correct": (1.0, 0),
         "judge_correct": (0.5, 1),
     }
-    assert "1 judgements say neither yes nor no: not graded (NeMo-Skills counts them as no)" in result.warnings
+    assert "1 judgements say neither yes nor no: not graded (NeMo-Skills counts them as no)" in map(
+        str, result.warnings
+    )
 
 
 def test_a_generation_that_failed_is_not_graded_and_one_whose_code_failed_is(tmp_path):

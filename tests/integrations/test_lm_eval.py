@@ -296,7 +296,7 @@ def test_the_built_in_dummy_model_through_the_command_with_a_file_that_includes_
     assert scores.values == {"exact_match": 0.0, "vote": 0.0, "mean": 0.0, "pass@2": 0.0, "any": 0.0}
     assert scores.result.n_candidates == 150
     assert scores.result.table.origin["model"] == "dummy"
-    assert "30 of 30 sets have identical candidates: a cache, or temperature 0?" in scores.result.warnings
+    assert "30 of 30 sets have identical candidates: a cache, or temperature 0?" in map(str, scores.result.warnings)
 
 
 def test_what_lm_eval_refuses_without_us(folder):

@@ -64,7 +64,7 @@ def test_a_saved_correction_is_in_every_report_and_survives_the_same_judge_again
         assert number in kofn_says("report", path, form).stdout
     assert number in (path / "report.html").read_text()
     found = kofn.load_run(path)
-    assert not any("not corrected for its errors" in w for w in found.result.warnings)
+    assert not any("not corrected for its errors" in w for w in map(str, found.result.warnings))
     assert found.manifest["result"]["judges"]["ok"]["calibration"]["labels"]["sha256"]
     judge(path, {"name": "ok", "prompt": "{output}"}, JudgeSettings(models=(lenient,)))
     assert answer(path, "calibrated") == "yes"

@@ -106,7 +106,7 @@ def test_a_run_whose_sets_stopped_early_keeps_its_estimates(tmp_path):
     after = judge(tmp_path / "run", rubric, settings(lambda: "Verdict: pass"))
     kept = [e for e in after.result.estimates if e.metric != "ok"]
     assert [(e.aggregator, e.point, e.low) for e in kept] == [(e.aggregator, e.point, e.low) for e in before]
-    assert any("stopped when they agreed" in w for w in after.result.warnings)
+    assert any("stopped when they agreed" in w for w in map(str, after.result.warnings))
 
 
 def test_asking_again_pays_for_nothing_and_a_new_rubric_only_for_itself(file, tmp_path):
@@ -149,7 +149,7 @@ def test_calls_that_never_succeed_are_not_graded_and_can_be_asked_again(file, tm
         run = judge(file, DIGIT, spec, out=tmp_path / "run")
         assert np.isnan(scored(run, "digit").sets.values).all()
         assert run.result.judges["digit"]["n_failed"] == 10
-        assert any("calls failed" in w for w in run.result.warnings)
+        assert any("calls failed" in w for w in map(str, run.result.warnings))
         server.faults.clear()
         again = judge(tmp_path / "run", DIGIT, JudgeSettings(models=spec.models, retry_errors=True))
     assert np.isnan(scored(again, "digit").sets.values).sum() == 1
@@ -255,14 +255,14 @@ def test_the_same_model_with_another_prompt_is_flagged_and_another_model_is_not(
     rubric = {"name": "short", "prompt": "Is it short?\n{output}", "scale": "1-5", "threshold": 3}
     options = GradingConfig(aggregate=("selected(by='helpfulness')",))
     same = judge(tmp_path / "run", rubric, settings(length_judge), options=options)
-    flagged = [w for w in same.result.double_dipping if "under short" in w]
+    flagged = [w for w in map(str, same.result.double_dipping) if "under short" in w]
     assert flagged
     assert "with another prompt" in flagged[0]
     plain = {**rubric, "scale": "pass/fail", "threshold": None}
     with pytest.raises(InputError, match=r"short is there already, by .*: give --name"):
         judge(tmp_path / "run", plain, settings(other), options=options)
     apart = judge(tmp_path / "run", plain, settings(other, replace=True), options=options)
-    assert not [w for w in apart.result.double_dipping if "under short" in w]
+    assert not [w for w in map(str, apart.result.double_dipping) if "under short" in w]
 
 
 def test_a_rubric_that_asks_for_what_is_not_there_is_refused_before_anything_is_asked(file, tmp_path):

@@ -598,7 +598,7 @@ def test_a_submission_that_cannot_be_run_fails_with_the_reason_and_stops_no_othe
         "empty": "there is no file in it",
     }
     assert said[kind] in found.submission_results[0].results.reports[0].results["output"].diff
-    assert said[kind] in found.warnings[0]
+    assert said[kind] in str(found.warnings[0])
     assert found.n_executions == 2
 
 

@@ -16,7 +16,7 @@ def rows(**columns):
 
 
 def dipping(result) -> list[str]:
-    return [warning for warning in result.warnings if "double-dipping" in warning]
+    return [str(warning) for warning in result.warnings if warning.code == "double-dipping"]
 
 
 @pytest.mark.parametrize("rule", ["selected", "weighted_vote", "selected(by='score')", "weighted_vote(scale='exp')"])

@@ -192,7 +192,7 @@ def test_a_copy_of_a_file_counts_as_it_does_when_read_at_once(tmp_path):
         frame(n=30).write_parquet(tmp_path / "data" / f"{name}.parquet")
     folder = kofn.score(tmp_path / "data", part_size="auto")
     same(plain(kofn.score(str(tmp_path / "data" / "*.parquet"))), plain(folder))
-    assert any("word for word" in line for line in folder.warnings)
+    assert any("word for word" in line for line in map(str, folder.warnings))
 
 
 def test_a_file_with_nothing_to_score_is_refused_and_one_that_lacks_a_field_is_named(tmp_path):
@@ -203,7 +203,7 @@ def test_a_file_with_nothing_to_score_is_refused_and_one_that_lacks_a_field_is_n
         kofn.score(tmp_path, part_size="auto")
     rows[60:].drop("reference").write_parquet(tmp_path / "b.parquet")
     result = kofn.score(tmp_path, part_size="auto")
-    assert any("b.parquet: no reference, which other files have" in line for line in result.warnings)
+    assert any("b.parquet: no reference, which other files have" in line for line in map(str, result.warnings))
 
 
 def test_what_a_folder_holds_beside_parquet_is_said(tmp_path):
@@ -211,7 +211,7 @@ def test_what_a_folder_holds_beside_parquet_is_said(tmp_path):
     (tmp_path / "b.jsonl").write_text("{}")
     (tmp_path / "_SUCCESS").write_text("")
     result = kofn.score(tmp_path, part_size="auto")
-    notes = [line for line in result.warnings if line.startswith("not read")]
+    notes = [line for line in map(str, result.warnings) if line.startswith("not read")]
     assert len(notes) == 1
     assert "b.jsonl: of a folder" in notes[0]
     (tmp_path / "c.parquet").write_text("")

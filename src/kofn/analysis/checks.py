@@ -169,7 +169,7 @@ def run_checks(subject: CheckSubject, options: CheckOptions, baseline: CheckSubj
 def double_dipping_check(subject: CheckSubject) -> Check:
     """Whether no number of the run is picked and graded by the same judge or score."""
     found = () if subject.result is None else subject.result.double_dipping
-    reason = found[0] if found else "nothing picks and grades at once"
+    reason = str(found[0]) if found else "nothing picks and grades at once"
     return Check(name="selector and evaluator are apart", kind="apart", passed=not found, found=reason)
 
 

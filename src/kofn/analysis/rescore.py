@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.metrics import default_metric
 from kofn.registry import METRICS, parse_spec
@@ -186,7 +187,7 @@ def _with_judges(result: Result, stored: Result, options: GradingConfig) -> Resu
     # verdicts belong to candidates by position: with some left out they no longer match
     if any(len(one.sets.values) != table.n_candidates for one in judged):
         left = ", ".join(one.metric for one in judged)
-        return result.with_warnings([f"{left}: a judge's verdicts are not kept, for some candidates are left out"])
+        return result.with_warnings([CodedWarning.of("verdicts-dropped", left)])
     judges = {one.metric: stored.judges[one.metric] for one in judged}
     graded = [one for one in result.scored if one.metric]
     whole = result_of(table, [*graded, *judged], options, judges)

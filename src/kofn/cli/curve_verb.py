@@ -12,6 +12,7 @@ from kofn import analysis, render, runs, scoring, stats
 from kofn.cli.colors import style
 from kofn.cli.label_options import labels_of
 from kofn.cli.page_output import write_page
+from kofn.core.warnings import with_code
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def command(
         judges=where.result.judges,
         units=where.units(),
     )
-    carried = [w for w in where.result.warnings if "--threshold" in w and threshold is None]
+    carried = with_code(where.result.warnings, "no-threshold") if threshold is None else ()
     found = replace(found, warnings=(*found.warnings, *carried)).with_checklist(where.result.checklist)
     _show(found, as_json)
     if html is not None:

@@ -13,6 +13,7 @@ from kofn.cli.colors import style
 from kofn.cli.sink_options import parse_sinks, send_to, sink_option
 from kofn.cli.strict_option import leave_if_dipping
 from kofn.core.escape import escape_controls
+from kofn.core.warnings import warnings_dict
 from kofn.errors import InputError, WorldError
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def json_body(run: Run, *, detailed: bool = False) -> dict[str, Any]:
         "estimates": [] if result is None else [scoring.estimate_dict(e) for e in result.estimates],
         "extraction": {} if result is None else dict(result.extraction),
         "diagnostics": {} if result is None else dict(result.diagnostics),
-        "warnings": [] if result is None else list(result.warnings),
+        **warnings_dict(() if result is None else result.warnings),
         "judges": {} if result is None else dict(result.judges),
         "checklist": [] if result is None else [line.to_dict() for line in result.checklist],
         **({"reports": _case_bodies(run)} if detailed else {}),

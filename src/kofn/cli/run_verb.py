@@ -14,6 +14,7 @@ from kofn.cli.model_options import asking_options
 from kofn.cli.sink_options import parse_sinks, send_to, sink_option
 from kofn.cli.tag_options import tag_option
 from kofn.core.escape import escape_controls
+from kofn.core.warnings import with_code
 from kofn.errors import WorldError
 
 if TYPE_CHECKING:
@@ -177,7 +178,8 @@ def _run(prepared: PreparedRun, *, as_json: bool) -> Path:
     if stopped := done.manifest["generation"]["stopped"]:
         raise WorldError(f"{directory}: stopped: {stopped}; run the same command again to go on")
     if done.manifest["generation"]["errors"] == done.result.n_candidates:
-        raise WorldError(f"{directory}: {done.result.warnings[0]}; --retry-errors asks again")
+        failed = with_code(done.result.warnings, "calls-failed")[0]
+        raise WorldError(f"{directory}: {failed}; --retry-errors asks again")
     return directory
 
 

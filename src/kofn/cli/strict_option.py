@@ -17,5 +17,5 @@ def leave_if_dipping(result: Result | ComparisonReport | None, strict: bool) -> 
     """Exit code 1, with the reason, where --strict was given and the same judge picks and grades."""
     found = () if result is None else result.double_dipping
     if strict and found:
-        click.echo(f"kofn: --strict: {escape_controls(found[0])}", err=True)
+        click.echo(f"kofn: --strict: {escape_controls(str(found[0]))}", err=True)
         click.get_current_context().exit(1)

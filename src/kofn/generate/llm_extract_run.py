@@ -9,6 +9,7 @@ import polars as pl
 
 from kofn.core.sync import run_sync
 from kofn.core.types import Candidate
+from kofn.core.warnings import CodedWarning
 from kofn.generate.llm_extractor import PER_SECOND, extract_all, open_extraction_model
 from kofn.generate.prepared_run import extractor_of, limits_of
 from kofn.models.base import Model
@@ -37,7 +38,7 @@ class LLMExtractionReport:
 
     entry: dict[str, Any] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[CodedWarning, ...] = ()
 
 
 def extract_run_with_llm(
@@ -117,7 +118,9 @@ def _report(found: LLMExtraction, result: Result, plan: ReportConfig, prepared: 
         "n_disagreements": len(found.disagreements),
         "disagreements": [asdict(d) for d in found.disagreements[:_LISTED]],
     }
-    stopped = (f"answers read by {found.model}: stopped: {found.stopped}",) if found.stopped else ()
+    stopped: tuple[CodedWarning, ...] = ()
+    if found.stopped:
+        stopped = (CodedWarning.of("extraction-stopped", model=found.model, reason=found.stopped),)
     return LLMExtractionReport({"llm_extraction": entry}, {"answers read by": str(found)}, stopped)
 
 

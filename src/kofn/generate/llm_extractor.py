@@ -15,6 +15,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal
 
 from kofn.core.types import Candidate, Case
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError, KofnError, MissingExtra, UnknownName
 from kofn.extract import last_line, letter, number, same_answer
 from kofn.extract.letter_answer import parse_choices
@@ -187,7 +188,7 @@ def item_of(candidate: Candidate, case: Case) -> Item:
     return Item(case=question, fields={"text": text})
 
 
-def open_extraction_model(spec: str | Callable[..., str] | Model) -> Model | str:
+def open_extraction_model(spec: str | Callable[..., str] | Model) -> Model | CodedWarning:
     """The extraction model, or a warning that says why there is none (no API key).
 
     A name that nothing answers to, and a package that is missing, are still errors.
@@ -197,7 +198,7 @@ def open_extraction_model(spec: str | Callable[..., str] | Model) -> Model | str
     except (UnknownName, MissingExtra):
         raise
     except InputError as problem:
-        return f"extraction by a model is skipped: {problem}"
+        return CodedWarning.of("extraction-skipped", reason=str(problem))
 
 
 async def extract_all(

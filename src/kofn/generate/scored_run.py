@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from kofn.core.warnings import CodedWarning
 from kofn.errors import WorldError
 from kofn.generate import markovian
 from kofn.generate.adaptive import Adaptive, honest, keep
@@ -141,38 +142,36 @@ def evaluate_run(prepared: PreparedRun, table: Table, options: GradingConfig) ->
     )
 
 
-def _run_warnings(prepared: PreparedRun, result: Result, outcome: GenerationOutcome) -> list[str]:
+def _run_warnings(prepared: PreparedRun, result: Result, outcome: GenerationOutcome) -> list[CodedWarning]:
     """Warnings about how the outputs were made."""
     found = []
     if outcome.stopped:
         most = len(prepared.items) * prepared.repeats
-        found.append(f"not whole: {outcome.stopped}; {result.n_candidates:,} of at most {most:,} candidates are there")
+        found.append(CodedWarning.of("run-stopped", reason=outcome.stopped, n=result.n_candidates, most=most))
     found += _output_warnings(prepared, result)
     if prepared.config.generation.adaptive:
         first = repeats_of(prepared).first
         names = dict.fromkeys(e.aggregator for e in result.estimates)
-        biased = [name for name in names if honest(name, first) is not None]
+        biased = tuple(name for name in names if honest(name, first) is not None)
         if biased:
-            found.append(
-                f"{', '.join(biased)}: of the first {first} candidates of every case, which are drawn whatever they "
-                "say; over sets that stop when they agree they would be biased"
-            )
+            found.append(CodedWarning.of("first-candidates-only", aggregators=biased, first=first))
     return found
 
 
-def _output_warnings(prepared: PreparedRun, result: Result) -> list[str]:
+def _output_warnings(prepared: PreparedRun, result: Result) -> list[CodedWarning]:
     """Warnings about failed calls, outputs that were cut off, and empty reasoning."""
     table = result.table
     assert table is not None
     rows, found = table.candidates, []
     if "error" in rows.columns and (failed := rows["error"].count()):
-        found.append(f"{failed:,} of {rows.height:,} calls failed, most often: {most_frequent(rows['error'])}")
+        error = most_frequent(rows["error"])
+        found.append(CodedWarning.of("calls-failed", n=failed, of=rows.height, error=error))
     if "finish" in rows.columns and (cut := int((rows["finish"] == "length").sum())) > rows.height * _MANY:
-        found.append(f"{cut:,} of {rows.height:,} outputs were cut off at max_tokens: give them more, or stops")
+        found.append(CodedWarning.of("outputs-cut-off", n=cut, of=rows.height))
     if len(prepared.recipe.stages) > 1 and "reasoning" in rows.columns:
         empty = int((rows["reasoning"].str.strip_chars() == "").sum())
         if empty > rows.height * _MANY:
-            found.append(f"the reasoning of {empty:,} of {rows.height:,} candidates is empty")
+            found.append(CodedWarning.of("empty-reasoning", n=empty, of=rows.height))
     return found
 
 

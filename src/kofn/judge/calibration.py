@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from kofn.core.display import Displayable
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError, UnknownName
 from kofn.stats import (
     FEW_LABELS,
@@ -85,7 +86,7 @@ class Calibration(Displayable):
     sets: AnyOfCandidates | None = None
     raw_sets: Estimate | None = None
     more: MoreLabels | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[CodedWarning, ...] = ()
     segments: tuple[Calibration, ...] = field(default=())
 
 
@@ -109,9 +110,7 @@ def calibrate(labels: LabelRows | None, verdicts: VerdictRows | None, settings: 
         raise InputError(f"{labels.source}: {calibration.why}")
     warnings = [*_warnings(calibration, verdicts, settings), *([differing] if differing else [])]
     if labels.indices is None and labels.of_candidates:
-        warnings.append(
-            "ids are there several times and have no index: taken as candidates of one case; or is it twice?"
-        )
+        warnings.append(CodedWarning.of("labels-without-index"))
     names = settings.by or tuple(name for name in ("segment",) if name in labels.fields)
     segments = tuple(segment for name in names for segment in _segments(labels, target, settings, name))
     return replace(calibration, warnings=tuple(warnings), segments=segments)
@@ -139,7 +138,7 @@ def _matching_rows(labels: LabelRows, verdicts: VerdictRows) -> LabelRows:
     return verdicts.sets
 
 
-def _with_verdicts(labels: LabelRows, target: LabelRows | None) -> tuple[LabelRows, str | None]:
+def _with_verdicts(labels: LabelRows, target: LabelRows | None) -> tuple[LabelRows, CodedWarning | None]:
     """Labels with the verdict of the judged row that is the same thing, where there is one."""
     if target is None or target.judge is None or (labels.of_candidates and labels.indices is None):
         if labels.judge is None:
@@ -154,10 +153,7 @@ def _with_verdicts(labels: LabelRows, target: LabelRows | None) -> tuple[LabelRo
     differ = int((np.isfinite(judge[there]) & np.isfinite(theirs) & (judge[there] != theirs)).sum())
     # the verdicts of the run are those whose rate is corrected, so they count where a sheet has older ones
     judge[there] = np.where(np.isfinite(theirs), theirs, judge[there])
-    warning = (
-        f"the judge's verdict in {labels.source} differs from that in {target.source} on {differ} "
-        f"{'label' if differ == 1 else 'labels'}: the latter counts"
-    )
+    warning = CodedWarning.of("verdicts-differ", sheet=str(labels.source), labels=str(target.source), n=differ)
     return replace(labels, judge=judge), warning if differ and not labels.scores else None
 
 
@@ -403,53 +399,41 @@ def _rows_with(column: Sequence[str | None], value: str) -> NDArray[np.intp]:
     return np.array([i for i, one in enumerate(column) if (one or NO_SEGMENT) == value], dtype=np.intp)
 
 
-def _warnings(calibration: Calibration, verdicts: VerdictRows | None, settings: CalibrationSettings) -> list[str]:
+def _warnings(
+    calibration: Calibration, verdicts: VerdictRows | None, settings: CalibrationSettings
+) -> list[CodedWarning]:
     """What somebody should know before using the numbers."""
     out = []
     if calibration.rates is not None and calibration.n_rows:
         out += _few_label_warnings(("pass", calibration.rates.n_passing), ("fail", calibration.rates.n_failing))
     if calibration.n_not_graded:
-        n = calibration.n_not_graded
-        out.append(f"{n} {_plural(n, 'label')} without a verdict of the judge: left out")
+        out.append(CodedWarning.of("without-verdict", n=calibration.n_not_graded, noun="label"))
     if calibration.n_judged_not_graded:
-        n, noun = calibration.n_judged_not_graded, "candidate" if calibration.of == "candidate" else "case"
-        out.append(f"{n} judged {_plural(n, noun)} without a verdict: left out")
+        noun = "candidate" if calibration.of == "candidate" else "case"
+        out.append(CodedWarning.of("without-verdict", n=calibration.n_judged_not_graded, noun=noun))
     if verdicts is not None and verdicts.weighted:
-        out.append("the cases have weights: they are not used here, every case counts alike")
+        out.append(CodedWarning.of("weights-not-used"))
     return out + _correction_warnings(calibration, settings)
 
 
-def _few_label_warnings(*classes: tuple[str, int]) -> list[str]:
+def _few_label_warnings(*classes: tuple[str, int]) -> list[CodedWarning]:
     return [
-        f"{n} {_plural(n, 'label')} that people {word}: below {FEW_LABELS} the judge's rate there is uncertain"
-        for word, n in classes
-        if n < FEW_LABELS
+        CodedWarning.of("few-labels", n=n, verdict=word, fewest=FEW_LABELS) for word, n in classes if n < FEW_LABELS
     ]
 
 
-def _correction_warnings(calibration: Calibration, settings: CalibrationSettings) -> list[str]:
+def _correction_warnings(calibration: Calibration, settings: CalibrationSettings) -> list[CodedWarning]:
     out = []
     corrected = calibration.corrected
     if settings.known is not None:
-        out.append(
-            "sensitivity and specificity are taken as exact: from labels they are not, and this interval is too narrow"
-        )
+        out.append(CodedWarning.of("rates-taken-as-exact"))
     if settings.method == "lang_reiczigel" and getattr(corrected, "design", "") in ("inside", "overlapping"):
-        out.append(
-            "lang_reiczigel is made for labels of other cases: for labels of the judged cases take --method auto"
-        )
+        out.append(CodedWarning.of("lang-reiczigel-overlap"))
     fits = getattr(corrected, "fits", True)
     if not fits:
-        out.append(
-            "the judged rate does not fit the labels: the judge must have erred otherwise on those cases; "
-            "do not use the corrected rate"
-        )
+        out.append(CodedWarning.of("labels-do-not-fit"))
     elif isinstance(corrected, Corrected) and corrected.clipped:
-        out.append(f"the corrected rate is clipped: the formula gives {corrected.unclipped:.3f}")
+        out.append(CodedWarning.of("corrected-rate-clipped", value=corrected.unclipped))
     if calibration.sets is not None:
-        out.append(f"the corrected rate of sets {calibration.sets.assumption}: label whole sets for the rate itself")
+        out.append(CodedWarning.of("sets-assumed-independent", assumption=calibration.sets.assumption))
     return out
-
-
-def _plural(n: int, noun: str) -> str:
-    return noun if n == 1 else f"{noun}s"

@@ -57,7 +57,18 @@ def _save(directory: Path, calibration: Calibration, verdicts: VerdictRows, labe
 def calibration_entry(calibration: Calibration, verdicts: VerdictRows, labels: Path | None) -> dict[str, Any]:
     """What run.json keeps: the rates, which labels they are of, and what was corrected."""
     entry = to_dict(calibration)
-    names = ("of", "n_labels", "confusion", "sensitivity", "specificity", "kappa", "raw", "corrected", "warnings")
+    names = (
+        "of",
+        "n_labels",
+        "confusion",
+        "sensitivity",
+        "specificity",
+        "kappa",
+        "raw",
+        "corrected",
+        "warnings",
+        "coded_warnings",
+    )
     of = (
         f"{verdicts.aggregate} of {verdicts.metric}"
         if calibration.of == "set" and verdicts.aggregate

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.core.document import Document, Grid, grid_lines
 from kofn.core.escape import escape_controls
+from kofn.core.warnings import warnings_dict
 from kofn.stats import FEW_LABELS, PredictionPowered
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def to_dict(calibration: Calibration) -> dict[str, Any]:
     }
     if calibration.segment is not None:
         return {"segment": calibration.segment, **fields}
-    return {**fields, "warnings": list(calibration.warnings), "segments": [to_dict(s) for s in calibration.segments]}
+    return {**fields, **warnings_dict(calibration.warnings), "segments": [to_dict(s) for s in calibration.segments]}
 
 
 def _count(value: float) -> float | int:
@@ -104,7 +105,7 @@ def as_text(
     if calibration.segments:
         parts += [grid_lines(grid, style) for grid in _by_segment(calibration.segments)]
     if calibration.warnings:
-        parts.append([f"{style('!', 'warn')} {_wrapped(w)}" for w in calibration.warnings])
+        parts.append([f"{style('!', 'warn')} {_wrapped(str(w))}" for w in calibration.warnings])
     return "\n\n".join("\n".join(part) for part in parts)
 
 
@@ -119,7 +120,10 @@ def document(calibration: Calibration) -> Document:
     grids += [_corrections(calibration, {})] if calibration.raw is not None else []
     notes = [("", text) for text in _labels_words(calibration)] if calibration.raw is not None else []
     return Document(
-        (_headline(calibration),), (*grids, *_by_segment(calibration.segments)), tuple(notes), calibration.warnings
+        (_headline(calibration),),
+        (*grids, *_by_segment(calibration.segments)),
+        tuple(notes),
+        tuple(map(str, calibration.warnings)),
     )
 
 

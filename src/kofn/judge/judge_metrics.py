@@ -108,7 +108,7 @@ def with_verdict_columns(
     ]
     scored = scored or [replace(result.scored[0], sets=base)]
     judges = {**{k: v for k, v in result.judges.items() if k not in new_judges}, **new_judges}
-    before = [w for w in result.source_warnings if not w.startswith(tuple(f"{name}: " for name in new_judges))]
+    before = [w for w in result.source_warnings if w.subject not in new_judges]
     found = result_of(table, scored, graded.options, judges).with_warnings(before)
     others = replace(
         result,

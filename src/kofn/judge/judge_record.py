@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from kofn.core.warnings import CodedWarning
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -114,26 +116,25 @@ def judge_warnings(
     name: str,
     settings: JudgeSettings,
     rubric: Rubric,
-) -> list[str]:
+) -> list[CodedWarning]:
     """What somebody should know of how these verdicts were made."""
     info, found = judges[name], []
     if info["stopped"]:
-        found.append(f"{name}: not whole: {info['stopped']}; the same command again goes on")
+        found.append(CodedWarning.of("judging-stopped", name, reason=info["stopped"]))
     if info["n_failed"]:
-        why = f" ({str(info['error'])[:160]})" if info["error"] else ""
-        found.append(
-            f"{name}: {info['n_failed']:,} of {info['n_verdicts']:,} calls failed{why}: --retry-errors asks again"
-        )
+        why = str(info["error"])[:160] if info["error"] else ""
+        failed = CodedWarning.of("calls-failed", name, n=info["n_failed"], of=info["n_verdicts"], error=why, judge=True)
+        found.append(failed)
     if info["n_repaired"] > 0.5 * max(1, info["n_verdicts"]):
-        found.append(f"{name}: most verdicts needed a repair: the judge does not follow the rubric")
+        found.append(CodedWarning.of("verdicts-repaired", name))
     cut = sum(q.is_cut for q in questions.values())
     if cut:
-        found.append(f"{name}: {cut:,} texts are longer than a judge is shown: their middle was left out")
+        found.append(CodedWarning.of("judge-saw-cut-texts", name, n=cut))
     if settings.repeats > 1 and settings.sampling(rubric).temperature == 0:
-        found.append(f"{name}: repeats at temperature 0 mostly repeat: --temperature 0.7 shows the judge's own spread")
+        found.append(CodedWarning.of("repeats-without-temperature", name))
     if (graded.manifest.get("generation") or {}).get("adaptive"):
-        found.append(f"{name}: sets of this run stopped when they agreed: means over all of them are biased")
+        found.append(CodedWarning.of("adaptive-sets-biased", name))
     writers = set((graded.manifest.get("generation") or {}).get("models", {}).values()) & set(info["models"])
     if writers:
-        found.append(f"{name}: {sorted(writers)[0]} judges outputs that it wrote: models prefer their own")
+        found.append(CodedWarning.of("judge-wrote-outputs", name, model=sorted(writers)[0]))
     return found

@@ -19,7 +19,7 @@ def preference_lines(preference: Preference, style: Callable[[str, str], str]) -
     if rate.point is None:
         return [
             style(_preference_headline(preference), "bad"),
-            *(f"! {escape_controls(w)}" for w in preference.warnings),
+            *(f"! {escape_controls(str(w))}" for w in preference.warnings),
         ]
     lines = [
         style(escape_controls(_preference_headline(preference)), "strong"),
@@ -29,7 +29,7 @@ def preference_lines(preference: Preference, style: Callable[[str, str], str]) -
     lines += [
         f"{style(name.ljust(10), 'dim')} {escape_controls(value)}" for name, value in _preference_facts(preference)
     ]
-    return lines + [f"{style('!', 'warn')} {escape_controls(w)}" for w in preference.warnings]
+    return lines + [f"{style('!', 'warn')} {escape_controls(str(w))}" for w in preference.warnings]
 
 
 def preference_document(preference: Preference) -> Document:
@@ -37,7 +37,9 @@ def preference_document(preference: Preference) -> Document:
     grid = Grid("", ("0  1", ""), ((interval_bar(preference.rate), "one half is a tie"),), (False, False))
     known = preference.rate.point is not None
     notes = tuple(_preference_facts(preference)) if known else ()
-    return Document((_preference_headline(preference),), (grid,) if known else (), notes, preference.warnings)
+    return Document(
+        (_preference_headline(preference),), (grid,) if known else (), notes, tuple(map(str, preference.warnings))
+    )
 
 
 def _preference_headline(preference: Preference) -> str:

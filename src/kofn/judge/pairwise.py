@@ -16,6 +16,7 @@ import numpy as np
 from kofn.core.candidate_sets import NOT_GRADED
 from kofn.core.display import Displayable
 from kofn.core.sync import run_sync
+from kofn.core.warnings import CodedWarning, warnings_dict
 from kofn.errors import InputError
 from kofn.judge.client import JudgeQuestion
 from kofn.judge.judge_calls import ask_judges, label_judges, open_judges
@@ -215,19 +216,17 @@ def _bias_entry(bias: PositionBias) -> dict[str, Any]:
     }
 
 
-def _warnings(name: str, entry: Mapping[str, Any]) -> list[str]:
+def _warnings(name: str, entry: Mapping[str, Any]) -> list[CodedWarning]:
     first, warnings = entry["position"]["first_shown"], []
     if entry["stopped"]:
-        warnings.append(f"{name}: not whole: {entry['stopped']}; the same command again goes on")
+        warnings.append(CodedWarning.of("judging-stopped", name, reason=entry["stopped"]))
     if first["low"] is not None and not first["low"] <= 0.5 <= first["high"]:
         place = "first" if first["point"] > 0.5 else "second"
         share = max(first["point"], 1 - first["point"])
-        warnings.append(
-            f"{name}: position bias: what is shown {place} wins {share:.0%} of decided verdicts; orders are averaged"
-        )
+        warnings.append(CodedWarning.of("position-bias", name, place=place, share=share))
     for n, failure in ((entry["n_failed"], "calls failed"), (entry["n_unread"], "replies hold no verdict")):
         if n:
-            warnings.append(f"{name}: {n:,} of {entry['n_verdicts']:,} {failure}: their pairs are left out")
+            warnings.append(CodedWarning.of("pairs-left-out", name, n=n, of=entry["n_verdicts"], failure=failure))
     return warnings
 
 
@@ -245,7 +244,7 @@ class Preference(Displayable):
     judge: Mapping[str, Any]
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[CodedWarning, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """As `kofn judge --against --json` prints it."""
@@ -260,7 +259,7 @@ class Preference(Displayable):
             "position": _bias_entry(self.bias),
             "judge": dict(self.judge),
             "unmatched": {"only_a": list(self.only_a), "only_b": list(self.only_b)},
-            "warnings": list(self.warnings),
+            **warnings_dict(self.warnings),
         }
 
 

@@ -323,7 +323,7 @@ def _set_lines(result: Result, verification: Verification, style: Style) -> list
     lines = [style(title, "strong")]
     for grid in displayed:
         lines += grid_lines(Grid("", grid.header, grid.rows, grid.right), style)
-    return lines + [f"! {escape_controls(warning)}" for warning in result.warnings]
+    return lines + [f"! {escape_controls(str(warning))}" for warning in result.warnings]
 
 
 def _ends(verification: Verification, out: Path) -> list[str]:

@@ -58,7 +58,7 @@ def comparison_data(found: ComparisonReport) -> dict[str, Any]:
         "head": _head(found),
         "stats": _stats(found),
         "said": sentences(found)[1:],
-        "warnings": list(found.warnings),
+        "warnings": [str(w) for w in found.warnings],
         "tables": list(_tables(found)),
         "level": interval_heading(found.rules.level),
         "agreements": [_agreement(one) for one in found.agreements],

@@ -125,7 +125,7 @@ def comparison_markdown(found: ComparisonReport) -> str:
         for segment, i, row in _rows(found)
     ]
     values = markdown_table(header, [i >= first for i in range(len(header))], rows)
-    beware = [f"- {escape_prose(w)}" for w in found.warnings]
+    beware = [f"- {escape_prose(str(w))}" for w in found.warnings]
     parts = [sentences(found, code_name), values, [" ".join(caption(found, code_name))], _differences(found)]
     parts += [["Beware:", "", *beware]] if beware else []
     return "\n\n".join("\n".join(part) for part in parts)

@@ -56,7 +56,7 @@ def format_comparison(
         _selection_lines(found, style, width),
         _labelled_lines(_facts(found), style, width),
         *_changed_parts(found, style, width, changed),
-        [line for warning in found.warnings for line in _warning_lines(warning, style, width)],
+        [line for warning in found.warnings for line in _warning_lines(str(warning), style, width)],
     ]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
@@ -156,7 +156,7 @@ def comparison_document(found: ComparisonReport) -> Document:
         headline=(comparison_title(found), *sentences(found, _short)),
         grids=(*(_drawing_grid(*group) for group in _groups(found)), *_selections(found)),
         notes=tuple(_facts(found)),
-        warnings=found.warnings,
+        warnings=tuple(map(str, found.warnings)),
     )
 
 

@@ -55,7 +55,7 @@ def curve_page(found: BestOfReport) -> str:
             facts=[*cost_rows(found.table), *selection_rows(found)],
             notes=found.table.notes,
             checklist=checklist_rows(found.checklist),
-            warnings=found.warnings,
+            warnings=tuple(map(str, found.warnings)),
             by_segment=_segment_rows(found),
             n_hidden=max(0, len(found.segments) - MOST_SEGMENTS),
             split=found.split,

@@ -53,7 +53,7 @@ def format_curve(found: BestOfReport, style: Style = lambda text, _: text, *, wi
     lines += _labelled_lines([*cost_rows(table), *selection_rows(found), *note_rows(table)], style, width)
     if found.segments:
         lines += ["", *grid_lines(_segments(found), style)]
-    warnings = [f"{style('!', 'warn')} {_wrap_indented(escape_controls(w), 2, width)}" for w in found.warnings]
+    warnings = [f"{style('!', 'warn')} {_wrap_indented(escape_controls(str(w)), 2, width)}" for w in found.warnings]
     checked = ["", *checklist_lines(found.checklist, style, width)] if found.checklist else []
     return "\n".join([*lines, *([""] if warnings else []), *warnings, *checked])
 
@@ -75,7 +75,7 @@ def curve_document(found: BestOfReport) -> Document:
         headline=(curve_headline(found), choice_sentence(found)),
         grids=(main, _segments(found)) if found.segments else (main,),
         notes=(*cost_rows(table), *selection_rows(found), *note_rows(table)),
-        warnings=found.warnings,
+        warnings=tuple(map(str, found.warnings)),
         checklist=found.checklist,
     )
 

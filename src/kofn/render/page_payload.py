@@ -183,7 +183,7 @@ def checklist_rows(lines: Sequence[ChecklistLine]) -> list[dict[str, str]]:
 
 
 def _warnings(run: Run) -> list[str]:
-    warnings = list(run.result.warnings) if run.result is not None else []
+    warnings = [] if run.result is None else [str(w) for w in run.result.warnings]
     # where all are, the verdict says so
     if 0 < run.evaluation.n_unverified < run.reports.height:
         warnings.append(

@@ -26,7 +26,7 @@ def result_document(result: Result) -> Document:
         headline=_headline(result),
         grids=tuple(_estimates_grid(es, title) for title, es in groups.items()),
         notes=_notes(result),
-        warnings=result.warnings,
+        warnings=tuple(map(str, result.warnings)),
         checklist=result.checklist,
     )
 

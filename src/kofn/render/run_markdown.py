@@ -93,7 +93,7 @@ def _checklist(run: Run) -> list[str]:
 
 def _warnings(run: Run) -> list[str]:
     warnings = () if run.result is None else run.result.warnings
-    return ["Beware:", "", *(f"- {escape_prose(warning)}" for warning in warnings)] if warnings else []
+    return ["Beware:", "", *(f"- {escape_prose(str(warning))}" for warning in warnings)] if warnings else []
 
 
 def _head(run: Run) -> list[str]:

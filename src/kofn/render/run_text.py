@@ -34,7 +34,7 @@ from kofn.render.run_summary import (
 from kofn.runs.report_table import case_scores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from kofn.render.run_summary import FailingCase, GroupSummary, WrongAttribute
     from kofn.runs.record import Run
@@ -86,7 +86,7 @@ def run_document(run: Run) -> Document:
         headline=(f"{status.mark} {status.word}: {status.reason}", *(() if about is None else about.headline[:1])),
         grids=(*(() if about is None else about.grids), *grids),
         notes=tuple(notes),
-        warnings=() if result is None else result.warnings,
+        warnings=() if result is None else tuple(map(str, result.warnings)),
         checklist=() if result is None else result.checklist,
     )
 
@@ -396,10 +396,10 @@ def _judge_rows(run: Run) -> list[tuple[str, str]]:
 
 
 def _warning_lines(run: Run, style: Style, width: int) -> list[str]:
-    warnings: Sequence[str] = () if run.result is None else run.result.warnings
+    warnings = () if run.result is None else run.result.warnings
     lines = []
     for warning in warnings:
-        first, *rest = wrap_columns(escape_controls(cut_text(warning, _FAILURE)), width - 2)
+        first, *rest = wrap_columns(escape_controls(cut_text(str(warning), _FAILURE)), width - 2)
         lines += [f"{style('!', 'warn')} {first}", *(f"  {line}" for line in rest)]
     return lines
 

@@ -178,6 +178,13 @@ class _ChecklistItem(_ManifestPart):
     reason: str
 
 
+class _CodedWarning(_ManifestPart):
+    code: str
+    severity: str
+    subject: str = ""
+    values: dict[str, Any] = {}
+
+
 class _Result(_ManifestPart):
     n_cases: int
     n_candidates: int
@@ -187,6 +194,7 @@ class _Result(_ManifestPart):
     extraction: _Extraction
     diagnostics: _Diagnostics
     warnings: list[str]
+    coded_warnings: list[_CodedWarning] | None = None  # none before schema 3
     judges: dict[str, _Judge] = {}
     checklist: list[_ChecklistItem] = []
     source_warnings: list[str] = Field(default=[], alias="told")  # its name in run.json since schema 1

@@ -12,6 +12,7 @@ from kofn.core.candidate_sets import NOT_GRADED, offsets_of
 from kofn.core.display import Displayable
 from kofn.core.table import CASE_COLUMNS, Table
 from kofn.core.types import Estimate
+from kofn.core.warnings import coded_sentence, stored_warnings
 from kofn.errors import InputError
 from kofn.runs.correctness_results import CorrectnessResults
 from kofn.runs.evaluation_files import EVALUATION, REPORTS, check_version, load_evaluation, load_reports
@@ -138,6 +139,8 @@ def _result(path: Path, manifest: Mapping[str, Any], reports: pl.DataFrame, *, t
 
 def _rebuild_result(manifest: Mapping[str, Any], table: Table, cases: pl.DataFrame) -> Result:
     stored, layout = manifest["result"], manifest["layout"]
+    warnings = stored_warnings(stored["warnings"], stored.get("coded_warnings"))
+    by_text = dict(zip(stored["warnings"], warnings, strict=True))
     return Result(
         n_cases=stored["n_cases"],
         n_candidates=stored["n_candidates"],
@@ -146,9 +149,10 @@ def _rebuild_result(manifest: Mapping[str, Any], table: Table, cases: pl.DataFra
         estimates=tuple(_estimate(manifest, e) for e in stored["estimates"]),
         extraction=stored["extraction"],
         diagnostics=stored["diagnostics"],
-        warnings=tuple(stored["warnings"]),
+        warnings=warnings,
         judges=stored.get("judges", {}),
-        source_warnings=tuple(stored.get("told", ())),  # its name in run.json since schema 1
+        # "told" is its name in run.json since schema 1; its sentences are among the others
+        source_warnings=tuple(by_text.get(text) or coded_sentence(text) for text in stored.get("told", ())),
         checklist=tuple(map(line_from_dict, stored.get("checklist", ()))),
         scored=tuple(_stored_grades(table, stored["extraction"], layout["metrics"])),
         case_values={(v["metric"], v["aggregator"]): cases[v["column"]].to_numpy() for v in layout["values"]},

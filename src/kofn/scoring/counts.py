@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from kofn.core.candidate_sets import CandidateSets, Floats
     from kofn.core.table import Table
+    from kofn.core.warnings import CodedWarning
     from kofn.scoring.configuration import GradingConfig
     from kofn.scoring.grade import Graded
 
@@ -98,7 +99,7 @@ class MetricCounts:
     like_labels: bool
     itself: Mapping[str, bool]
     verdicts: Counter[int]
-    notes: tuple[str, ...] = ()
+    notes: tuple[CodedWarning, ...] = ()
 
     @property
     def graded(self) -> int:

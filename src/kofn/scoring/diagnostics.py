@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kofn.aggregators.diversity import Distinct, Redundancy
-from kofn.core.format import format_count
+from kofn.core.warnings import DOUBLE_DIPPING, CodedWarning
 from kofn.extract import audit
 from kofn.metrics import default_metric
 from kofn.registry import aggregator, extractor, metric
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from kofn.scoring.configuration import GradingConfig
     from kofn.scoring.counts import Counts, MetricCounts
     from kofn.scoring.grade import Graded
-
-DOUBLE_DIPPING = "double-dipping"  # `Result.double_dipping` finds its warnings by this word
-UNCORRECTED = "not corrected for its errors"  # and comparisons keep the warnings that have these
 
 _AUDIT_ROWS = 500  # candidates; every further extractor reads each of them
 _DIVERSITY_SETS = 200  # sets; n-grams and pairwise overlap are slow on long texts
@@ -156,8 +153,8 @@ def build_warnings(
     found: dict[str, Any],
     options: GradingConfig,
     judges: Mapping[str, Mapping[str, Any]] | None = None,
-) -> list[str]:
-    """One line each for what a careful reader would want to know."""
+) -> list[CodedWarning]:
+    """What a careful reader would want to know."""
     return [
         *_score_warnings(facts.metrics, options),
         *_set_warnings(found, facts, voted=any(e.aggregator == "majority" for e in estimates)),
@@ -171,16 +168,15 @@ def build_warnings(
     ]
 
 
-def _score_warnings(metrics: Sequence[MetricCounts], options: GradingConfig) -> list[str]:
-    out: list[str] = []
+def _score_warnings(metrics: Sequence[MetricCounts], options: GradingConfig) -> list[CodedWarning]:
+    out: list[CodedWarning] = []
     for one in metrics:
         out += one.notes
         if not one.metric:
-            out.append("no labels, scores or references: nothing is graded, only agreement and diversity are shown")
+            out.append(CodedWarning.of("nothing-graded"))
             continue
         if one.n_missing:
-            ungraded = f"{format_count(one.n_missing, 'candidate')} not graded under {one.metric}"
-            out.append(f"{ungraded}: left out and counted as missing")
+            out.append(CodedWarning.of("not-graded", n=one.n_missing, metric=one.metric))
         if one.metric == "score" and not one.beside_labels and options.threshold is None:
             out += _threshold_warning(one)
         if _exceeds_one(one) and options.threshold is None:
@@ -189,7 +185,7 @@ def _score_warnings(metrics: Sequence[MetricCounts], options: GradingConfig) -> 
         nothing = one.graded > 0 and one.low == one.high == 0
         if one.metric not in ("pass", "score") and nothing and one.higher_is_better:
             other = "token_f1, contains or exact_match(ignore_case=True)" if "exact" in one.metric else "another metric"
-            out.append(f"no output matches its reference under {one.metric}: try --extract, or --metric {other}")
+            out.append(CodedWarning.of("no-output-matches", metric=one.metric, other=other))
     return out
 
 
@@ -200,39 +196,38 @@ def _exceeds_one(one: MetricCounts) -> bool:
     return called and one.higher_is_better and one.high is not None and one.high > 1
 
 
-def _threshold_warning(one: MetricCounts) -> list[str]:
+def _threshold_warning(one: MetricCounts) -> list[CodedWarning]:
     """Scores that are no pass or fail by themselves, and a threshold nobody chose."""
     if one.zero_one:
         return []
-    goes = f"{one.metric} goes from {one.low:g} to {one.high:g}"
-    return [f"{goes}: a pass is at least 1.0; --threshold sets what passes"]
+    return [CodedWarning.of("no-threshold", metric=one.metric, low=one.low, high=one.high)]
 
 
-def _choice_warnings(facts: Counts) -> list[str]:
+def _choice_warnings(facts: Counts) -> list[CodedWarning]:
     missed = facts.counts["unclear"]
-    return [f"{format_count(missed, 'reference')} name none of the case's options: they cannot match"] if missed else []
+    return [CodedWarning.of("reference-not-an-option", n=missed)] if missed else []
 
 
-def _sampling_warnings(facts: Counts) -> list[str]:
+def _sampling_warnings(facts: Counts) -> list[CodedWarning]:
     """maj@k of large sets is drawn: say so, and how far that may be off."""
     return [
-        f"{name} is drawn for {format_count(drawn.n, 'set')}: its standard error from that alone is {drawn.error:.2g}"
+        CodedWarning.of("sampled-vote", aggregator=name, n=drawn.n, error=drawn.error)
         for (name, _), drawn in facts.drawn.items()
     ]
 
 
-def _selector_warnings(facts: Counts, estimates: Sequence[Estimate]) -> list[str]:
+def _selector_warnings(facts: Counts, estimates: Sequence[Estimate]) -> list[CodedWarning]:
     if not any(e.aggregator.startswith("weighted_vote") and "exp" not in e.aggregator for e in estimates):
         return []
     below = [name for name in facts.selectors if name in facts.below]
     if not below:
         return []
-    return [f"selector {below[0]} goes below 0, and votes add scores up: weighted_vote(scale='exp') adds exp(score)"]
+    return [CodedWarning.of("negative-votes", by=below[0])]
 
 
 def _double_dipping_warnings(
     facts: Counts, options: GradingConfig, judges: Mapping[str, Mapping[str, Any]]
-) -> list[str]:
+) -> list[CodedWarning]:
     """The score that picks is the score that grades: every mistake in its favour then counts as a success.
 
     best_score is no such pick: it says how high a score goes and nothing of what a product would ship.
@@ -244,43 +239,43 @@ def _double_dipping_warnings(
         for rule in rules:
             # without a name the rule picks by the first selector of the file
             by = getattr(rule, "by", "") or next(iter(facts.selectors), "")
-            where = f" under {one.metric}" if len(facts.metrics) > 1 else ""
-            if (fault := _double_dipping_fault(one.metric, one.grades_itself(by), by, judges)) is not None:
-                out.append(f"{rule.name}{where} picks by `{by}` and is graded by {fault}")
+            fault = _double_dipping_fault(one.metric, one.grades_itself(by), by, judges)
+            if fault is not None:
+                named = len(facts.metrics) > 1
+                out.append(CodedWarning.of(DOUBLE_DIPPING, picks=rule.name, named=named, **fault))
     return out
 
 
-def find_double_dipping(scored: Graded, by: str, judges: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """What is wrong with grading picks of selector `by` under this metric; None where they are apart.
+def find_double_dipping(
+    scored: Graded, by: str, judges: Mapping[str, Mapping[str, Any]]
+) -> dict[str, str | None] | None:
+    """What is wrong with grading picks of selector `by` under this metric, as values of the warning; None: nothing.
 
     The same values, the same judge (model, prompt and parameters), or the same model with another prompt.
     """
     return _double_dipping_fault(scored.metric, _grades_itself(scored, by), by, judges)
 
 
-def _double_dipping_fault(metric: str, itself: bool, by: str, judges: Mapping[str, Mapping[str, Any]]) -> str | None:
+def _double_dipping_fault(
+    metric: str, itself: bool, by: str, judges: Mapping[str, Mapping[str, Any]]
+) -> dict[str, str | None] | None:
+    found: dict[str, str | None] = {"by": by, "metric": metric}
     if itself:
         # the same values under another name are no better evidence
-        named = "it" if by == metric else f"{metric}, which says the same"
-        return f"{named}: {DOUBLE_DIPPING}, the number is too good; grade with another metric"
+        return found | {"fault": "itself" if by == metric else "same-scores"}
     picks, grades = judges.get(by), judges.get(metric)
     if picks is None or grades is None:
         return None
     if picks["fingerprint"] == grades["fingerprint"]:
-        return f"the same judge: {DOUBLE_DIPPING}, the number is too good; grade with another"
+        return found | {"fault": "same-judge"}
     shared = sorted(set(picks["models"]) & set(grades["models"]))
-    if shared:
-        said = f"the same model ({shared[0]}) with another prompt"
-        return f"{said}: {DOUBLE_DIPPING}, its taste counts twice; grade with another"
-    return None
+    return found | {"fault": "same-model", "model": shared[0]} if shared else None
 
 
-def _judge_warnings(metrics: Sequence[str], judges: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _judge_warnings(metrics: Sequence[str], judges: Mapping[str, Mapping[str, Any]]) -> list[CodedWarning]:
     """A judge's number is no human's: say so until people have been asked."""
-    names = [name for name in metrics if name in judges and not judges[name].get("calibrated")]
-    if not names:
-        return []
-    return [f"{', '.join(names)}: a judge's verdicts, {UNCORRECTED}: kofn calibrate measures them"]
+    names = tuple(name for name in metrics if name in judges and not judges[name].get("calibrated"))
+    return [CodedWarning.of("judge-not-calibrated", metrics=names)] if names else []
 
 
 def _grades_itself(scored: Graded, by: str) -> bool:
@@ -292,49 +287,41 @@ def _grades_itself(scored: Graded, by: str) -> bool:
     return bool((values == scores).all()) and bool((values != values[0]).any())
 
 
-def _set_warnings(found: dict[str, Any], facts: Counts, *, voted: bool) -> list[str]:
+def _set_warnings(found: dict[str, Any], facts: Counts, *, voted: bool) -> list[CodedWarning]:
     out = []
     diversity = found.get("diversity")
     # half of the sets: single ones are alike by chance where outputs are short
     if diversity and diversity["identical_sets"] and 2 * diversity["identical_sets"] >= diversity["n_sets_of_several"]:
         same, of = diversity["identical_sets"], diversity["n_sets_of_several"]
-        out.append(f"{same:,} of {of:,} sets have identical candidates: a cache, or temperature 0?")
+        out.append(CodedWarning.of("identical-sets", n=same, of=of))
     if empty := facts.sizes[0]:
-        out.append(f"{format_count(empty, 'case')} without candidates: undefined, counted as missing")
+        out.append(CodedWarning.of("cases-without-candidates", n=empty))
     votes = found.get("votes")
     if voted and votes and votes["ties"]:
-        out.append(
-            f"{format_count(votes['ties'], 'tied vote')}: the answer seen first wins (majority(ties='shared') averages)"
-        )
+        out.append(CodedWarning.of("tied-votes", n=votes["ties"]))
     return out
 
 
-def _extraction_warnings(extracted: dict[str, Any]) -> list[str]:
+def _extraction_warnings(extracted: dict[str, Any]) -> list[CodedWarning]:
     out = []
     failed, n = extracted.get("n_failed") or 0, extracted.get("n") or 0
     # a few failures are normal; from 5 % on they move the score
     if failed and failed >= 0.05 * n:
-        out.append(
-            f"no answer found in {failed:,} of {n:,} candidates ({failed / n:.0%}): look at them, or try --extract"
-        )
+        out.append(CodedWarning.of("no-answer-found", n=failed, of=n))
     labels = extracted.get("labels")
     if labels and labels["n_differ"] >= 0.02 * max(1, labels["n"]):
-        out.append(
-            f"labels and extracted answers differ on {labels['n_differ']:,} of {labels['n']:,} candidates "
-            f"({labels['metric']}): the labels are used"
-        )
+        out.append(CodedWarning.of("labels-differ", n=labels["n_differ"], of=labels["n"], metric=labels["metric"]))
     audit = extracted.get("audit")
     if audit and (audit.get("span") or 0) >= 0.05:
-        out.append(f"the score depends on the extractor: it spans {audit['span']:.2f} over {', '.join(audit['score'])}")
+        out.append(CodedWarning.of("extractor-matters", span=audit["span"], extractors=tuple(audit["score"])))
     return out
 
 
-def _segment_warnings(n_cases: int, estimates: Sequence[Estimate]) -> list[str]:
+def _segment_warnings(n_cases: int, estimates: Sequence[Estimate]) -> list[CodedWarning]:
     if n_cases < SMALL_SEGMENT:
-        return [f"only {format_count(n_cases, 'case')}: intervals over so few are rough"]
+        return [CodedWarning.of("few-cases", n=n_cases)]
     # missing cases count: a large segment in which few are graded has another warning
     small = sorted({e.segment for e in estimates if e.segment is not None and e.n + e.n_missing < SMALL_SEGMENT})
     if not small:
         return []
-    names = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
-    return [f"* segments of fewer than {SMALL_SEGMENT} cases: {names}"]
+    return [CodedWarning.of("small-segments", fewest=SMALL_SEGMENT, segments=tuple(small), marked=True)]

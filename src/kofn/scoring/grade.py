@@ -10,6 +10,7 @@ import polars as pl
 
 from kofn.core.candidate_sets import CandidateSets, passes_of
 from kofn.core.numbers import canonical_number
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.extract import choose_extractor, extract_column, none
 from kofn.metrics import Metric, Numeric, Outcome, default_metric, metric_name, score_answers, score_column, trait
@@ -47,7 +48,7 @@ class Graded:
     n_outputs: int = 0
     n_failed: int = 0
     beside_labels: bool = False
-    notes: tuple[str, ...] = ()
+    notes: tuple[CodedWarning, ...] = ()
 
     def under(
         self, metric: str, values: Floats, passes: Any, *, source: str, higher_is_better: bool = True, **changes: Any
@@ -190,7 +191,7 @@ def _score_by_metric(
     better = bool(trait(function, "higher_is_better"))
     ungraded = _missing_outputs(table, answers)
     source = "reference" if references.null_count() < len(references) else "text"
-    notes: list[str] = []
+    notes: list[CodedWarning] = []
     columns = _columns(spec, name, predictions, references, answers.extractor, engine, notes)
     return [
         answers.under(
@@ -273,7 +274,7 @@ def _columns(
     references: pl.Series,
     extractor_name: str | None,
     engine: Any,
-    notes: list[str],
+    notes: list[CodedWarning],
 ) -> dict[str, Floats]:
     """The metric's own column, and one for every other number it returned; what was noticed goes to `notes`."""
     function: Any = metric(spec)
@@ -290,7 +291,7 @@ def _columns(
         return {name: score_column(scorer, predictions, references).to_numpy()}
     outcomes = _outcomes(engine, spec, name, predictions.to_list(), references.to_list())
     if taken := next((outcome.taken for outcome in outcomes if outcome.taken is not None), None):
-        notes.append(f"metric {name} returned a mapping without {name!r}: its first entry, {taken!r}, is the score")
+        notes.append(CodedWarning.of("first-entry-taken", metric=name, taken=taken))
     columns = {name: [outcome.value for outcome in outcomes]}
     for extra in dict.fromkeys(key for outcome in outcomes for key in outcome.extra):
         columns[extra] = [outcome.extra.get(extra) for outcome in outcomes]

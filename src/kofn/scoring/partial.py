@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from kofn.core.table import case_column, segment_labels
+from kofn.core.warnings import coded_sentence
 from kofn.errors import InputError
 from kofn.registry import aggregator
 from kofn.scoring.counts import add_counts, count_candidates, coverage_aggregators
@@ -171,7 +172,9 @@ def result_of_parts(parts: Sequence[Part], sample: PartSample, options: GradingC
     else:
         estimates = _weighted_estimates(parts, sample.table, facts, extractor, options)
     result = describe_result(sample.table, sample.scored[0], facts, estimates, options)
-    return result.with_warnings(list(dict.fromkeys(line for part in parts for line in part.notes)))
+    return result.with_warnings(
+        [coded_sentence(n) for n in dict.fromkeys(line for part in parts for line in part.notes)]
+    )
 
 
 def _drop_label_copies(facts: Counts) -> Counts:

@@ -20,6 +20,7 @@ from kofn.core.addresses import redact_address
 from kofn.core.candidate_sets import histogram
 from kofn.core.fields import long_fields
 from kofn.core.table import case_column
+from kofn.core.warnings import coded_sentence
 from kofn.errors import InputError, WorldError
 from kofn.importers import importer_of
 from kofn.importers.base import Peek
@@ -139,7 +140,7 @@ def score_parts(
     result = result_of_parts(parts, sample, options)
     # of the sets as they were read: a worker does not know the usual size
     short = short_sets(sum((part.sizes for part in parts), Counter[int]()))
-    return result.with_warnings([*data.notes, *([] if short is None else [short])])
+    return result.with_warnings([coded_sentence(n) for n in (*data.notes, *([] if short is None else [short]))])
 
 
 def _check_here(data: DataSet, engine: Any) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kofn.core.display import Displayable
 from kofn.core.document import document_text
+from kofn.core.warnings import DOUBLE_DIPPING, warnings_dict, with_code
 from kofn.errors import UnknownName
-from kofn.scoring.diagnostics import DOUBLE_DIPPING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kofn.core.document import ChecklistLine
     from kofn.core.table import Table
     from kofn.core.types import Estimate
+    from kofn.core.warnings import CodedWarning
     from kofn.scoring.grade import Graded
 
 
@@ -40,10 +41,10 @@ class Result(Displayable):
     estimates: tuple[Estimate, ...]
     extraction: Mapping[str, Any]
     diagnostics: Mapping[str, Any]
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[CodedWarning, ...] = ()
     judges: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     checklist: tuple[ChecklistLine, ...] = ()
-    source_warnings: tuple[str, ...] = ()
+    source_warnings: tuple[CodedWarning, ...] = ()
     scored: tuple[Graded, ...] = field(default=(), repr=False)
     case_values: Mapping[tuple[str, str], Floats] = field(default_factory=dict, repr=False)
     table: Table | None = field(default=None, repr=False)
@@ -58,22 +59,22 @@ class Result(Displayable):
             "estimates": [estimate_dict(e) for e in self.estimates],
             "extraction": dict(self.extraction),
             "diagnostics": dict(self.diagnostics),
-            "warnings": list(self.warnings),
+            **warnings_dict(self.warnings),
             "judges": {name: dict(judge) for name, judge in self.judges.items()},
             "checklist": [line.to_dict() for line in self.checklist],
-            "told": list(self.source_warnings),  # its name in run.json and in --json since schema 1
+            "told": list(map(str, self.source_warnings)),  # its name in run.json and in --json since schema 1
         }
 
-    def with_warnings(self, warnings: Sequence[str]) -> Result:
+    def with_warnings(self, warnings: Sequence[CodedWarning]) -> Result:
         """The same with more warnings about how outputs and verdicts were made, before all others."""
         # once each: a run that is read and scored again brings its warnings along
         new = [w for w in dict.fromkeys(warnings) if w not in self.source_warnings]
         return replace(self, source_warnings=(*new, *self.source_warnings), warnings=(*new, *self.warnings))
 
     @property
-    def double_dipping(self) -> tuple[str, ...]:
+    def double_dipping(self) -> tuple[CodedWarning, ...]:
         """The warnings about a number that is picked and graded by the same judge or score."""
-        return tuple(w for w in self.warnings if DOUBLE_DIPPING in w)
+        return with_code(self.warnings, DOUBLE_DIPPING)
 
     def to_polars(self) -> pl.DataFrame:
         """A row an estimate."""

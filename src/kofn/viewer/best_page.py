@@ -138,7 +138,7 @@ def table_data(tables: BestOfTables, key: TableKey, table: BestOf, report: BestO
         "steps": None if steps is None else steps._asdict(),
         "measures": [name for name in MEASURES if any(row.value(name) is not None for row in table.rows)],
         "notes": [_sentence(note) for note in table.notes],
-        "warnings": [] if report is None else [_sentence(warning) for warning in report.warnings],
+        "warnings": [] if report is None else [_sentence(str(warning)) for warning in report.warnings],
         "facts": _facts(table, report),
         "keys": [list(key) for key in chart.keys],
         "charts": {

@@ -12,10 +12,10 @@ from kofn.analysis.best_of.choose_n import recommend_n
 from kofn.analysis.selectors import Selector, evaluate_selector, with_selector
 from kofn.core.display import Displayable
 from kofn.core.document import ChecklistLine
-from kofn.core.format import format_count
 from kofn.core.table import segment_names
+from kofn.core.warnings import DOUBLE_DIPPING, CodedWarning, warnings_dict, with_code
 from kofn.scoring.checklist import APART, TRACKED
-from kofn.scoring.diagnostics import DOUBLE_DIPPING, find_double_dipping
+from kofn.scoring.diagnostics import find_double_dipping
 from kofn.stats.estimates import SMALL_SEGMENT
 
 if TYPE_CHECKING:
@@ -64,13 +64,13 @@ class BestOfReport(Displayable):
     selector: Selector | None = None
     selection: Selection | None = None
     split: str | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[CodedWarning, ...] = ()
     checklist: tuple[ChecklistLine, ...] = ()
 
     @property
     def double_dipping(self) -> bool:
         """Whether the selector and the metric are the same judge, model or score."""
-        return any(DOUBLE_DIPPING in warning for warning in self.warnings)
+        return bool(with_code(self.warnings, DOUBLE_DIPPING))
 
     def to_dict(self) -> dict[str, Any]:
         """As `kofn curve --json` prints it."""
@@ -86,7 +86,7 @@ class BestOfReport(Displayable):
             "selector": None if self.selector is None else self.selector.to_dict(),
             "selection": None if self.selection is None else self.selection.to_dict(),
             "segments": [segment.to_dict() for segment in self.segments],
-            "warnings": list(self.warnings),
+            **warnings_dict(self.warnings),
             "checklist": [line.to_dict() for line in self.checklist],
         }
 
@@ -171,26 +171,23 @@ def candidate_tokens(table: Table) -> Floats | None:
 
 def _warnings(
     scored: Graded, options: GradingConfig, request: BestOfOptions, judges: Judges, segments: Sequence[SegmentCurve]
-) -> list[str]:
+) -> list[CodedWarning]:
     out = []
     if options.use == "list":
-        out.append(
-            "any@k draws k places of a list at random; for its first k ask kofn score -a 'recall(k=...)' or ndcg"
-        )
+        out.append(CodedWarning.of("list-drawn-at-random"))
     if request.selector is not None and (fault := _double_dipping(scored, request.selector, judges)) is not None:
-        out.append(f"the selector picks by `{request.selector.by}` and is graded by {fault}")
+        out.append(CodedWarning.of(DOUBLE_DIPPING, picks="the selector", **fault))
     if scored.metric in judges and request.labels is None:
-        out.append(f"{scored.metric}: a judge's verdicts, not corrected for its errors: give --labels")
+        out.append(CodedWarning.of("judge-not-calibrated", metrics=(scored.metric,), curve=True))
     if len(scored.sets) < SMALL_SEGMENT:
-        out.append(f"only {format_count(len(scored.sets), 'case')}: intervals over so few are rough")
-    small = [s.table.segment or "" for s in segments if s.few]
+        out.append(CodedWarning.of("few-cases", n=len(scored.sets)))
+    small = tuple(s.table.segment or "" for s in segments if s.few)
     if small:
-        names = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
-        out.append(f"segments of fewer than {SMALL_SEGMENT} cases: {names}")
+        out.append(CodedWarning.of("small-segments", fewest=SMALL_SEGMENT, segments=small))
     return out
 
 
-def _double_dipping(scored: Graded, selector: Selector, judges: Judges) -> str | None:
+def _double_dipping(scored: Graded, selector: Selector, judges: Judges) -> dict[str, str | None] | None:
     """What is wrong with this selector under this metric; a model that its file names counts as its judge's."""
     own = scored
     if selector.by not in scored.sets.selectors and selector.by not in judges:

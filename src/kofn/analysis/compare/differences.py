@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from kofn.core.display import Displayable
+from kofn.core.warnings import DOUBLE_DIPPING, warnings_dict, with_code
 from kofn.errors import InputError
-from kofn.scoring.diagnostics import DOUBLE_DIPPING
 from kofn.scoring.result import estimate_dict
 from kofn.stats import compare, holm
 from kofn.stats.paired import same_cases
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kofn.core.candidate_sets import Floats
+    from kofn.core.warnings import CodedWarning
     from kofn.stats import Comparison, JudgeRates
 
 Kind = Literal["runs", "graders", "selectors"]
@@ -269,14 +270,14 @@ class ComparisonReport(Displayable):
     unmatched: tuple[UnmatchedCases, ...] = ()
     agreements: tuple[GraderAgreement, ...] = ()
     selections: tuple[Any, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[CodedWarning, ...] = ()
     n_tests: int = 0
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def double_dipping(self) -> tuple[str, ...]:
+    def double_dipping(self) -> tuple[CodedWarning, ...]:
         """The warnings about a number that is picked and graded by the same judge or score."""
-        return tuple(w for w in self.warnings if DOUBLE_DIPPING in w)
+        return with_code(self.warnings, DOUBLE_DIPPING)
 
     def to_dict(self) -> dict[str, Any]:
         """As `kofn compare --json` prints it."""
@@ -294,7 +295,7 @@ class ComparisonReport(Displayable):
             "verdict": self.verdict,
             "changed": [c.to_dict() for c in self.changed],
             "unmatched": [u.to_dict() for u in self.unmatched],
-            "warnings": list(self.warnings),
+            **warnings_dict(self.warnings),
         }
         if self.kind == "graders":
             described["graders"] = [a.to_dict() for a in self.agreements]

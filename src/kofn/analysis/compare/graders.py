@@ -21,6 +21,7 @@ from kofn.analysis.compare.differences import (
 from kofn.analysis.compare.systems import candidate_excerpts, questions_of
 from kofn.core.candidate_sets import NOT_GRADED
 from kofn.core.format import format_count
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.metrics import default_metric
 from kofn.registry import aggregator
@@ -180,10 +181,10 @@ def _changed_candidates(
         )
 
 
-def _warnings(names: Sequence[str], results: Sequence[Result]) -> tuple[str, ...]:
+def _warnings(names: Sequence[str], results: Sequence[Result]) -> tuple[CodedWarning, ...]:
     out = []
     for name, result in zip(names, results, strict=True):
         failed, n = result.extraction.get("n_failed") or 0, result.extraction.get("n") or 0
         if failed and failed >= 0.05 * n:
-            out.append(f"{name}: no answer found in {failed:,} of {n:,} candidates ({failed / n:.0%})")
+            out.append(CodedWarning.of("no-answer-found", name, n=failed, of=n, compared=True))
     return tuple(out)

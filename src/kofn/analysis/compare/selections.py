@@ -21,8 +21,9 @@ from kofn.analysis.compare.differences import (
 from kofn.analysis.compare.systems import candidate_excerpts, inherited_warnings, questions_of
 from kofn.analysis.selectors import evaluate_selector, graded_scores, pick_outcomes, with_selector
 from kofn.core.format import format_count
+from kofn.core.warnings import DOUBLE_DIPPING, CodedWarning
 from kofn.errors import InputError
-from kofn.scoring.diagnostics import DOUBLE_DIPPING, find_double_dipping
+from kofn.scoring.diagnostics import find_double_dipping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -166,23 +167,25 @@ def _verdict(value: float) -> bool | None:
     return bool(value) if value in (0.0, 1.0) else None
 
 
-def _warnings(result: Result, scored: Graded, selectors: Sequence[Selector]) -> Iterator[str]:
+def _warnings(result: Result, scored: Graded, selectors: Sequence[Selector]) -> Iterator[CodedWarning]:
     yield from inherited_warnings(result)
     lower = {one.metric for one in result.scored if not one.sets.higher_is_better}
     for one in selectors:
         if (fault := selector_double_dipping(scored, one, result.judges)) is not None:
-            yield f"{one.name} picks by `{one.by}` and is graded by {fault}"
+            yield CodedWarning.of(DOUBLE_DIPPING, picks=one.name, **fault)
         if one.by in lower and one.prefer == "high" and one.by not in result.scored[0].sets.selectors:
-            yield f"{one.name} picks the highest `{one.by}`, of which less is better: a selector file says prefer: low"
+            yield CodedWarning.of("picks-the-worst", selector=one.name, by=one.by)
     # a comparison of a selector with itself finds no difference, and proves nothing
     prints: dict[str, str] = {}
     for one in selectors:
         other = prints.setdefault(one.fingerprint(), one.name)
         if other != one.name:
-            yield f"{other} and {one.name} are the same selector under two names"
+            yield CodedWarning.of("same-selector", a=other, b=one.name)
 
 
-def selector_double_dipping(scored: Graded, selector: Selector, judges: Mapping[str, Mapping[str, Any]]) -> str | None:
+def selector_double_dipping(
+    scored: Graded, selector: Selector, judges: Mapping[str, Mapping[str, Any]]
+) -> dict[str, str | None] | None:
     """What is wrong with grading this selector's picks under this metric; None where they are apart.
 
     As `find_double_dipping`, and the model or fingerprint that a selector file names is compared with the judge.
@@ -192,7 +195,7 @@ def selector_double_dipping(scored: Graded, selector: Selector, judges: Mapping[
     if found is not None or judge is None:
         return found
     if judge.get("fingerprint") == selector.fingerprint():
-        return f"the same judge: {DOUBLE_DIPPING}, the number is too good; grade with another"
+        return {"by": selector.by, "metric": scored.metric, "fault": "same-judge"}
     if selector.model is not None and selector.model in judge.get("models", ()):
-        return f"the same model ({selector.model}): {DOUBLE_DIPPING}, its taste counts twice; grade with another"
+        return {"by": selector.by, "metric": scored.metric, "fault": "selector-model", "model": selector.model}
     return None

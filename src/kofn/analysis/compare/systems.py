@@ -26,10 +26,11 @@ from kofn.analysis.trend.series import count_changed_questions
 from kofn.core.candidate_sets import NOT_GRADED
 from kofn.core.format import format_count
 from kofn.core.table import case_column, segment_names
+from kofn.core.warnings import DOUBLE_DIPPING, CodedWarning, with_code
 from kofn.errors import InputError, UnknownName
 from kofn.registry import aggregator, higher_is_better, parse_spec
 from kofn.runs.questions import QUESTION_COLUMNS, Questions
-from kofn.scoring.diagnostics import UNCORRECTED, find_double_dipping
+from kofn.scoring.diagnostics import find_double_dipping
 from kofn.scoring.evaluate import apply_aggregator
 from kofn.scoring.policy import Requirement
 from kofn.stats.estimates import SMALL_SEGMENT
@@ -411,8 +412,10 @@ def _about(sides: Sequence[Side], options: ComparisonOptions) -> str:
     return f"{format_count(len(shared), 'case')} in {where}{first}"
 
 
-def _warnings(sides: Sequence[Side], pairs: Sequence[tuple[int, int]], options: ComparisonOptions) -> list[str]:
-    out: list[str] = []
+def _warnings(
+    sides: Sequence[Side], pairs: Sequence[tuple[int, int]], options: ComparisonOptions
+) -> list[CodedWarning]:
+    out: list[CodedWarning] = []
     for a, b in pairs:
         left, right = sides[a], sides[b]
         shared = set(left.cases) & set(right.cases)
@@ -427,31 +430,33 @@ def _warnings(sides: Sequence[Side], pairs: Sequence[tuple[int, int]], options: 
     return [*out, *dict.fromkeys(w for side in sides for w in inherited_warnings(side.result))]
 
 
-def inherited_warnings(result: Result) -> list[str]:
+def inherited_warnings(result: Result) -> tuple[CodedWarning, ...]:
     """What was said of a result that holds for whatever is made of it: no threshold chosen, a judge not corrected."""
-    return [w for w in result.warnings if "--threshold" in w or UNCORRECTED in w]
+    return with_code(result.warnings, "no-threshold", "judge-not-calibrated")
 
 
-def _other_judges(a: Side, b: Side) -> list[str]:
+def _other_judges(a: Side, b: Side) -> list[CodedWarning]:
     """A difference between two judges is no difference between two systems."""
     both = a.result.judges.keys() & b.result.judges.keys()
     # the fingerprint covers model, prompt and parameters
     differ = [n for n in sorted(both) if a.result.judges[n]["fingerprint"] != b.result.judges[n]["fingerprint"]]
     return [
-        f"{name} is by different judges: {', '.join(a.result.judges[name]['models'])} in {a.name}, "
-        f"{', '.join(b.result.judges[name]['models'])} in {b.name}, or another prompt or parameters: their difference "
-        "is not that of the systems"
+        CodedWarning.of(
+            "different-judges",
+            metric=name,
+            a=a.name,
+            b=b.name,
+            models_a=tuple(a.result.judges[name]["models"]),
+            models_b=tuple(b.result.judges[name]["models"]),
+        )
         for name in differ
     ]
 
 
-def _other_cases(a: Side, b: Side) -> list[str]:
+def _other_cases(a: Side, b: Side) -> list[CodedWarning]:
     """Cases of one id that are not the same case."""
     differ, n = count_changed_questions(_questions(a), _questions(b))
-    if not differ:
-        return []
-    what = f"{differ:,} of {format_count(n, 'shared case')} ask or expect something else in {b.name} than in {a.name}"
-    return [f"{what}: are these the same cases?"]
+    return [CodedWarning.of("different-cases", n=differ, of=n, a=a.name, b=b.name)] if differ else []
 
 
 def _questions(side: Side) -> Questions:
@@ -461,20 +466,16 @@ def _questions(side: Side) -> Questions:
     return Questions(side.cases, {c: frame[c].hash().to_numpy() for c in QUESTION_COLUMNS if c in frame.columns})
 
 
-def _other_sizes(a: Side, b: Side, shared: set[str], top_k: int | None) -> list[str]:
+def _other_sizes(a: Side, b: Side, shared: set[str], top_k: int | None) -> list[CodedWarning]:
     """any_pass of 5 candidates is not any_pass of 10."""
     at = [dict(zip(s.cases, _sizes(s, top_k), strict=True)) for s in (a, b)]
     n_differ = sum(at[0][case] != at[1][case] for case in shared)
     if not n_differ:
         return []
     sizes = [[of[case] for case in shared] for of in at]
-    spans, least = [_span(s) for s in sizes], min(map(min, sizes))
-    if spans[0] != spans[1]:
-        what = f"sets differ in size: {spans[0]} candidates in {a.name}, {spans[1]} in {b.name}"
-    else:
-        what = f"sets differ in size in {format_count(n_differ, 'case')} of {a.name} and {b.name}"
-    cure = f"; --top-k {least} cuts both" if least else ""
-    return [f"{what}: numbers such as any_pass rise with more candidates{cure}"]
+    spans, least = tuple(_span(s) for s in sizes), min(map(min, sizes))
+    names = (a.name, b.name)
+    return [CodedWarning.of("sets-differ-in-size", n=n_differ, names=names, sizes=spans, least=least)]
 
 
 def _sizes(side: Side, top_k: int | None) -> list[int]:
@@ -488,29 +489,24 @@ def _span(sizes: Sequence[int]) -> str:
     return f"{low}" if low == high else f"{low} to {high}"
 
 
-def _other_extractor(a: Side, b: Side) -> list[str]:
+def _other_extractor(a: Side, b: Side) -> list[CodedWarning]:
     left, right = (side.result.extraction.get("extractor") for side in (a, b))
     if left == right or left is None or right is None:
         return []
-    what = f"answers are extracted by {left} in {a.name} and by {right} in {b.name}"
-    return [f"{what}: a difference may be the extractor's; --extract takes one for both"]
+    return [CodedWarning.of("different-extractors", a=a.name, b=b.name, extractor_a=left, extractor_b=right)]
 
 
-def _other_weights(a: Side, b: Side, shared: set[str]) -> list[str]:
+def _other_weights(a: Side, b: Side, shared: set[str]) -> list[CodedWarning]:
     if a.weights is None or b.weights is None:
         return []
     at = [dict(zip(s.cases, w.tolist(), strict=True)) for s, w in ((a, a.weights), (b, b.weights))]
     n = sum(at[0][case] != at[1][case] for case in shared)
-    return (
-        [f"{format_count(n, 'case')} weigh something else in {b.name} than in {a.name}: its weights are used"]
-        if n
-        else []
-    )
+    return [CodedWarning.of("different-weights", n=n, a=a.name, b=b.name)] if n else []
 
 
 def _double_dipping_warnings(
     sides: Sequence[Side], numbers: Sequence[ComparedNumber], options: ComparisonOptions
-) -> list[str]:
+) -> list[CodedWarning]:
     """Numbers that are picked and graded by the same score or judge."""
     out = []
     requested = {rule.name: rule for rule in map(aggregator, options.aggregate)}
@@ -520,18 +516,15 @@ def _double_dipping_warnings(
             scored = side.metric(metric)
             by = getattr(rule, "by", "") or next(iter(scored.sets.selectors), "")
             if (fault := find_double_dipping(scored, by, side.result.judges)) is not None:
-                out.append(f"{side.name}: {name} picks by `{by}` and is graded by {fault}")
+                out.append(CodedWarning.of(DOUBLE_DIPPING, side.name, picks=name, **fault))
     return out
 
 
-def _small_segment_warnings(segments: Sequence[SegmentCases], sides: Sequence[Side]) -> list[str]:
+def _small_segment_warnings(segments: Sequence[SegmentCases], sides: Sequence[Side]) -> list[CodedWarning]:
     shared = set(sides[0].cases)
     for side in sides[1:]:
         shared &= set(side.cases)
     if len(shared) < SMALL_SEGMENT:
-        return [f"only {format_count(len(shared), 'shared case')}: intervals over so few are rough"]
-    small = [s.name for s in segments if len(s.cases & shared) < SMALL_SEGMENT]
-    if not small:
-        return []
-    more = f" and {len(small) - FEW} more" if len(small) > FEW else ""
-    return [f"segments of fewer than {SMALL_SEGMENT} cases: {', '.join(small[:FEW])}{more}"]
+        return [CodedWarning.of("few-cases", n=len(shared), shared=True)]
+    small = tuple(s.name for s in segments if len(s.cases & shared) < SMALL_SEGMENT)
+    return [CodedWarning.of("small-segments", fewest=SMALL_SEGMENT, segments=small)] if small else []
