@@ -1,14 +1,14 @@
 """The `Aggregator` interface: a frozen dataclass that maps candidate sets to one number per set.
 
-Its fields are its parameters, so repr, equality and the stored name follow from them. `needs` lists the columns it
-reads; `ordered` says whether the order of the candidates matters.
+Its fields are its parameters, so repr, equality and the stored name follow from them. What it is in general stands
+behind its bases: `class Agreement(Aggregator, label="agreement", needs=("answers",))`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypedDict, Unpack
 
 import numpy as np
 
@@ -28,15 +28,31 @@ _HINTS = {
 }
 
 
+class AggregatorTraits(TypedDict, total=False):
+    """The keywords of a class statement that sets them."""
+
+    label: str
+    needs: tuple[str, ...]
+    ordered: bool
+    of_values: bool
+    neutral: bool
+    bounded: bool
+
+
 class Aggregator(ABC):
     """Candidate sets -> one number per set, NaN where undefined; an empty set is always undefined."""
 
     label: ClassVar[str]
-    needs: ClassVar[tuple[str, ...]] = ()
-    ordered: ClassVar[bool] = False
+    needs: ClassVar[tuple[str, ...]] = ()  # the columns it reads
+    ordered: ClassVar[bool] = False  # whether the order of the candidates matters
     of_values: ClassVar[bool] = False  # whether its values are on the scale of the metric's
     neutral: ClassVar[bool] = False  # whether a larger value is neither better nor worse, or it cannot be known
     bounded: ClassVar[bool] = True  # whether its values are shares, from 0 to 1, when the metric's are
+
+    def __init_subclass__(cls, **traits: Unpack[AggregatorTraits]) -> None:
+        super().__init_subclass__()
+        for name, value in traits.items():
+            setattr(cls, name, value)
 
     def __call__(self, sets: CandidateSets) -> Floats:
         for column in self.needs:
@@ -76,7 +92,7 @@ class Aggregator(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class PerSet(Aggregator):
+class PerSet(Aggregator, label="per_set", ordered=True, neutral=True, bounded=False):
     """A user's function of one set, `(CandidateSet) -> float | None`, called once per set.
 
     >>> from kofn.core.candidate_sets import CandidateSets
@@ -87,10 +103,6 @@ class PerSet(Aggregator):
 
     function: Callable[[CandidateSet], float | None]
     title: str = ""
-    label: ClassVar[str] = "per_set"
-    ordered: ClassVar[bool] = True
-    neutral: ClassVar[bool] = True
-    bounded: ClassVar[bool] = False
 
     @property
     def name(self) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +31,7 @@ _SLICE_ROWS = 1 << 16  # candidates whose n-grams are hashed and sorted together
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct(Aggregator):
+class Distinct(Aggregator, label="distinct", needs=("texts",), neutral=True):
     """Different n-grams over all n-grams of the set (distinct-n, Li et al. 2016); no n-grams -> undefined.
 
     It falls as a set or its texts grow: compare only sets of equal size and length.
@@ -42,9 +42,6 @@ class Distinct(Aggregator):
     """
 
     n: int = 2
-    label: ClassVar[str] = "distinct"
-    neutral: ClassVar[bool] = True
-    needs: ClassVar[tuple[str, ...]] = ("texts",)
 
     def __post_init__(self) -> None:
         positive("distinct n", self.n)
@@ -79,12 +76,8 @@ class Distinct(Aggregator):
 
 
 @dataclass(frozen=True, slots=True)
-class UniqueTexts(Aggregator):
+class UniqueTexts(Aggregator, label="unique_texts", needs=("texts",), neutral=True):
     """Share of the candidates' texts that are different, byte for byte; 1/n when all n are the same."""
-
-    label: ClassVar[str] = "unique_texts"
-    neutral: ClassVar[bool] = True
-    needs: ClassVar[tuple[str, ...]] = ("texts",)
 
     def compute(self, sets: CandidateSets) -> Floats:
         assert sets.texts is not None
@@ -101,7 +94,7 @@ class UniqueTexts(Aggregator):
 
 
 @dataclass(frozen=True, slots=True)
-class SelfBleu(Aggregator):
+class SelfBleu(Aggregator, label="self_bleu", needs=("texts",), neutral=True):
     """Mean BLEU of each candidate against the others: 0 all different, 1 all the same; one candidate -> undefined.
 
     Zhu et al. 2018 (arXiv 1802.01886). Sentence BLEU up to n-grams of length n with exponential smoothing, which is
@@ -109,9 +102,6 @@ class SelfBleu(Aggregator):
     """
 
     n: int = 4
-    label: ClassVar[str] = "self_bleu"
-    neutral: ClassVar[bool] = True
-    needs: ClassVar[tuple[str, ...]] = ("texts",)
 
     def __post_init__(self) -> None:
         positive("self_bleu n", self.n)
@@ -121,36 +111,30 @@ class SelfBleu(Aggregator):
 
 
 @dataclass(frozen=True, slots=True)
-class Redundancy(Aggregator):
+class Redundancy(Aggregator, label="redundancy", needs=("texts",), neutral=True):
     """Mean over candidates of the highest similarity to another one; one candidate -> undefined.
 
     Similarity is the overlap of word sets (Jaccard), or the cosine of `embedder` ("wordllama" or module:function).
     """
 
     embedder: str = "words"
-    label: ClassVar[str] = "redundancy"
-    neutral: ClassVar[bool] = True
-    needs: ClassVar[tuple[str, ...]] = ("texts",)
 
     def compute(self, sets: CandidateSets) -> Floats:
         return _each(sets, lambda texts: redundancy(similarities(texts, self.embedder)))
 
 
 @dataclass(frozen=True, slots=True)
-class RedundancyPenalty(Aggregator):
+class RedundancyPenalty(Aggregator, label="redundancy_penalty", needs=("texts",), neutral=True):
     """1 - redundancy: 1 when no two candidates share anything, 0 when each has a twin."""
 
     embedder: str = "words"
-    label: ClassVar[str] = "redundancy_penalty"
-    neutral: ClassVar[bool] = True
-    needs: ClassVar[tuple[str, ...]] = ("texts",)
 
     def compute(self, sets: CandidateSets) -> Floats:
         return 1.0 - Redundancy(embedder=self.embedder).compute(sets)
 
 
 @dataclass(frozen=True, slots=True)
-class SemanticDiversity(Aggregator):
+class SemanticDiversity(Aggregator, label="semantic_diversity", needs=("texts",), neutral=True):
     """Mean pairwise cosine distance of the candidates' embeddings; one candidate -> undefined.
 
     embedder: "wordllama" (extra `embed`), module:function taking texts and giving vectors, or "words", which
@@ -158,9 +142,6 @@ class SemanticDiversity(Aggregator):
     """
 
     embedder: str = "wordllama"
-    label: ClassVar[str] = "semantic_diversity"
-    neutral: ClassVar[bool] = True
-    needs: ClassVar[tuple[str, ...]] = ("texts",)
 
     def compute(self, sets: CandidateSets) -> Floats:
         def mean_distance(texts: list[str]) -> float:

@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -40,41 +40,33 @@ class CountAggregator(Aggregator):
 
 
 @dataclass(frozen=True, slots=True)
-class AnyPass(CountAggregator):
+class AnyPass(CountAggregator, label="any_pass"):
     """1 if any candidate passes, else 0."""
-
-    label: ClassVar[str] = "any_pass"
 
     def of_counts(self, n: int, c: int) -> float:  # noqa: ARG002 - one signature for the family
         return float(c > 0)
 
 
 @dataclass(frozen=True, slots=True)
-class AnyCorrect(AnyPass):
+class AnyCorrect(AnyPass, label="any_correct"):
     """1 if any candidate is correct, else 0; the same as any_pass."""
-
-    label: ClassVar[str] = "any_correct"
 
 
 @dataclass(frozen=True, slots=True)
-class AllPass(CountAggregator):
+class AllPass(CountAggregator, label="all_pass"):
     """1 if all candidates pass, else 0."""
-
-    label: ClassVar[str] = "all_pass"
 
     def of_counts(self, n: int, c: int) -> float:
         return float(c == n)
 
 
 @dataclass(frozen=True, slots=True)
-class AllCorrect(AllPass):
+class AllCorrect(AllPass, label="all_correct"):
     """1 if all candidates are correct, else 0; the same as all_pass."""
-
-    label: ClassVar[str] = "all_correct"
 
 
 @dataclass(frozen=True, slots=True)
-class MajorityPass(CountAggregator):
+class MajorityPass(CountAggregator, label="majority_pass"):
     """1 if at least half of the candidates pass (c >= ceil(n/2)); strict needs more than half.
 
     An even split passes with ties="pass" (default) and fails with ties="strict" or strict=True. This counts
@@ -86,7 +78,6 @@ class MajorityPass(CountAggregator):
 
     ties: str = "pass"
     strict: bool = False
-    label: ClassVar[str] = "majority_pass"
 
     def __post_init__(self) -> None:
         one_of("majority_pass ties", self.ties, ("pass", "strict"))
@@ -96,11 +87,10 @@ class MajorityPass(CountAggregator):
 
 
 @dataclass(frozen=True, slots=True)
-class AtLeast(CountAggregator):
+class AtLeast(CountAggregator, label="at_least"):
     """1 if m or more candidates pass, else 0; a set of fewer than m cannot."""
 
     m: int
-    label: ClassVar[str] = "at_least"
 
     def __post_init__(self) -> None:
         positive("at_least m", self.m)
@@ -110,7 +100,7 @@ class AtLeast(CountAggregator):
 
 
 @dataclass(frozen=True, slots=True)
-class PassAt(CountAggregator):
+class PassAt(CountAggregator, label="pass_at"):
     """Chance that k candidates drawn without replacement hold a passing one: 1 - C(n-c,k)/C(n,k); undefined for k > n.
 
     The unbiased estimator of Chen et al. 2021 (arXiv 2107.03374). 1 - (1 - c/n)^k is biased.
@@ -122,7 +112,6 @@ class PassAt(CountAggregator):
     """
 
     k: int
-    label: ClassVar[str] = "pass_at"
 
     def __post_init__(self) -> None:
         positive("pass@k", self.k)
@@ -136,7 +125,7 @@ class PassAt(CountAggregator):
 
 
 @dataclass(frozen=True, slots=True)
-class PassHat(CountAggregator):
+class PassHat(CountAggregator, label="pass_hat"):
     """Chance that k candidates drawn without replacement all pass: C(c,k)/C(n,k); undefined for k > n.
 
     pass^k of tau-bench, by each set's own n. (c/n)^k is biased upwards.
@@ -146,7 +135,6 @@ class PassHat(CountAggregator):
     """
 
     k: int
-    label: ClassVar[str] = "pass_hat"
 
     def __post_init__(self) -> None:
         positive("pass^k", self.k)
@@ -160,7 +148,7 @@ class PassHat(CountAggregator):
 
 
 @dataclass(frozen=True, slots=True)
-class GPassAt(CountAggregator):
+class GPassAt(CountAggregator, label="g_pass_at"):
     """Chance that at least ceil(tau k) of k drawn candidates pass: sum_{j >= tau k} C(c,j) C(n-c,k-j) / C(n,k).
 
     G-Pass@k of Liu et al. 2024 (arXiv 2412.13147); at least one is asked for, so tau -> 0 is pass@k and tau = 1 pass^k.
@@ -171,7 +159,6 @@ class GPassAt(CountAggregator):
 
     k: int
     tau: float = 1.0
-    label: ClassVar[str] = "g_pass_at"
 
     def __post_init__(self) -> None:
         positive("g_pass_at k", self.k)

@@ -7,7 +7,7 @@ would move the others up.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +23,17 @@ GAINS = ("linear", "exp2")
 
 
 @dataclass(frozen=True, slots=True)
-class Dcg(Aggregator):
+class _TopK(Aggregator, ordered=True):
+    """An aggregator of the first k places of a list; of all where k is None."""
+
+    k: int | None = None
+
+    def __post_init__(self) -> None:
+        positive(f"{self.label} k", self.k, none_is_all=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Dcg(_TopK, label="dcg", bounded=False):
     """Discounted cumulative gain: sum over the first k places j of gain(value_j) / log2(j + 1).
 
     gain "linear" is the value itself (trec_eval), "exp2" is 2^value - 1 (Burges).
@@ -33,14 +43,10 @@ class Dcg(Aggregator):
     6.861127
     """
 
-    k: int | None = None
     gain: str = "linear"
-    label: ClassVar[str] = "dcg"
-    bounded: ClassVar[bool] = False
-    ordered: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        positive("dcg k", self.k, none_is_all=True)
+        _TopK.__post_init__(self)  # slots leave no super()
         one_of("dcg gain", self.gain, GAINS)
 
     def compute(self, sets: CandidateSets) -> Floats:
@@ -48,7 +54,7 @@ class Dcg(Aggregator):
 
 
 @dataclass(frozen=True, slots=True)
-class Ndcg(Aggregator):
+class Ndcg(_TopK, label="ndcg"):
     """DCG divided by the DCG of the ideal order; all values zero -> 0; ties keep the given order.
 
     The ideal is the case's `ideal` list of values where it is given (all judged items), else the best order of
@@ -60,14 +66,11 @@ class Ndcg(Aggregator):
     [0.960808, 0.785002]
     """
 
-    k: int | None = None
     gain: str = "linear"
     ideal: str = "auto"
-    label: ClassVar[str] = "ndcg"
-    ordered: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        positive("ndcg k", self.k, none_is_all=True)
+        _TopK.__post_init__(self)  # slots leave no super()
         one_of("ndcg gain", self.gain, GAINS)
         one_of("ndcg ideal", self.ideal, ("auto", "set", "given"))
 
@@ -100,15 +103,8 @@ class Ndcg(Aggregator):
 
 
 @dataclass(frozen=True, slots=True)
-class Mrr(Aggregator):
+class Mrr(_TopK, label="mrr"):
     """Reciprocal rank of the first candidate that passes, 0 when none does; mean over cases is MRR."""
-
-    k: int | None = None
-    label: ClassVar[str] = "mrr"
-    ordered: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        positive("mrr k", self.k, none_is_all=True)
 
     def compute(self, sets: CandidateSets) -> Floats:
         def kernel(flags: Floats) -> Floats:
@@ -124,33 +120,19 @@ class Mrr(Aggregator):
 
 
 @dataclass(frozen=True, slots=True)
-class Precision(Aggregator):
+class Precision(_TopK, label="precision"):
     """Share of the first k places that pass; a list shorter than k has empty places, which do not (trec_eval)."""
-
-    k: int | None = None
-    label: ClassVar[str] = "precision"
-    ordered: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        positive("precision k", self.k, none_is_all=True)
 
     def compute(self, sets: CandidateSets) -> Floats:
         return sets.map_blocks(lambda f: f[: self.k].sum(axis=0) / (self.k or len(f)), _verdicts(sets))
 
 
 @dataclass(frozen=True, slots=True)
-class Recall(Aggregator):
+class Recall(_TopK, label="recall"):
     """Passing candidates in the first k places over all relevant ones; none relevant -> undefined.
 
     Relevant are as many as the case's `required` lists, and at least the passing candidates of the whole set.
     """
-
-    k: int | None = None
-    label: ClassVar[str] = "recall"
-    ordered: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        positive("recall k", self.k, none_is_all=True)
 
     def compute(self, sets: CandidateSets) -> Floats:
         verdicts = _verdicts(sets)
@@ -178,7 +160,7 @@ def _discounted(gains: Floats, k: int | None) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage(Aggregator):
+class Coverage(_TopK, label="coverage", needs=("answers", "required")):
     """Share of the required ids that the candidates' answers hold; a case that requires nothing is undefined.
 
     >>> from kofn.core.candidate_sets import CandidateSets
@@ -187,42 +169,24 @@ class Coverage(Aggregator):
     [0.5]
     """
 
-    k: int | None = None
-    label: ClassVar[str] = "coverage"
-    needs: ClassVar[tuple[str, ...]] = ("answers", "required")
-    ordered: ClassVar[bool] = True  # through k
-
-    def __post_init__(self) -> None:
-        positive("coverage k", self.k, none_is_all=True)
-
     def compute(self, sets: CandidateSets) -> Floats:
-        sets = sets if self.k is None else sets.truncate(self.k)
-        assert sets.answers is not None
-        return _share_found(sets, sets.answers)
+        return _share_found(sets, "answers", self.k)
 
 
 @dataclass(frozen=True, slots=True)
-class FacetCoverage(Aggregator):
+class FacetCoverage(_TopK, label="facet_coverage", needs=("facets", "required")):
     """Share of the required facets that at least one candidate covers; a case that requires nothing is undefined."""
 
-    k: int | None = None
-    label: ClassVar[str] = "facet_coverage"
-    needs: ClassVar[tuple[str, ...]] = ("facets", "required")
-    ordered: ClassVar[bool] = True  # through k
-
-    def __post_init__(self) -> None:
-        positive("facet_coverage k", self.k, none_is_all=True)
-
     def compute(self, sets: CandidateSets) -> Floats:
-        sets = sets if self.k is None else sets.truncate(self.k)
-        assert sets.facets is not None
-        return _share_found(sets, sets.facets)
+        return _share_found(sets, "facets", self.k)
 
 
-def _share_found(sets: CandidateSets, found: pl.Series) -> Floats:
+def _share_found(sets: CandidateSets, column: str, k: int | None) -> Floats:
     """|required ∩ found| / |required| a set, each id counted once; an empty set is undefined."""
     import polars as pl
 
+    sets = sets if k is None else sets.truncate(k)
+    found: pl.Series = getattr(sets, column)
     assert sets.required is not None
     owner = np.repeat(np.arange(len(sets)), sets.sizes)
     have = pl.DataFrame({"set": owner, "id": found})

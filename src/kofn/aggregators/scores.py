@@ -7,7 +7,7 @@ graded the result is undefined, since taking the second would answer another que
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,12 +19,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class First(Aggregator):
+class First(Aggregator, label="first", ordered=True, of_values=True):
     """Value of the first candidate."""
-
-    label: ClassVar[str] = "first"
-    of_values: ClassVar[bool] = True
-    ordered: ClassVar[bool] = True
 
     def compute(self, sets: CandidateSets) -> Floats:
         if sets.equal_size is not None:
@@ -36,16 +32,13 @@ class First(Aggregator):
 
 
 @dataclass(frozen=True, slots=True)
-class Mean(Aggregator):
+class Mean(Aggregator, label="mean", of_values=True):
     """Mean of the values.
 
     >>> from kofn.core.candidate_sets import CandidateSets
     >>> Mean()(CandidateSets.from_lists([[0.5, 0.8, 0.3, 0.9, 0.6], [1.0, None]])).round(2).tolist()
     [0.62, 1.0]
     """
-
-    label: ClassVar[str] = "mean"
-    of_values: ClassVar[bool] = True
 
     def compute(self, sets: CandidateSets) -> Floats:
         if sets.binary:  # its counts are computed once for all aggregators
@@ -58,53 +51,39 @@ class Mean(Aggregator):
 
 
 @dataclass(frozen=True, slots=True)
-class Median(Aggregator):
+class Median(Aggregator, label="median", of_values=True):
     """Median of the values; the mean of the middle two when there is an even number."""
-
-    label: ClassVar[str] = "median"
-    of_values: ClassVar[bool] = True
 
     def compute(self, sets: CandidateSets) -> Floats:
         return sets.map_blocks(_median_graded, sets.values)
 
 
 @dataclass(frozen=True, slots=True)
-class Max(Aggregator):
+class Max(Aggregator, label="max", of_values=True):
     """Best value: the largest, or the smallest when lower is better."""
-
-    label: ClassVar[str] = "max"
-    of_values: ClassVar[bool] = True
 
     def compute(self, sets: CandidateSets) -> Floats:
         return _extreme(sets, largest=sets.higher_is_better)
 
 
 @dataclass(frozen=True, slots=True)
-class BestScore(Max):
+class BestScore(Max, label="best_score"):
     """Best value of the set; the same as max."""
-
-    label: ClassVar[str] = "best_score"
 
 
 @dataclass(frozen=True, slots=True)
-class Min(Aggregator):
+class Min(Aggregator, label="min", of_values=True):
     """Worst value: the smallest, or the largest when lower is better."""
-
-    label: ClassVar[str] = "min"
-    of_values: ClassVar[bool] = True
 
     def compute(self, sets: CandidateSets) -> Floats:
         return _extreme(sets, largest=not sets.higher_is_better)
 
 
 @dataclass(frozen=True, slots=True)
-class Std(Aggregator):
+class Std(Aggregator, label="std", neutral=True, bounded=False):
     """Standard deviation of the values within the set, sqrt(sum (v - mean)^2 / (n - ddof)); undefined for n <= ddof."""
 
     ddof: int = 0
-    label: ClassVar[str] = "std"
-    neutral: ClassVar[bool] = True
-    bounded: ClassVar[bool] = False
 
     def compute(self, sets: CandidateSets) -> Floats:
         def kernel(v: Floats) -> Floats:
@@ -116,7 +95,7 @@ class Std(Aggregator):
 
 
 @dataclass(frozen=True, slots=True)
-class WeightedMean(Aggregator):
+class WeightedMean(Aggregator, label="weighted_mean", ordered=True, of_values=True):
     """Mean by given weights: `weights` by position, else a weight a candidate; weights of ungraded ones drop out.
 
     >>> from kofn.core.candidate_sets import CandidateSets
@@ -125,9 +104,6 @@ class WeightedMean(Aggregator):
     """
 
     weights: tuple[float, ...] | None = None
-    label: ClassVar[str] = "weighted_mean"
-    of_values: ClassVar[bool] = True
-    ordered: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.weights is not None and (not self.weights or min(self.weights) < 0):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Selected(Aggregator):
+class Selected(Aggregator, label="selected", needs=("selectors",), of_values=True):
     """Value of the candidate the selector ranks first; equal scores share.
 
     `by` names the selector when there are several. Candidates without a selector score cannot be picked; a
@@ -28,9 +28,6 @@ class Selected(Aggregator):
     """
 
     by: str = ""
-    label: ClassVar[str] = "selected"
-    of_values: ClassVar[bool] = True
-    needs: ClassVar[tuple[str, ...]] = ("selectors",)
 
     def compute(self, sets: CandidateSets) -> Floats:
         def kernel(values: Floats, scores: Floats) -> Floats:
@@ -46,7 +43,7 @@ class Selected(Aggregator):
 
 
 @dataclass(frozen=True, slots=True)
-class SelectedAt(Aggregator):
+class SelectedAt(Aggregator, label="selected_at", needs=("selectors",), of_values=True):
     """Expected value of the selector's pick from k candidates drawn without replacement; undefined for k > n.
 
     In closed form: with the candidates in the order of their selector scores the j-th is picked with chance
@@ -62,9 +59,6 @@ class SelectedAt(Aggregator):
 
     k: int
     by: str = ""
-    label: ClassVar[str] = "selected_at"
-    of_values: ClassVar[bool] = True
-    needs: ClassVar[tuple[str, ...]] = ("selectors",)
 
     def __post_init__(self) -> None:
         positive("selected@k", self.k)

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class Ballot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Majority(Aggregator):
+class Majority(Aggregator, label="majority", needs=("answers",), ordered=True, of_values=True):
     """Value of the answer most candidates gave (plurality).
 
     ties: "first" (default) the answer seen first, "score" the answer of better mean value (then first),
@@ -47,11 +47,7 @@ class Majority(Aggregator):
     [1.0]
     """
 
-    ties: str = "first"
-    label: ClassVar[str] = "majority"
-    of_values: ClassVar[bool] = True
-    needs: ClassVar[tuple[str, ...]] = ("answers",)
-    ordered: ClassVar[bool] = True  # through ties="first"
+    ties: str = "first"  # by which the order of the candidates matters
 
     def __post_init__(self) -> None:
         one_of("majority ties", self.ties, TIES)
@@ -72,7 +68,7 @@ class Majority(Aggregator):
 
 
 @dataclass(frozen=True, slots=True)
-class WeightedVote(Aggregator):
+class WeightedVote(Aggregator, label="weighted_vote", needs=("answers", "selectors"), ordered=True, of_values=True):
     """Value of the answer with the largest sum of selector scores; ties go to the answer seen first.
 
     `by` names the selector when there are several. scale="exp" adds exp(score) instead, which suits log-probabilities
@@ -81,10 +77,6 @@ class WeightedVote(Aggregator):
 
     by: str = ""
     scale: str = "sum"
-    label: ClassVar[str] = "weighted_vote"
-    of_values: ClassVar[bool] = True
-    needs: ClassVar[tuple[str, ...]] = ("answers", "selectors")
-    ordered: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         one_of("weighted_vote scale", self.scale, ("sum", "exp"))
@@ -101,24 +93,16 @@ class WeightedVote(Aggregator):
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement(Aggregator):
+class Agreement(Aggregator, label="agreement", needs=("answers",), neutral=True):
     """Share of the candidates that gave the leading answer; no answer agrees with nobody. Needs no labels."""
-
-    label: ClassVar[str] = "agreement"
-    neutral: ClassVar[bool] = True
-    needs: ClassVar[tuple[str, ...]] = ("answers",)
 
     def compute(self, sets: CandidateSets) -> Floats:
         return tally_votes(sets).first / output_counts(sets)
 
 
 @dataclass(frozen=True, slots=True)
-class VoteMargin(Aggregator):
+class VoteMargin(Aggregator, label="vote_margin", needs=("answers",), neutral=True):
     """Lead of the first answer over the second, as a share of the candidates; 0 is a tie. Needs no labels."""
-
-    label: ClassVar[str] = "vote_margin"
-    neutral: ClassVar[bool] = True
-    needs: ClassVar[tuple[str, ...]] = ("answers",)
 
     def compute(self, sets: CandidateSets) -> Floats:
         votes = tally_votes(sets)
@@ -126,31 +110,23 @@ class VoteMargin(Aggregator):
 
 
 @dataclass(frozen=True, slots=True)
-class Answered(Aggregator):
+class Answered(Aggregator, label="answered", needs=("answers",)):
     """Share of the candidates in which an answer was found. Needs no labels."""
-
-    label: ClassVar[str] = "answered"
-    needs: ClassVar[tuple[str, ...]] = ("answers",)
 
     def compute(self, sets: CandidateSets) -> Floats:
         return sets.map_blocks(lambda codes: (codes >= 0).sum(axis=0), sets.codes) / output_counts(sets)
 
 
 @dataclass(frozen=True, slots=True)
-class UniqueAnswers(Aggregator):
+class UniqueAnswers(Aggregator, label="unique_answers", needs=("answers",), neutral=True, bounded=False):
     """Number of different answers in the set; no answer is not one of them. Needs no labels."""
-
-    label: ClassVar[str] = "unique_answers"
-    neutral: ClassVar[bool] = True
-    bounded: ClassVar[bool] = False
-    needs: ClassVar[tuple[str, ...]] = ("answers",)
 
     def compute(self, sets: CandidateSets) -> Floats:
         return tally_votes(sets).different + 0 * output_counts(sets)  # NaN where there is no output
 
 
 @dataclass(frozen=True, slots=True)
-class MajAt(Aggregator):
+class MajAt(Aggregator, label="maj_at", needs=("answers",), ordered=True, of_values=True):
     """Expected value of the majority of k candidates drawn without replacement; undefined for k > n.
 
     ties="shared" (default) averages over tied answers, which equals "first" in random order; it is exact, by dynamic
@@ -164,13 +140,9 @@ class MajAt(Aggregator):
     """
 
     k: int
-    ties: str = "shared"
+    ties: str = "shared"  # with "first" the order of the candidates matters
     draws: int = 2000
     seed: int = 0
-    label: ClassVar[str] = "maj_at"
-    of_values: ClassVar[bool] = True
-    needs: ClassVar[tuple[str, ...]] = ("answers",)
-    ordered: ClassVar[bool] = True  # through ties="first"
 
     def __post_init__(self) -> None:
         positive("maj@k", self.k)

@@ -44,6 +44,10 @@ class Metric:
     reference_is: ClassVar[str] = ""
     extractor: ClassVar[str] = ""
 
+    def __init_subclass__(cls, *, uses: Literal["answer", "text"] | None = None) -> None:
+        super().__init_subclass__()
+        cls.uses = uses or cls.uses
+
     @property
     def needs_reference(self) -> bool:
         """False for a metric that judges the output alone."""

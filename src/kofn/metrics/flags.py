@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from kofn.metrics.base import Metric, text_of
 
@@ -60,7 +60,7 @@ class _Flag(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused(_Flag):
+class Refused(_Flag, uses="text"):
     """1 when the output opens with a refusal, else 0.
 
     Only the opening counts, after greetings and apologies, and only when the model declines to help:
@@ -71,8 +71,6 @@ class Refused(_Flag):
     (1.0, 0.0)
     """
 
-    uses: ClassVar[Literal["answer", "text"]] = "text"
-
     def __call__(self, prediction: object, reference: object = None) -> float:  # noqa: ARG002 - see _Flag
         if prediction is None:
             return 0.0
@@ -82,7 +80,7 @@ class Refused(_Flag):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Truncated(_Flag):
+class Truncated(_Flag, uses="text"):
     r"""1 when the output stops in the middle, else 0.
 
     It does when a code fence, a `<think>` block or a `\boxed{` stays open, when it is JSON whose brackets
@@ -92,8 +90,6 @@ class Truncated(_Flag):
     >>> Truncated()("The area is the product of the"), Truncated()("The area is 12")
     (1.0, 0.0)
     """
-
-    uses: ClassVar[Literal["answer", "text"]] = "text"
 
     def __call__(self, prediction: object, reference: object = None) -> float:  # noqa: ARG002 - see _Flag
         text = "" if prediction is None else text_of(prediction).rstrip()

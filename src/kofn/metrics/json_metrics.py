@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from functools import lru_cache, partial
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 from kofn.errors import InputError, MissingExtra
 from kofn.metrics.base import Metric, best_match, references_of, text_of
@@ -18,7 +18,7 @@ _UNREADABLE = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JsonEqual(Metric):
+class JsonEqual(Metric, uses="text"):
     r"""1 when output and reference are the same JSON data, else 0.
 
     Key order and spacing do not matter, the order of a list does; 1 is 1.0 but not true; numbers may differ
@@ -33,8 +33,6 @@ class JsonEqual(Metric):
     >>> JsonEqual(tolerance=0.01)('{"pi": 3.14}', '{"pi": 3.1416}')
     1.0
     """
-
-    uses: ClassVar[Literal["answer", "text"]] = "text"
 
     tolerance: float = 0.0
 
@@ -54,7 +52,7 @@ class JsonEqual(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schema(Metric):
+class Schema(Metric, uses="text"):
     """1 when the output is JSON valid against a JSON Schema, else 0.
 
     The schema is `schema`, or the reference when that is None; a mapping or JSON text, kept as text. Its
@@ -65,8 +63,6 @@ class Schema(Metric):
     >>> metric('{"name": "Ada"}', None), metric("{}", None)
     (1.0, 0.0)
     """
-
-    uses: ClassVar[Literal["answer", "text"]] = "text"
 
     schema: str | Mapping[str, Any] | None = None
 

@@ -7,7 +7,7 @@ import string
 import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING
 
 from kofn.errors import InputError
 from kofn.metrics.base import Metric, best_match, text_of
@@ -77,7 +77,7 @@ class ExactMatch(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contains(Metric):
+class Contains(Metric, uses="text"):
     """1 when the reference occurs in the output, else 0. A blank reference occurs only in a blank output.
 
     >>> Contains()("It is Paris, of course.", "Paris"), Contains()("It is paris.", "Paris")
@@ -85,8 +85,6 @@ class Contains(Metric):
     >>> Contains(ignore_case=True)("It is paris.", "Paris")
     1.0
     """
-
-    uses: ClassVar[Literal["answer", "text"]] = "text"
 
     ignore_case: bool = False
 
@@ -101,7 +99,7 @@ class Contains(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegexMatch(Metric):
+class RegexMatch(Metric, uses="text"):
     """1 when a regular expression matches the output, else 0.
 
     The pattern is `pattern`, or the reference when `pattern` is None. It may match anywhere; `full` asks
@@ -117,8 +115,6 @@ class RegexMatch(Metric):
     Traceback (most recent call last):
     kofn.errors.InputError: regex_match: pattern '(' is not a regular expression: missing ), ...
     """
-
-    uses: ClassVar[Literal["answer", "text"]] = "text"
 
     pattern: str | None = None
     full: bool = False

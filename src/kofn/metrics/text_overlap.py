@@ -7,7 +7,7 @@ import string
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError, MissingExtra
 from kofn.metrics.base import Metric, best_match
@@ -37,7 +37,7 @@ class TokenF1(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RougeL(Metric):
+class RougeL(Metric, uses="text"):
     """ROUGE-L, the F-measure of the longest common subsequence of tokens (Lin 2004).
 
     With L its length, P = L/len(prediction), R = L/len(reference): F = (1 + b^2) P R / (R + b^2 P), where
@@ -47,8 +47,6 @@ class RougeL(Metric):
     >>> RougeL()("police kill the gunman", "police killed the gunman")
     0.75
     """
-
-    uses: ClassVar[Literal["answer", "text"]] = "text"
 
     beta: float = 1.0
 
@@ -69,7 +67,7 @@ class RougeL(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bleu(Metric):
+class Bleu(Metric, uses="text"):
     """Sentence BLEU of sacrebleu divided by 100, so in [0, 1].
 
     Exponential smoothing and the effective order, as sacrebleu advises for single sentences. Of several
@@ -79,8 +77,6 @@ class Bleu(Metric):
     >>> round(Bleu()("the cat sat on the mat", "the cat is on the mat"), 4)
     0.3799
     """
-
-    uses: ClassVar[Literal["answer", "text"]] = "text"
 
     ignore_case: bool = False
     tokenize: str = "13a"
@@ -94,14 +90,12 @@ class Bleu(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chrf(Metric):
+class Chrf(Metric, uses="text"):
     """Sentence chrF of sacrebleu divided by 100; `word_order=2` makes it chrF++. Two blank texts score 1.
 
     >>> round(Chrf()("the cat sat on the mat", "the cat is on the mat"), 4)
     0.6458
     """
-
-    uses: ClassVar[Literal["answer", "text"]] = "text"
 
     word_order: int = 0
     char_order: int = 6
