@@ -23,9 +23,10 @@ from kofn.stats.resample import resampled_means
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Floats = NDArray[np.float64]
+    from kofn.core.candidate_sets import Floats, Ints
+
 
 DRAWS = 400  # refits for a confidence band
 _STEPS = 200
@@ -102,7 +103,7 @@ def fit(passes: ArrayLike, tries: ArrayLike, weights: ArrayLike | None = None) -
     )
 
 
-def _counts(passes: ArrayLike, tries: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _counts(passes: ArrayLike, tries: ArrayLike) -> tuple[Ints, Ints]:
     """Whole numbers, cases without a try left out."""
     c, n = np.asarray(passes, dtype=np.int64), np.asarray(tries, dtype=np.int64)
     if c.shape != n.shape or c.ndim != 1 or bool(((c < 0) | (c > n)).any()):
@@ -116,7 +117,7 @@ def _kind(p: float, spread: float) -> str:
     return "alike" if spread == 0 else "all or nothing" if isinf(spread) else "fit"
 
 
-def _indicators(c: NDArray[np.int64], n: NDArray[np.int64]) -> Tails:
+def _indicators(c: Ints, n: Ints) -> Tails:
     """One row per case: whether it has more than i passes, failures, candidates.
 
     Summed over cases these are sufficient statistics of the likelihood, so that resamples need not keep cases.

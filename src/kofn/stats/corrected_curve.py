@@ -21,6 +21,7 @@ from kofn.stats.corrected_rates import draw_rates, prevalence_from_rates, preval
 from kofn.stats.correction_data import labelled_data, unit_codes, variance_parts
 from kofn.stats.draws import percentile_ends, resampled_sums, resampled_sums_of_units
 from kofn.stats.intervals import check_level, cluster_codes
+from kofn.stats.judge_accuracy import label_columns
 from kofn.stats.resample import resampled_means
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    Floats = NDArray[np.float64]
+    from kofn.core.candidate_sets import Floats
+
 
 ASSUMES = "assumes that the judge errs independently on each candidate"
 DRAWS = 1000
@@ -103,13 +105,8 @@ def rates_of(human: ArrayLike, judge: ArrayLike, weights: ArrayLike | None = Non
 
 def _columns(human: ArrayLike, judge: ArrayLike, weights: ArrayLike | None) -> Floats:
     """One row per label, times its weight: judge and people pass, people pass, both fail, people fail."""
-    h, j = np.asarray(human, dtype=float), np.asarray(judge, dtype=float)
-    if h.shape != j.shape or h.ndim != 1 or not bool((np.isin(h, (0, 1)) & np.isin(j, (0, 1))).all()):
-        raise InputError("labels must be 0 or 1, one of people and one of the judge a candidate")
-    w = np.ones_like(h) if weights is None else np.asarray(weights, dtype=float)
-    if w.shape != h.shape or not bool((np.isfinite(w) & (w > 0)).all()):
-        raise InputError("weights of labels must be one number above 0 a label")
-    return np.asarray(np.column_stack([h * j, h, (1 - h) * (1 - j), 1 - h]) * w[:, None])
+    tp, fp, fn, tn = label_columns(human, judge, weights).T
+    return np.column_stack([tp, tp + fn, tn, fp + tn])
 
 
 def _rates(sums: Floats) -> Floats:
@@ -275,9 +272,7 @@ def any_of_candidates(
     )
 
 
-def _by_case(
-    judged: NDArray[np.float64], codes: NDArray[np.intp], places: NDArray[np.intp]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _by_case(judged: Floats, codes: NDArray[np.intp], places: NDArray[np.intp]) -> tuple[Floats, Floats]:
     """Two tables with one row per case, one column per position: whether the judge passes the candidate, and whether
     there is one.
 
@@ -292,12 +287,12 @@ def _by_case(
     return passed, exists
 
 
-def _prevalence_by_place(q: NDArray[np.float64], s: NDArray[np.float64], t: NDArray[np.float64]) -> NDArray[np.float64]:
+def _prevalence_by_place(q: Floats, s: Floats, t: Floats) -> Floats:
     columns = [prevalence_of_draws(q[:, j], s, t) for j in range(q.shape[1])]
     return np.column_stack(columns)
 
 
-def _any_pass(by_place: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+def _any_pass(by_place: Floats, sizes: Floats) -> Floats:
     """1 - Π(1 - π_j) over the first m positions, averaged over the share of cases with m candidates."""
     none = np.cumprod(1 - by_place, axis=1)
     return np.asarray(1 - sizes[0] - none @ sizes[1:])

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from kofn.core.candidate_sets import Floats
     from kofn.stats.correction_data import LabelledData, VarianceParts
     from kofn.stats.prevalence import Prevalence
 
@@ -155,12 +156,12 @@ def _post_stratified(data: LabelledData) -> Prevalence:
     return clip_to_unit(data.q * p1 + (1 - data.q) * p0)
 
 
-def _draw_rate(rng: np.random.Generator, share: float, n: float, draws: int) -> NDArray[np.float64]:
+def _draw_rate(rng: np.random.Generator, share: float, n: float, draws: int) -> Floats:
     """Draws from the posterior of a rate under Jeffreys' prior, with `share` of n successes."""
     return rng.beta(share * n + 0.5, (1 - share) * n + 0.5, size=draws)
 
 
-def prevalence_of_draws(q: NDArray[np.float64], s: NDArray[np.float64], t: NDArray[np.float64]) -> NDArray[np.float64]:
+def prevalence_of_draws(q: Floats, s: Floats, t: Floats) -> Floats:
     """Rogan-Gladen of draws; where the judge carries no information, -∞ and +∞ in turn.
 
     Such draws say nothing about the rate: half on each side, they widen the interval without moving it.
@@ -185,7 +186,7 @@ def _jeffreys(
 
 def _draw_shares(
     data: LabelledData, parts: VarianceParts, rng: np.random.Generator, draws: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     """Draws of p₁ and p₀, the shares that people pass of what the judge passes and of what it fails."""
     sizes = [effective_number(data.weights[of]) if of.any() else 0.0 for of in (data.judge == 1, data.judge == 0)]
     p1, p0 = data.shares()
@@ -195,9 +196,7 @@ def _draw_shares(
     )
 
 
-def draw_rates(
-    data: LabelledData, parts: VarianceParts, rng: np.random.Generator, draws: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def draw_rates(data: LabelledData, parts: VarianceParts, rng: np.random.Generator, draws: int) -> tuple[Floats, Floats]:
     """Draws of s and t. Labels drawn by verdict give p₁ and p₀; s and t follow with the frequency of each verdict.
 
     A single label with a large weight can decide t: t's own posterior, by the number of labels, would be too narrow.
@@ -234,11 +233,7 @@ def _closed_form(data: LabelledData, level: float) -> tuple[float, float, str]:
 def _human_interval(data: LabelledData, level: float, n_resamples: int, seed: int) -> tuple[float, float, str]:
     """Everything is labelled: the interval of the rate that people give."""
     rate = estimate(
-        data.human,
-        clusters=data.unit if data.clustered else None,
-        level=level,
-        n_resamples=n_resamples,
-        seed=seed,
+        data.human, clusters=data.unit if data.clustered else None, level=level, n_resamples=n_resamples, seed=seed
     )
     low = rate.point if rate.low is None else rate.low
     high = rate.point if rate.high is None else rate.high
@@ -277,7 +272,7 @@ def _bootstrap(
     return *percentile_ends(p, level), "bootstrap, post-stratified" if inside else "bootstrap"
 
 
-def _unit_rows(data: LabelledData) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+def _unit_rows(data: LabelledData) -> tuple[Floats, NDArray[np.intp]]:
     """For each unit tp, fp, fn, tn of its labels and how many of its rows the judge passes and fails; its stratum."""
     labels = label_columns(data.human, data.judge, data.weights)
     judged = np.column_stack([data.judged, 1 - data.judged])

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from kofn.core.candidate_sets import Floats
     from kofn.stats.prevalence import Prevalence
 
 _LEAST_EFFECT = 0.9  # of clusters: an estimate that they reduce the variance further is mostly noise
@@ -29,11 +30,11 @@ class LabelledData:
     `design` is "separate", "overlapping", "inside" or "all labelled": see `corrected_rates`.
     """
 
-    human: NDArray[np.float64]
-    judge: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    human: Floats
+    judge: Floats
+    weights: Floats
     weighted: bool
-    judged: NDArray[np.float64]
+    judged: Floats
     unit: NDArray[np.intp]
     judged_unit: NDArray[np.intp]
     clustered: bool
@@ -60,9 +61,7 @@ class LabelledData:
         return replace(self, weights=weights_by_verdict(self.judge, self.judged, self.weights), weighted=True)
 
 
-def weights_by_verdict(
-    judge: NDArray[np.float64], judged: NDArray[np.float64], weights: NDArray[np.float64] | None = None
-) -> NDArray[np.float64]:
+def weights_by_verdict(judge: Floats, judged: Floats, weights: Floats | None = None) -> Floats:
     """Weights with which the labels of each verdict stand for the judged rows with that verdict, N_v/n_v.
 
     >>> weights_by_verdict(np.array([1.0, 0.0]), np.array([1.0, 1.0, 1.0, 0.0])).tolist()
@@ -115,10 +114,7 @@ def labelled_data(
 
 
 def unit_codes(
-    at: NDArray[np.intp],
-    n_judged: int,
-    clusters: Sequence[object] | None,
-    judged_clusters: Sequence[object] | None,
+    at: NDArray[np.intp], n_judged: int, clusters: Sequence[object] | None, judged_clusters: Sequence[object] | None
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The unit of each label and of each judged row; a label takes that of its judged row."""
     for name, names_of, n in (("clusters", clusters, at.size), ("judged_clusters", judged_clusters, n_judged)):
@@ -154,9 +150,7 @@ class VarianceParts:
     judged_effect: float
 
 
-def _influence(
-    data: LabelledData, value: Prevalence, *, inside: bool
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _influence(data: LabelledData, value: Prevalence, *, inside: bool) -> tuple[Floats, Floats]:
     """The influence of each label and of each judged row on the corrected rate, to first order (the delta method)."""
     h, j, w, v = data.human, data.judge, data.weights, data.judged
     if inside:
@@ -204,7 +198,7 @@ def _independent_variance(data: LabelledData, value: Prevalence, *, inside: bool
     return labels / (s + t - 1) ** 2, q * (1 - q) / n / (s + t - 1) ** 2
 
 
-def cluster_variance(psi: NDArray[np.float64], codes: NDArray[np.intp]) -> float:
+def cluster_variance(psi: Floats, codes: NDArray[np.intp]) -> float:
     """Σ over units of (Σψ)², the variance of a sum of independent units, times C/(C - 1)."""
     sums = np.bincount(codes, weights=psi)[np.bincount(codes) > 0]
     return float(sums @ sums) * sums.size / max(sums.size - 1, 1)

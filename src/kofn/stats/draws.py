@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from kofn.core.candidate_sets import Floats, Ints
+
 BLOCK = 4096  # units whose resampled counts are made together: they stay in cache
 CELLS = 1 << 20  # counts held at once, 8 MB
 HEAVIEST = 1024  # units that are drawn one by one; smaller ones matter only by their sum, which is normal
 
 
-def _counts(
-    rng: np.random.Generator, drawn: NDArray[np.int64], width: int
-) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+def _counts(rng: np.random.Generator, drawn: Ints, width: int) -> Iterator[tuple[slice, Floats]]:
     """Counts of each of `width` units in resamples that draw `drawn[r]` of them, some resamples at a time."""
     rows = max(1, CELLS // width)
     for start in range(0, drawn.size, rows):
@@ -35,7 +35,7 @@ def _counts(
         yield slice(start, start + some.size), counts.astype(float)
 
 
-def resampled_sums(matrix: NDArray[np.float64], n_resamples: int, seed: int) -> NDArray[np.float64]:
+def resampled_sums(matrix: Floats, n_resamples: int, seed: int) -> Floats:
     """Column sums of `n_resamples` resamples of the rows: all columns share each resample.
 
     In two stages, how many draws fall in each block of rows (multinomial) and which rows of the
@@ -59,7 +59,7 @@ def resampled_sums(matrix: NDArray[np.float64], n_resamples: int, seed: int) -> 
     return sums
 
 
-def _sums_of_few(rng: np.random.Generator, pairs: NDArray[np.float64], n_resamples: int) -> NDArray[np.float64]:
+def _sums_of_few(rng: np.random.Generator, pairs: Floats, n_resamples: int) -> Floats:
     """Sums of resamples of at most a few thousand pairs: picking them is then faster than counting."""
     both = pairs[:, 0] + 1j * pairs[:, 1]  # as one complex number, so that one `take` fetches both
     at_once = max(1, CELLS // 16 // len(pairs))
@@ -72,7 +72,7 @@ def _sums_of_few(rng: np.random.Generator, pairs: NDArray[np.float64], n_resampl
     return np.column_stack([sums.real, sums.imag])
 
 
-def _sums_of_rest(rng: np.random.Generator, rows: NDArray[np.float64], drawn: NDArray[np.int64]) -> NDArray[np.float64]:
+def _sums_of_rest(rng: np.random.Generator, rows: Floats, drawn: Ints) -> Floats:
     """Column sums of `drawn[r]` rows as jointly normal, with the rows' own means and covariances."""
     mean = rows.mean(axis=0)
     scale, axes = np.linalg.eigh((rows - mean).T @ (rows - mean) / len(rows))
@@ -81,16 +81,14 @@ def _sums_of_rest(rng: np.random.Generator, rows: NDArray[np.float64], drawn: ND
     return np.asarray(drawn[:, None] * mean + np.sqrt(drawn)[:, None] * normal)
 
 
-def _heaviest_first(pairs: NDArray[np.float64]) -> NDArray[np.intp]:
+def _heaviest_first(pairs: Floats) -> NDArray[np.intp]:
     """Pairs (S, W) by their weight and what they contribute to ΣS/ΣW, each against its mean."""
     total, weight = pairs.sum(axis=0)
     part = np.abs(pairs[:, 0] - total / weight * pairs[:, 1])
     return np.argsort(-(pairs[:, 1] / weight + part / part.sum()), kind="stable")
 
 
-def resampled_ratios(
-    sums: NDArray[np.float64], weights: NDArray[np.float64], n_resamples: int, seed: int
-) -> NDArray[np.float64]:
+def resampled_ratios(sums: Floats, weights: Floats, n_resamples: int, seed: int) -> Floats:
     """Σsums/Σweights of `n_resamples` resamples of the units, whatever the order these come in.
 
     The `HEAVIEST` units are drawn; the sums over any others, each smaller than a thousand that are
@@ -112,18 +110,13 @@ def resampled_ratios(
     return np.asarray(drawn[:, 0] / drawn[:, 1])
 
 
-def resampled_statistic(
-    n_units: int,
-    take: Callable[[NDArray[np.int64]], float],
-    n_resamples: int,
-    seed: int,
-) -> NDArray[np.float64]:
+def resampled_statistic(n_units: int, take: Callable[[Ints], float], n_resamples: int, seed: int) -> Floats:
     """`take(indices of the drawn units)` for each resample."""
     rng = np.random.default_rng(seed)
     return np.array([take(rng.integers(0, n_units, size=n_units)) for _ in range(n_resamples)], dtype=float)
 
 
-def sums_by_cluster(rows: NDArray[np.float64], codes: NDArray[np.intp]) -> NDArray[np.float64]:
+def sums_by_cluster(rows: Floats, codes: NDArray[np.intp]) -> Floats:
     """Column sums within each cluster.
 
     >>> sums_by_cluster(np.array([[1.0], [2.0], [4.0]]), np.array([0, 1, 0])).tolist()
@@ -133,7 +126,7 @@ def sums_by_cluster(rows: NDArray[np.float64], codes: NDArray[np.intp]) -> NDArr
     return np.column_stack([np.bincount(codes, weights=column, minlength=n) for column in rows.T])
 
 
-def distinct_rows(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+def distinct_rows(rows: Floats) -> tuple[Floats, NDArray[np.intp]]:
     """The distinct rows, sorted, and the number of each: `np.unique(rows, axis=0, return_counts=True)`.
 
     Rows of small whole numbers, which most counts are, become one whole number each: a hundred times faster.
@@ -150,7 +143,7 @@ def distinct_rows(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArr
     return np.stack(np.unravel_index(occurring, sizes), axis=1).astype(np.float64), counts[occurring]
 
 
-def _row_keys(rows: NDArray[np.float64]) -> tuple[NDArray[np.intp] | None, tuple[int, ...]]:
+def _row_keys(rows: Floats) -> tuple[NDArray[np.intp] | None, tuple[int, ...]]:
     """One whole number per row, in the order of the rows, and the sizes of its digits; None where there is none."""
     if not rows.size or not np.isfinite(rows.sum()) or rows.min() < 0:
         return None, ()
@@ -166,9 +159,7 @@ def _row_keys(rows: NDArray[np.float64]) -> tuple[NDArray[np.intp] | None, tuple
     return key, sizes
 
 
-def resampled_sums_of_units(
-    units: NDArray[np.float64], n_resamples: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
+def resampled_sums_of_units(units: Floats, n_resamples: int, rng: np.random.Generator) -> Floats:
     """Column sums of resamples of the units. Few distinct units need only the count of each (multinomial).
 
     >>> resampled_sums_of_units(np.ones((4, 2)), 2, np.random.default_rng(0)).tolist()
@@ -181,7 +172,7 @@ def resampled_sums_of_units(
     return np.asarray(drawn @ distinct)
 
 
-def percentile_ends(draws: NDArray[np.float64], level: float) -> tuple[float, float]:
+def percentile_ends(draws: Floats, level: float) -> tuple[float, float]:
     """The percentile ends of draws, of which some may be infinite.
 
     "inverted_cdf" does not interpolate: between a finite and an infinite draw any other method gives NaN or infinity.

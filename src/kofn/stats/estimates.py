@@ -11,13 +11,12 @@ import numpy as np
 from kofn.core.types import Estimate
 from kofn.errors import InputError, UnknownName
 from kofn.stats.intervals import (
+    FOR_RATES,
     NO_INTERVAL,
     Interval,
     check_level,
     check_resamples,
-    clopper_pearson,
     cluster_robust,
-    jeffreys,
     t_interval,
     t_quantile,
     wilson,
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from kofn.core.candidate_sets import Array, Floats, Ints
+
 DEFAULT_INTERVAL = "auto"
 SMALL_SEGMENT = 30  # a segment with fewer cases is marked
 NO_SEGMENT = "(none)"
@@ -39,7 +40,6 @@ FEW = 100  # with fewer cases the percentile bootstrap of a skewed mean is too n
 VERY_FEW = 15  # with fewer BCa is too narrow as well, and widening the percentiles does better
 
 BOOTSTRAPS = {"bootstrap": "percentile", "expanded": "expanded", "bca": "bca"}
-FOR_RATES = {"wilson": wilson, "clopper_pearson": clopper_pearson, "jeffreys": jeffreys}
 INTERVALS = ("auto", *BOOTSTRAPS, *FOR_RATES, "t", "cluster")
 EXPANDED_UP_TO = 1 << 20  # cases: fewer are expanded and estimated by `estimate` itself
 
@@ -106,7 +106,7 @@ def estimate(
 
 def _with_values(
     values: ArrayLike, weights: ArrayLike | None, clusters: ArrayLike | None
-) -> tuple[NDArray[np.float64], NDArray[Any] | None, NDArray[Any] | None]:
+) -> tuple[Floats, Array | None, Array | None]:
     """Values, weights and clusters of the cases that have a value."""
     x = np.asarray(values, dtype=float)
     if x.ndim != 1:
@@ -116,7 +116,7 @@ def _with_values(
     return x if kept.all() else x[kept], w, c
 
 
-def _matching(name: str, given: ArrayLike | None, kept: NDArray[np.bool_], kind: Any) -> NDArray[Any] | None:
+def _matching(name: str, given: ArrayLike | None, kept: NDArray[np.bool_], kind: Any) -> Array | None:
     if given is None:
         return None
     array = np.asarray(given, dtype=kind)
@@ -126,9 +126,9 @@ def _matching(name: str, given: ArrayLike | None, kept: NDArray[np.bool_], kind:
 
 
 def _interval(
-    x: NDArray[np.float64],
-    weights: NDArray[Any] | None,
-    clusters: NDArray[Any] | None,
+    x: Floats,
+    weights: Array | None,
+    clusters: Array | None,
     *,
     interval: str,
     level: float,
@@ -167,7 +167,7 @@ def _interval(
     return FOR_RATES[interval](float(x.sum()), x.size, level)
 
 
-def is_rate(values: NDArray[np.float64]) -> bool:
+def is_rate(values: Floats) -> bool:
     """Whether every value is 0 or 1."""
     return bool(((values == 0) | (values == 1)).all())
 
@@ -221,7 +221,7 @@ def suitable_interval(interval: str, *, rate: bool = False, plain: bool = False,
     return "auto" if unfit else interval
 
 
-def rarer_side(values: NDArray[np.float64], counts: NDArray[np.int64] | None = None) -> int | None:
+def rarer_side(values: Floats, counts: NDArray[np.int64] | None = None) -> int | None:
     """How many of 0/1 values (that occur `counts` times) are on the rarer side; None where there are others.
 
     >>> rarer_side(np.array([1.0, 1.0, 0.0])), rarer_side(np.array([0.5]))
@@ -279,12 +279,12 @@ def segment_estimates(
 class Tally(NamedTuple):
     """Distinct values in order, the number of cases with each, and the number of cases without a value."""
 
-    values: NDArray[np.float64]
-    counts: NDArray[np.int64]
+    values: Floats
+    counts: Ints
     n_missing: int
 
     @classmethod
-    def of(cls, values: NDArray[np.float64]) -> Tally:
+    def of(cls, values: Floats) -> Tally:
         """
         >>> Tally.of(np.array([1.0, np.nan, 0.5, 1.0]))
         Tally(values=array([0.5, 1. ]), counts=array([1, 2]), n_missing=1)

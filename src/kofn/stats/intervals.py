@@ -13,6 +13,8 @@ from kofn.errors import InputError, UnknownName
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from kofn.core.candidate_sets import Floats
+
 CR_KINDS = ("CR0", "CR1")
 
 
@@ -132,6 +134,9 @@ def jeffreys(successes: float, n: float, level: float = 0.95) -> Interval:
     return Interval(low, high, "jeffreys")
 
 
+FOR_RATES = {"wilson": wilson, "clopper_pearson": clopper_pearson, "jeffreys": jeffreys}
+
+
 def _mean_and_se(values: ArrayLike) -> tuple[float, float, int]:
     x = np.asarray(values, dtype=float)
     if x.size < 2:
@@ -179,9 +184,7 @@ def cluster_codes(clusters: ArrayLike) -> NDArray[np.intp]:
     return np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.intp)
 
 
-def cluster_deviations(
-    values: NDArray[np.float64], clusters: ArrayLike, weights: NDArray[np.float64] | None = None
-) -> NDArray[np.float64]:
+def cluster_deviations(values: Floats, clusters: ArrayLike, weights: Floats | None = None) -> Floats:
     """Sum in each cluster of w (x - mean) / Σw: the influence of each cluster on the mean."""
     codes = cluster_codes(clusters)
     if codes.size != values.size:
@@ -193,11 +196,7 @@ def cluster_deviations(
 
 
 def clustered_se(
-    values: ArrayLike,
-    clusters: ArrayLike,
-    kind: Literal["CR0", "CR1"] = "CR1",
-    *,
-    weights: NDArray[np.float64] | None = None,
+    values: ArrayLike, clusters: ArrayLike, kind: Literal["CR0", "CR1"] = "CR1", *, weights: Floats | None = None
 ) -> float:
     """Standard error of a mean whose values are dependent within clusters.
 
@@ -219,11 +218,7 @@ def clustered_se(
 
 
 def cluster_robust(
-    values: ArrayLike,
-    clusters: ArrayLike,
-    level: float = 0.95,
-    *,
-    weights: NDArray[np.float64] | None = None,
+    values: ArrayLike, clusters: ArrayLike, level: float = 0.95, *, weights: Floats | None = None
 ) -> Interval:
     """(Weighted) mean ± t · CR1 standard error, with C - 1 degrees of freedom; one cluster: undefined.
 

@@ -21,6 +21,8 @@ from kofn.stats.intervals import check_level, check_resamples, cluster_codes
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from kofn.core.candidate_sets import Floats
+
 FEW_LABELS = 30  # with fewer labels of a class its rate is too uncertain to correct with, which is a warning
 SMOOTH = 1e-6  # pseudo-count, so that no verdict is impossible and logarithms stay finite
 
@@ -70,7 +72,7 @@ def _share(part: float, rest: float) -> float:
     return part / (part + rest) if part + rest > 0 else nan
 
 
-def as_verdicts(name: str, values: ArrayLike) -> NDArray[np.float64]:
+def as_verdicts(name: str, values: ArrayLike) -> Floats:
     """A flat array of 0 and 1, or a one-line refusal.
 
     >>> as_verdicts("human", [True, 0]).tolist()
@@ -82,7 +84,7 @@ def as_verdicts(name: str, values: ArrayLike) -> NDArray[np.float64]:
     return x
 
 
-def label_columns(human: ArrayLike, judge: ArrayLike, weights: ArrayLike | None = None) -> NDArray[np.float64]:
+def label_columns(human: ArrayLike, judge: ArrayLike, weights: ArrayLike | None = None) -> Floats:
     """One row per label, with its weight in the column of its kind: tp, fp, fn, tn.
 
     >>> label_columns([1, 0], [1, 1], [1, 2.5]).tolist()
@@ -97,7 +99,7 @@ def label_columns(human: ArrayLike, judge: ArrayLike, weights: ArrayLike | None 
     return np.column_stack([h * j, (1 - h) * j, h * (1 - j), (1 - h) * (1 - j)]) * w[:, None]
 
 
-def _kappa(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+def _kappa(columns: Floats) -> Floats:
     """Cohen's kappa of each row tp, fp, fn, tn."""
     tp, fp, fn, tn = columns.T
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -149,7 +151,7 @@ def judge_rates(
     if codes is not None and codes.size != h.size:
         raise InputError(f"{h.size} labels but {codes.size} cluster names: give one a label")
 
-    def rate(name: str, right: NDArray[np.float64], of: NDArray[np.bool_]) -> Estimate:
+    def rate(name: str, right: Floats, of: NDArray[np.bool_]) -> Estimate:
         plain = codes is None and w is None
         return estimate(
             right[of],
@@ -176,7 +178,7 @@ def judge_rates(
 
 
 def _kappa_estimate(
-    columns: NDArray[np.float64], codes: NDArray[np.intp] | None, level: float, n_resamples: int, seed: int
+    columns: Floats, codes: NDArray[np.intp] | None, level: float, n_resamples: int, seed: int
 ) -> Estimate:
     """Kappa with its percentile bootstrap by label or cluster; no interval where most draws have none."""
     check_resamples(n_resamples)
@@ -227,19 +229,19 @@ class DawidSkene:
     item i is a; `shares[a]` how common a is. `log_likelihoods` has one entry a step and never falls.
     """
 
-    confusion: NDArray[np.float64]
-    posterior: NDArray[np.float64]
-    shares: NDArray[np.float64]
+    confusion: Floats
+    posterior: Floats
+    shares: Floats
     log_likelihoods: tuple[float, ...]
     converged: bool
 
     @property
-    def sensitivity(self) -> NDArray[np.float64]:
+    def sensitivity(self) -> Floats:
         """Each judge's rate of saying 1 where the truth is 1 (two classes)."""
         return np.asarray(self.confusion[:, 1, 1])
 
     @property
-    def specificity(self) -> NDArray[np.float64]:
+    def specificity(self) -> Floats:
         """Each judge's rate of saying 0 where the truth is 0 (two classes)."""
         return np.asarray(self.confusion[:, 0, 0])
 
@@ -274,26 +276,18 @@ def dawid_skene(
         shares, confusion = _maximise(posterior, given)
     converged = len(reached) < max_steps
     return DawidSkene(
-        confusion=confusion,
-        posterior=posterior,
-        shares=shares,
-        log_likelihoods=tuple(reached),
-        converged=converged,
+        confusion=confusion, posterior=posterior, shares=shares, log_likelihoods=tuple(reached), converged=converged
     )
 
 
-def _maximise(
-    posterior: NDArray[np.float64], given: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _maximise(posterior: Floats, given: Floats) -> tuple[Floats, Floats]:
     """M step: the shares of classes and the confusion of each judge, with the posterior as the truth."""
     counts = np.einsum("ia,ijb->jab", posterior, given) + SMOOTH
     common = posterior.sum(axis=0) + SMOOTH
     return common / common.sum(), counts / counts.sum(axis=2, keepdims=True)
 
 
-def _expect(
-    shares: NDArray[np.float64], confusion: NDArray[np.float64], given: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], float]:
+def _expect(shares: Floats, confusion: Floats, given: Floats) -> tuple[Floats, float]:
     """E step: the posterior of each item, and the log posterior (likelihood and vanishing prior) that EM raises."""
     joint = np.log(shares) + np.einsum("ijb,jab->ia", given, np.log(confusion))
     top = joint.max(axis=1, keepdims=True)
@@ -359,12 +353,7 @@ class PositionBias:
 
 
 def position_bias(
-    a_first: ArrayLike,
-    b_first: ArrayLike,
-    *,
-    clusters: ArrayLike | None = None,
-    level: float = 0.95,
-    seed: int = 0,
+    a_first: ArrayLike, b_first: ArrayLike, *, clusters: ArrayLike | None = None, level: float = 0.95, seed: int = 0
 ) -> PositionBias:
     """Bias by position from verdicts on pairs (A, B), once with A shown first and once with B shown first.
 

@@ -14,6 +14,7 @@ the values:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 from math import comb, sqrt
@@ -26,6 +27,8 @@ from kofn.stats.intervals import normal_quantile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from kofn.core.candidate_sets import Floats, Ints
 
 ENUMERATE_UP_TO = 7  # 1,716 resamples that differ
 MOST_LEVELS = 256  # more distinct values than this are treated as continuous
@@ -60,8 +63,8 @@ class Law(Protocol):
 class Discrete:
     """A law on points in increasing order."""
 
-    support: NDArray[np.float64]
-    pmf: NDArray[np.float64]
+    support: Floats
+    pmf: Floats
     point: float
     blur: float = 0.0
 
@@ -80,8 +83,24 @@ class Discrete:
         return normal_quantile(round((1 + below - above) / 2, 12))  # sums of many shares miss 1 by rounding
 
 
+class ContinuousLaw(ABC):
+    """A law without atoms: both ends of an interval are quantiles."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def quantile(self, p: float) -> float:
+        """The x with P(mean ≤ x) = p."""
+
+    def lower(self, p: float) -> float:
+        return self.quantile(p)
+
+    def upper(self, p: float) -> float:
+        return self.quantile(1 - p)
+
+
 @dataclass(frozen=True, slots=True)
-class Smooth:
+class Smooth(ContinuousLaw):
     """A law known by its mean, standard deviation, skewness and excess kurtosis."""
 
     point: float
@@ -91,12 +110,6 @@ class Smooth:
 
     def quantile(self, p: float) -> float:
         return self.point + self.sd * cornish_fisher(normal_quantile(p), self.skewness, self.kurtosis)
-
-    def lower(self, p: float) -> float:
-        return self.quantile(p)
-
-    def upper(self, p: float) -> float:
-        return self.quantile(1 - p)
 
     def median_bias(self) -> float:
         return normal_quantile(0.5 + self.skewness / 6 * NormalDist().pdf(0.0))
@@ -122,7 +135,7 @@ def cornish_fisher(z: float, skewness: float, kurtosis: float) -> float:
     )
 
 
-def moments_of_mean(values: NDArray[np.float64], counts: NDArray[np.int64] | None = None) -> Moments:
+def moments_of_mean(values: Floats, counts: Ints | None = None) -> Moments:
     """Four moments of the law of the resampled mean, in one read of the values by blocks.
 
     `counts` says how often each value is there.
@@ -143,15 +156,10 @@ def moments_of_mean(values: NDArray[np.float64], counts: NDArray[np.int64] | Non
     variance = m2 / n
     if variance == 0:
         return Moments(mean, 0.0, 0.0, 0.0)
-    return Moments(
-        mean,
-        sqrt(variance),
-        m3 / n / variance**1.5 / sqrt(n),
-        (m4 / n / variance**2 - 3) / n,
-    )
+    return Moments(mean, sqrt(variance), m3 / n / variance**1.5 / sqrt(n), (m4 / n / variance**2 - 3) / n)
 
 
-def binomial_pmf(n: int, p: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def binomial_pmf(n: int, p: float) -> tuple[Ints, Floats]:
     """Counts and probabilities of Binomial(n, p), out to where they are below 1e-30 of the mode.
 
     By the ratio of neighbours, outwards from the mode, so that nothing overflows and the relative
@@ -179,7 +187,7 @@ def _two_level_law(low: float, high: float, n: int, n_high: int) -> Discrete:
     return Discrete(support, pmf, (low * (n - n_high) + high * n_high) / n)
 
 
-def _float_gcd(fractions: NDArray[np.float64]) -> float:
+def _float_gcd(fractions: Floats) -> float:
     step = 0.0
     for fraction in fractions.tolist():
         a, b = step, fraction
@@ -191,13 +199,7 @@ def _float_gcd(fractions: NDArray[np.float64]) -> float:
     return step
 
 
-def lattice_counts(
-    values: NDArray[np.float64],
-    levels: NDArray[np.float64],
-    low: float,
-    high: float,
-    counts: NDArray[np.int64] | None = None,
-) -> NDArray[np.int64] | None:
+def lattice_counts(values: Floats, levels: Floats, low: float, high: float, counts: Ints | None = None) -> Ints | None:
     """How many values lie on each point of the coarsest lattice from low to high; None if none fits.
 
     `levels` are distinct values met in a part of the data; the lattice found in them must fit all. `counts` says how
@@ -233,7 +235,7 @@ def _to_the(x: NDArray[np.complex128], n: int) -> NDArray[np.complex128]:
         x = x * x
 
 
-def convolve(pmf: NDArray[np.float64], n: int, window: float = WINDOW) -> tuple[int, NDArray[np.float64]] | None:
+def convolve(pmf: Floats, n: int, window: float = WINDOW) -> tuple[int, Floats] | None:
     """Law of the sum of n draws from 0..m: the first sum and the probabilities from there on.
 
     The transform of one draw, raised to n. Only a window of so many standard deviations is
@@ -267,7 +269,7 @@ def convolve(pmf: NDArray[np.float64], n: int, window: float = WINDOW) -> tuple[
     return first, law / law.sum()
 
 
-def _lattice_law(counts: NDArray[np.int64], low: float, high: float, point: float) -> Discrete | None:
+def _lattice_law(counts: Ints, low: float, high: float, point: float) -> Discrete | None:
     n = int(counts.sum())
     summed = convolve(counts / n, n)
     if summed is None:
@@ -279,10 +281,10 @@ def _lattice_law(counts: NDArray[np.int64], low: float, high: float, point: floa
 
 
 @lru_cache(maxsize=16)
-def _compositions(n: int, kinds: int) -> NDArray[np.float64]:
+def _compositions(n: int, kinds: int) -> Floats:
     """Every way to write n as a sum of so many counts, a row each."""
     left = np.array([n])
-    columns: list[NDArray[np.int64]] = []
+    columns: list[Ints] = []
     for _ in range(kinds - 1):
         each = left + 1  # a row goes on as one row for each count from 0 to what is left
         rows = np.repeat(np.arange(left.size), each)
@@ -292,7 +294,7 @@ def _compositions(n: int, kinds: int) -> NDArray[np.float64]:
     return np.stack([*columns, left], axis=1).astype(float)
 
 
-def enumerated_law(values: NDArray[np.float64], weights: NDArray[np.float64] | None) -> Discrete:
+def enumerated_law(values: Floats, weights: Floats | None) -> Discrete:
     """Every resample of a few values (or of a few sums, over the sums of their weights).
 
     >>> law = enumerated_law(np.array([0.0, 0.0, 3.0]), np.array([1.0, 1.0, 2.0]))
@@ -311,7 +313,7 @@ def enumerated_law(values: NDArray[np.float64], weights: NDArray[np.float64] | N
     return Discrete(means[order], pmf[order] / pmf.sum(), float(values.sum() / of.sum()))
 
 
-def resamples_that_differ(values: NDArray[np.float64], weights: NDArray[np.float64]) -> int:
+def resamples_that_differ(values: Floats, weights: Floats) -> int:
     """How many resamples differ: few, where there are few units or few kinds of them. A lower bound where many.
 
     >>> resamples_that_differ(np.array([0.0, 1.0, 1.0, 0.0]), np.array([1.0, 1.0, 1.0, 2.0]))
@@ -327,15 +329,13 @@ def resamples_that_differ(values: NDArray[np.float64], weights: NDArray[np.float
     return differ
 
 
-def drawn_law(draws: NDArray[np.float64], point: float) -> Discrete:
+def drawn_law(draws: Floats, point: float) -> Discrete:
     """The law that draws estimate: each has the same probability."""
     ordered = np.sort(draws)
     return Discrete(ordered, np.full(ordered.size, 1 / ordered.size), point)
 
 
-def split_on_lattice(
-    values: NDArray[np.float64], origin: float, step: float, counts: NDArray[np.int64] | None = None
-) -> NDArray[np.float64]:
+def split_on_lattice(values: Floats, origin: float, step: float, counts: Ints | None = None) -> Floats:
     """Mass of each value shared between the two lattice points around it, so that the mean is kept."""
     position = (values - origin) / step
     floor = np.floor(position)
@@ -348,9 +348,7 @@ def split_on_lattice(
     return mass / (values.size if counts is None else int(counts.sum()))
 
 
-def _binned_law(
-    values: NDArray[np.float64], moments: Moments, low: float, counts: NDArray[np.int64] | None
-) -> Discrete:
+def _binned_law(values: Floats, moments: Moments, low: float, counts: Ints | None) -> Discrete:
     n = values.size if counts is None else int(counts.sum())
     # steps of 0.02 to 0.04 standard deviations of a value, unless the bounds of the size make them finer or coarser
     size = 1 << min(max(int(np.log2(WINDOW * sqrt(n) / 0.02)), 16), 20)
@@ -368,7 +366,7 @@ def nearly_normal(skewness: float, kurtosis: float) -> bool:
     return abs(skewness) <= SMOOTH_SKEWNESS and abs(kurtosis) <= SMOOTH_KURTOSIS
 
 
-def mean_law(values: NDArray[np.float64], counts: NDArray[np.int64] | None = None) -> Law:
+def mean_law(values: Floats, counts: Ints | None = None) -> Law:
     """The law of the mean of n values drawn from these n with replacement. At least two must differ.
 
     With `counts` each value is different, and there so often.
@@ -393,15 +391,15 @@ def mean_law(values: NDArray[np.float64], counts: NDArray[np.int64] | None = Non
     return law or _continuous_law(values, low, counts, tied=2 * levels.size < (n if counts is not None else part.size))
 
 
-def _mean(values: NDArray[np.float64], counts: NDArray[np.int64] | None) -> float:
+def _mean(values: Floats, counts: Ints | None) -> float:
     return float(values.mean()) if counts is None else float(values @ counts) / int(counts.sum())
 
 
-def _how_many(where: NDArray[np.bool_], counts: NDArray[np.int64] | None) -> int:
+def _how_many(where: NDArray[np.bool_], counts: Ints | None) -> int:
     return int(np.count_nonzero(where) if counts is None else counts[where].sum())
 
 
-def _continuous_law(values: NDArray[np.float64], low: float, counts: NDArray[np.int64] | None, *, tied: bool) -> Law:
+def _continuous_law(values: Floats, low: float, counts: Ints | None, *, tied: bool) -> Law:
     moments = moments_of_mean(values, counts)
     n = values.size if counts is None else int(counts.sum())
     enough = n >= (SMOOTH_FROM_TIED if tied else SMOOTH_FROM)

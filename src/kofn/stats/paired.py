@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from kofn.core.candidate_sets import Floats
+
 ENUMERATE_UP_TO = 16  # differences: 65,536 patterns of signs
 EXPAND_BELOW = 1e-3  # Σd⁴/(Σd²)² below which an expansion of the symmetric law errs by under 1e-5
 HEAVIEST = 1024  # sizes whose signs are drawn; the sum of any smaller ones is given by the expansion
@@ -30,7 +32,7 @@ DIFFERENCES = {"auto": choose_interval(0, difference=True), **BOOTSTRAPS}
 # --- p-values: the sign-flip permutation test, McNemar's exact test, Holm's correction
 
 
-def sign_flip_p(differences: NDArray[np.float64], *, n_resamples: int = 10_000, seed: int = 0) -> float:
+def sign_flip_p(differences: Floats, *, n_resamples: int = 10_000, seed: int = 0) -> float:
     """P(|Σ ±d| ≥ |Σd|) with every sign a fair coin: the paired permutation test (Fisher 1935).
 
     Exact for differences of one size (binomial), for those on a lattice (product of transforms)
@@ -61,7 +63,7 @@ def sign_flip_p(differences: NDArray[np.float64], *, n_resamples: int = 10_000, 
     return p if p > least else min(p, tail_bound(sizes, observed))
 
 
-def tail_bound(sizes: NDArray[np.float64], observed: float) -> float:
+def tail_bound(sizes: Floats, observed: float) -> float:
     """2 exp(-s²/2Σd²), which P(|Σ ±d| ≥ s) never exceeds (Hoeffding 1963).
 
     >>> round(tail_bound(np.ones(4), 4.0), 4)
@@ -92,14 +94,14 @@ def mcnemar_p(only_a: int, only_b: int) -> float:
     return binomial_two_sided(min(only_a, only_b), only_a + only_b)
 
 
-def _enumerated(sizes: NDArray[np.float64], observed: float) -> float:
+def _enumerated(sizes: Floats, observed: float) -> float:
     sums = np.zeros(1)
     for size in sizes:
         sums = np.concatenate([sums + size, sums - size])
     return float(np.mean(np.abs(sums) >= observed * TIE))
 
 
-def _on_lattice(sizes: NDArray[np.float64], observed: float, high: float) -> float | None:
+def _on_lattice(sizes: Floats, observed: float, high: float) -> float | None:
     levels = np.unique(sizes[:: max(1, sizes.size // 2048)])
     counts = lattice_counts(sizes, levels, 0.0, high) if levels.size <= MOST_LEVELS else None
     if counts is None:
@@ -120,13 +122,13 @@ def _on_lattice(sizes: NDArray[np.float64], observed: float, high: float) -> flo
     return min(1.0, max(float(law[far].sum() / law.sum()), FLOOR))
 
 
-def _expanded(sizes: NDArray[np.float64], observed: float) -> float:
+def _expanded(sizes: Floats, observed: float) -> float:
     """Edgeworth for a symmetric sum: the first correction is the kurtosis, -2 Σd⁴/(Σd²)²."""
     upper = float(_upper_tail(sizes, np.array([observed]))[0])
     return min(1.0, max(2 * upper, FLOOR))
 
 
-def _upper_tail(sizes: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.float64]:
+def _upper_tail(sizes: Floats, sums: Floats) -> Floats:
     """P(Σ ±d ≥ sum) for each sum, by the expansion."""
     from scipy.special import ndtr
 
@@ -137,7 +139,7 @@ def _upper_tail(sizes: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArra
     return np.asarray(np.clip(ndtr(-z) + density * kurtosis * (z**3 - 3 * z) / 24, 0.0, 1.0))
 
 
-def _drawn(sizes: NDArray[np.float64], observed: float, n_resamples: int, seed: int) -> float:
+def _drawn(sizes: Floats, observed: float, n_resamples: int, seed: int) -> float:
     """Random signs for the `HEAVIEST` sizes; given these, the expansion for the rest, if any.
 
     Of the rest each is smaller than a thousand that are drawn, so that what the expansion leaves out
@@ -207,7 +209,7 @@ class Comparison:
     only_b: tuple[str, ...] = ()
 
 
-def _positions(ids: Sequence[str], values: NDArray[np.float64], side: str) -> dict[str, int]:
+def _positions(ids: Sequence[str], values: Floats, side: str) -> dict[str, int]:
     if len(ids) != values.size:
         raise InputError(f"side {side} has {len(ids)} ids but {values.size} values")
     at = {case: i for i, case in enumerate(ids)}
@@ -236,9 +238,7 @@ def _shared_rows(at_a: dict[str, int], at_b: dict[str, int]) -> tuple[NDArray[np
     return rows[:, 0], rows[:, 1]
 
 
-def _means(
-    a: NDArray[np.float64], b: NDArray[np.float64], weights: NDArray[np.float64] | None
-) -> tuple[float | None, float | None, float | None]:
+def _means(a: Floats, b: Floats, weights: Floats | None) -> tuple[float | None, float | None, float | None]:
     if not a.size:
         return None, None, None
     mean_a, mean_b, difference = (as_units(x, weights, None).point for x in (a, b, b - a))
@@ -310,9 +310,9 @@ def compare(
 
 
 def _difference_interval(
-    difference: NDArray[np.float64],
+    difference: Floats,
     clusters: NDArray[np.intp] | None,
-    weights: NDArray[np.float64] | None,
+    weights: Floats | None,
     interval: str,
     level: float,
     *,

@@ -13,22 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kofn.errors import InputError, UnknownName
-from kofn.stats.intervals import (
-    Interval,
-    check_level,
-    clopper_pearson,
-    cluster_codes,
-    jeffreys,
-    normal_quantile,
-    t_quantile,
-    wilson,
-)
+from kofn.stats.intervals import FOR_RATES, Interval, check_level, cluster_codes, normal_quantile, t_quantile
 from kofn.stats.resample import as_values
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-RATE_INTERVALS = {"wilson": wilson, "clopper_pearson": clopper_pearson, "jeffreys": jeffreys}
+    from kofn.core.candidate_sets import Floats
+
 _NODES = 64  # Gauss-Legendre nodes for each of sensitivity and specificity
 _GRID = 2000  # midpoints for the prevalence: ends of an interval are right to 1/4000
 
@@ -130,9 +122,9 @@ def known_rates(
     >>> round(point.point, 4), round(ends.low, 4), round(ends.high, 4)
     (0.176, 0.113, 0.2623)
     """
-    if interval not in RATE_INTERVALS:
-        raise UnknownName("interval of a rate", interval, list(RATE_INTERVALS))
-    ends = RATE_INTERVALS[interval](passes, n, level)
+    if interval not in FOR_RATES:
+        raise UnknownName("interval of a rate", interval, list(FOR_RATES))
+    ends = FOR_RATES[interval](passes, n, level)
     low, high = rogan_gladen(ends.low, s, t).point, rogan_gladen(ends.high, s, t).point
     return rogan_gladen(passes / n, s, t), Interval(low, high, f"known rates, {interval}")
 
@@ -149,7 +141,7 @@ class Posterior:
     level: float
 
 
-def _nodes(name: str, span: tuple[float, float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _nodes(name: str, span: tuple[float, float]) -> tuple[Floats, Floats]:
     low, high = span
     if not 0 <= low <= high <= 1:
         raise InputError(f"the range of {name} must lie within 0 and 1, lower end first: got {low}, {high}")
@@ -249,19 +241,11 @@ def ppi_mean(
     influence = np.concatenate([w * (off - w @ off), trust * (g - g.mean()) / g.size])
     half = _half_width(influence, clusters, unlabelled_clusters, y.size, level)
     return PredictionPowered(
-        point=point,
-        low=point - half,
-        high=point + half,
-        level=level,
-        lam=trust,
-        n_labels=y.size,
-        n_unlabelled=g.size,
+        point=point, low=point - half, high=point + half, level=level, lam=trust, n_labels=y.size, n_unlabelled=g.size
     )
 
 
-def _best_lambda(
-    y: NDArray[np.float64], f: NDArray[np.float64], g: NDArray[np.float64], w: NDArray[np.float64]
-) -> float:
+def _best_lambda(y: Floats, f: Floats, g: Floats, w: Floats) -> float:
     """The λ of least variance where rows are independent; with clusters it is still a valid choice."""
     spread = float(np.concatenate([f, g]).var(ddof=1))
     if spread == 0:
@@ -272,11 +256,7 @@ def _best_lambda(
 
 
 def _half_width(
-    influence: NDArray[np.float64],
-    clusters: ArrayLike | None,
-    unlabelled_clusters: ArrayLike | None,
-    n_labels: int,
-    level: float,
+    influence: Floats, clusters: ArrayLike | None, unlabelled_clusters: ArrayLike | None, n_labels: int, level: float
 ) -> float:
     """Half of the interval; NaN with one labelled cluster, which tells nothing of others."""
     if clusters is None and unlabelled_clusters is None:

@@ -20,6 +20,7 @@ from kofn.stats.laws import (
     LARGEST_FFT,
     MARGIN,
     MOST_RESAMPLES,
+    ContinuousLaw,
     convolve,
     cornish_fisher,
     drawn_law,
@@ -34,8 +35,7 @@ from kofn.stats.laws import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from kofn.core.candidate_sets import Floats
     from kofn.stats.laws import Law
 
 WINDOW = 16.0  # standard errors: enough for one probability near the middle of the distribution
@@ -48,13 +48,7 @@ CELLS = 1 << 22  # units drawn in all stay below this, some 20 ms; never fewer t
 NEAR = 5e-4  # a quantile is found when the normal score of its probability is this close
 
 
-def ratio_law(
-    sums: NDArray[np.float64],
-    weights: NDArray[np.float64] | None,
-    *,
-    n_resamples: int = 10_000,
-    seed: int = 0,
-) -> Law:
+def ratio_law(sums: Floats, weights: Floats | None, *, n_resamples: int = 10_000, seed: int = 0) -> Law:
     """The law of Σsums/Σweights over units drawn with replacement. At least two must differ.
 
     Units of equal weight (None: 1 each) make it the law of a plain mean. Few units, or few kinds of
@@ -83,7 +77,7 @@ def ratio_law(
     return BinnedRatio.of(sums, weights, point)
 
 
-def effective_number(weights: NDArray[np.float64]) -> float:
+def effective_number(weights: Floats) -> float:
     """(Σw)²/Σw², Kish (1965): the number of units when their weights are equal.
 
     >>> effective_number(np.array([3.0, 1.0, 1.0, 1.0]))
@@ -92,7 +86,7 @@ def effective_number(weights: NDArray[np.float64]) -> float:
     return float(weights.sum()) ** 2 / float(weights @ weights)
 
 
-def dominated(parts: NDArray[np.float64], weights: NDArray[np.float64]) -> bool:
+def dominated(parts: Floats, weights: Floats) -> bool:
     """Whether a few units dominate: then the law has clumps, one for each of their counts, far narrower than itself.
 
     That is where one unit has a fifth of the weight or three fifths of the variance, or where the effective number of
@@ -154,17 +148,17 @@ def rising_root(f: Callable[[float], float], low: float, high: float, start: flo
 
 
 @dataclass(frozen=True, slots=True)
-class BinnedRatio:
+class BinnedRatio(ContinuousLaw):
     """The ratio's law by convolution on a fine lattice, once for each x that is tried."""
 
-    sums: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    sums: Floats
+    weights: Floats
     point: float
     se: float
     bins: int
 
     @classmethod
-    def of(cls, sums: NDArray[np.float64], weights: NDArray[np.float64], point: float) -> BinnedRatio:
+    def of(cls, sums: Floats, weights: Floats, point: float) -> BinnedRatio:
         """With so many bins that they blur the law by little."""
         parts = sums - point * weights
         se = float(np.sqrt(parts @ parts)) / float(weights.sum())
@@ -198,24 +192,18 @@ class BinnedRatio:
         close = WINDOW / self.bins * self.se  # an atom at an end is blurred by a bin
         return low if x - low < close else high if high - x < close else x
 
-    def lower(self, p: float) -> float:
-        return self.quantile(p)
-
-    def upper(self, p: float) -> float:
-        return self.quantile(1 - p)
-
     def median_bias(self) -> float:
         return normal_quantile(self.below(self.point))
 
 
-def _powers(x: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+def _powers(x: Floats) -> list[Floats]:
     """x⁰ to x⁴ by multiplication: many times faster than `**` on arrays."""
     square = x * x
     return [np.ones_like(x), x, square, square * x, square * square]
 
 
 @dataclass(frozen=True, slots=True)
-class SmoothRatio:
+class SmoothRatio(ContinuousLaw):
     """The ratio's law by Cornish-Fisher: the moments of S - xW are polynomials in x."""
 
     point: float
@@ -224,7 +212,7 @@ class SmoothRatio:
     polynomials: tuple[tuple[float, ...], ...]
 
     @classmethod
-    def of(cls, sums: NDArray[np.float64], weights: NDArray[np.float64], point: float) -> SmoothRatio:
+    def of(cls, sums: Floats, weights: Floats, point: float) -> SmoothRatio:
         """From the joint moments of S - point·W and W, up to the fourth."""
         residual = sums - point * weights  # its mean is 0
         centred = weights - weights.mean()
@@ -250,12 +238,6 @@ class SmoothRatio:
         z = normal_quantile(p)
         reach = 4 * (abs(z) + 1) * self.se
         return self.point + crossing(lambda u: self._quantile_of_parts(u, z) <= 0, -reach, reach, steps=48)
-
-    def lower(self, p: float) -> float:
-        return self.quantile(p)
-
-    def upper(self, p: float) -> float:
-        return self.quantile(1 - p)
 
     def median_bias(self) -> float:
         m2, m3, _, _ = (float(np.polyval(c, 0.0)) for c in self.polynomials)

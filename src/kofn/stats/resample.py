@@ -13,29 +13,22 @@ from __future__ import annotations
 
 from math import isfinite, sqrt
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from kofn.errors import InputError, UnknownName
 from kofn.stats.draws import resampled_statistic, resampled_sums
-from kofn.stats.intervals import (
-    NO_INTERVAL,
-    Interval,
-    check_level,
-    check_resamples,
-    cluster_codes,
-    t_quantile,
-    wilson,
-)
+from kofn.stats.intervals import NO_INTERVAL, Interval, check_level, check_resamples, cluster_codes, t_quantile, wilson
 from kofn.stats.laws import drawn_law
 from kofn.stats.ratios import effective_number, ratio_law
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from kofn.core.candidate_sets import Array, Floats, Ints
     from kofn.stats.laws import Law
 
 METHODS = ("percentile", "expanded", "bca")
@@ -46,19 +39,19 @@ LABELS = {"percentile": "bootstrap", "expanded": "expanded", "bca": "bca", "basi
 class Units(NamedTuple):
     """The resampled units: the sum of weighted values and the weight of each (None: 1 each)."""
 
-    sums: NDArray[np.float64]
-    weights: NDArray[np.float64] | None
+    sums: Floats
+    weights: Floats | None
 
     @property
     def point(self) -> float:
         return float(self.sums.mean() if self.weights is None else self.sums.sum() / self.weights.sum())
 
     @property
-    def means(self) -> NDArray[np.float64]:
+    def means(self) -> Floats:
         return self.sums if self.weights is None else self.sums / self.weights
 
     @property
-    def influence(self) -> NDArray[np.float64]:
+    def influence(self) -> Floats:
         """S - point·W: the influence of each unit on the statistic, up to a factor."""
         return self.sums - self.point * (1.0 if self.weights is None else self.weights)
 
@@ -69,7 +62,7 @@ class Units(NamedTuple):
         return effective_number(self.weights)
 
 
-def as_values(values: ArrayLike) -> NDArray[np.float64]:
+def as_values(values: ArrayLike) -> Floats:
     """A flat array of finite floats, or a one-line refusal.
 
     >>> as_values([True, 0.5]).tolist()
@@ -156,7 +149,7 @@ def bca_tails(level: float, bias: float, acceleration: float) -> tuple[float, fl
     return normal.cdf(moved(normal.inv_cdf(tail))), normal.cdf(-moved(normal.inv_cdf(1 - tail)))
 
 
-def acceleration_of(influence: NDArray[np.float64]) -> float:
+def acceleration_of(influence: Floats) -> float:
     """a = Σd³ / (6 (Σd²)^{3/2}) from what each unit contributes to the statistic.
 
     For a mean or a ratio of sums the jackknife is in closed form: d = S - point·W.
@@ -229,7 +222,7 @@ def resampled_means(
     clusters: ArrayLike | None = None,
     n_resamples: int = 10_000,
     seed: int = 0,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Means of every column in each resample, one row a resample: the columns share the resample.
 
     So the difference of two columns here is a paired difference.
@@ -282,7 +275,7 @@ def bootstrap_means(
 
 def bootstrap(
     values: ArrayLike,
-    statistic: Callable[[NDArray[Any]], float],
+    statistic: Callable[[Array], float],
     *,
     clusters: ArrayLike | None = None,
     level: float = 0.95,
@@ -322,8 +315,8 @@ def bootstrap(
 
 
 def _statistic_of_units(
-    x: NDArray[Any], statistic: Callable[[NDArray[Any]], float], clusters: ArrayLike | None
-) -> tuple[int, Callable[[NDArray[np.int64]], float]]:
+    x: Array, statistic: Callable[[Array], float], clusters: ArrayLike | None
+) -> tuple[int, Callable[[Ints], float]]:
     """The number of units, and the statistic as a function of the units drawn."""
     if clusters is None:
         return len(x), lambda units: float(statistic(x[units]))
@@ -335,7 +328,7 @@ def _statistic_of_units(
     return len(members), lambda units: float(statistic(x[np.concatenate([members[u] for u in units])]))
 
 
-def _jackknife_acceleration(of: Callable[[NDArray[np.int64]], float], n: int) -> float:
+def _jackknife_acceleration(of: Callable[[Ints], float], n: int) -> float:
     units = np.arange(n)
     without = np.array([of(np.delete(units, i)) for i in range(n)])
     return acceleration_of(without.mean() - without)

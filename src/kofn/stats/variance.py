@@ -19,6 +19,8 @@ from kofn.stats.intervals import check_level, cluster_codes, clustered_se, norma
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from kofn.core.candidate_sets import Floats
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VarianceShares:
@@ -89,7 +91,7 @@ def variance_shares(
     )
 
 
-def _design_effect(x: NDArray[np.float64], cases: NDArray[np.intp]) -> float:
+def _design_effect(x: Floats, cases: NDArray[np.intp]) -> float:
     naive = float(x.var(ddof=1)) / x.size if x.size > 1 else nan
     return clustered_se(x, cases) ** 2 / naive if naive > 0 else nan
 
@@ -99,7 +101,7 @@ def _over(numerator: float, denominator: float) -> float:
     return numerator / denominator if denominator > 1e-9 else nan
 
 
-def _two_levels(x: NDArray[np.float64], cases: NDArray[np.intp]) -> tuple[float, float]:
+def _two_levels(x: Floats, cases: NDArray[np.intp]) -> tuple[float, float]:
     sizes = np.bincount(cases)
     means = np.bincount(cases, weights=x) / sizes
     n, c = x.size, sizes.size
@@ -108,9 +110,7 @@ def _two_levels(x: NDArray[np.float64], cases: NDArray[np.intp]) -> tuple[float,
     return _over(across - (c - 1) * within, n - float(sizes @ sizes) / n), within
 
 
-def _three_levels(
-    x: NDArray[np.float64], cases: NDArray[np.intp], candidates: NDArray[np.intp]
-) -> tuple[float, float, float]:
+def _three_levels(x: Floats, cases: NDArray[np.intp], candidates: NDArray[np.intp]) -> tuple[float, float, float]:
     """Henderson's method for a nested design: candidates in cases, judgings in candidates."""
     cells = cluster_codes(cases * (int(candidates.max()) + 1) + candidates)
     size = np.bincount(cells)
