@@ -167,9 +167,7 @@ def _rows_of_choices(
 
 
 def _scores(
-    answers: Mapping[str, Sequence[str | None]],
-    references: Sequence[str | None],
-    equal: Callable[[str, str], bool],
+    answers: Mapping[str, Sequence[str | None]], references: Sequence[str | None], equal: Callable[[str, str], bool]
 ) -> dict[str, float]:
     graded = [i for i, reference in enumerate(references) if reference is not None]
     return {

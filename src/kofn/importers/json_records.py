@@ -293,12 +293,7 @@ def _number(value: Any, where: str) -> float | None:
 
 
 def _case(
-    record: dict[str, Any],
-    where: str,
-    options: ReadOptions,
-    form: str,
-    tags: dict[str, None],
-    fields: dict[str, str],
+    record: dict[str, Any], where: str, options: ReadOptions, form: str, tags: dict[str, None], fields: dict[str, str]
 ) -> dict[str, Any]:
     """The case's own columns, and every other single value as a tag."""
     if form == "long":

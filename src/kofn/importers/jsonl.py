@@ -208,11 +208,7 @@ def _read_wide(path: Path, sample: _TypeSample, options: ReadOptions) -> Table:
 
 
 def _explode(
-    frame: pl.DataFrame,
-    wide: str,
-    case_fields: dict[str, str],
-    inner_fields: dict[str, str],
-    path: Path,
+    frame: pl.DataFrame, wide: str, case_fields: dict[str, str], inner_fields: dict[str, str], path: Path
 ) -> Table:
     lists = frame[wide]
     sizes = lists.list.len().to_numpy().astype(np.int64)

@@ -332,10 +332,7 @@ class SmolLM2(Embedded):
 
     def _file(self) -> dict[str, Any]:
         path = smollm2_weights.find()
-        return {
-            "file": smollm2_weights.FILE,
-            "sha256": file_sha256(path) if path else smollm2_weights.SHA256,
-        }
+        return {"file": smollm2_weights.FILE, "sha256": file_sha256(path) if path else smollm2_weights.SHA256}
 
     def _locate_file(self) -> Path:
         return ensure().resolve()
