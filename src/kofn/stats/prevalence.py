@@ -122,9 +122,9 @@ def known_rates(
     >>> round(point.point, 4), round(ends.low, 4), round(ends.high, 4)
     (0.176, 0.113, 0.2623)
     """
-    if interval not in FOR_RATES:
+    if (interval_of := FOR_RATES.get(interval)) is None:
         raise UnknownName("interval of a rate", interval, list(FOR_RATES))
-    ends = FOR_RATES[interval](passes, n, level)
+    ends = interval_of(passes, n, level)
     low, high = rogan_gladen(ends.low, s, t).point, rogan_gladen(ends.high, s, t).point
     return rogan_gladen(passes / n, s, t), Interval(low, high, f"known rates, {interval}")
 
