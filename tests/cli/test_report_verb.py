@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from kofn.cli.report_verb import command, json_body
 from kofn.core.document import display_width
 from kofn.core.escape import code_block, code_span, escape_controls, escape_prose, markdown_table
-from kofn.core.format import format_duration
+from kofn.core.format import format_duration, format_part
 from kofn.render.run_markdown import run_markdown
-from kofn.render.run_summary import GroupSummary, cut_diff, failing_of, format_percent, listed_groups
+from kofn.render.run_summary import GroupSummary, cut_diff, failing_of, listed_groups
 from kofn.render.run_text import format_run, shorten, wrap_columns
 from kofn.runs import AttributeResult, CorrectnessResults, Run, VerifierReport, load_run
 from kofn.runs.report_table import case_scores
@@ -387,8 +387,8 @@ def test_a_duration_never_says_sixty_seconds_or_minutes(seconds):
 @given(st.integers(1, 10**6).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_a_share_is_a_hundred_percent_only_of_all(counts):
     part, whole = counts
-    assert (format_percent(part, whole) == "100.0 %") == (part == whole)
-    assert (format_percent(part, whole) == "0.0 %") == (part == 0)
+    assert (format_part(part, whole) == "100.0 %") == (part == whole)
+    assert (format_part(part, whole) == "0.0 %") == (part == 0)
 
 
 # csv and json

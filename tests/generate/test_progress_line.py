@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kofn.core.format import format_clock
 from kofn.core.types import Estimate
 from kofn.generate.calls import CallTally
-from kofn.generate.progress_line import INTERVAL, ProgressLine, Snapshot, clock_time, format_line
+from kofn.generate.progress_line import INTERVAL, ProgressLine, Snapshot, format_line
 
 
 def estimate(name, point, low=None, high=None):
@@ -131,7 +132,7 @@ def test_the_line_is_rewritten_in_place_and_erased_at_the_end(terminal):
         progress.update()
         first = seen()
         assert "10/20" in screen(first)
-        assert "1000 errors" in screen(first)
+        assert "1,000 errors" in screen(first)
         tally.candidates, tally.errors = 15, 0
         clock.now += 1
         progress.update()
@@ -196,4 +197,4 @@ def test_what_is_asked_again_to_repair_it_counts_once(terminal):
 
 
 def test_long_times_stay_short():
-    assert clock_time(10**9) == "11574d 01h"
+    assert format_clock(10**9) == "11574d 01h"

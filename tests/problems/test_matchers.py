@@ -263,7 +263,9 @@ new = set(sys.modules) - before
 print(*sorted(m for m in new if m.split(".")[0] not in sys.stdlib_module_names))
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    ours = re.compile(r"kofn|kofn\.(_version|errors|core|core\.escape|core\.lazy|problems|problems\.matchers(\.\w+)?)")
+    ours = re.compile(
+        r"kofn|kofn\.(_version|errors|core(\.escape|\.format|\.lazy)?|problems|problems\.matchers(\.\w+)?)"
+    )
     assert [name for name in done.stdout.split() if not ours.fullmatch(name)] == []
 
 

@@ -15,6 +15,10 @@ ONLY_IN = {
         r"import html\b|from html import|saxutils|markupsafe import .*\bescape|u003c|textbackslash|unicode_escape",
         {"kofn.core.escape"},
     ),
+    "formats money, clocks and plurals": (
+        r"[a-z]\{'s' if |[a-z]\{'s' \* \((?!answers)|[a-z]\{'' if \w+ == 1|[\"' ]\$\{[\w.]+:[.,]|[/%] 3_?600\b",
+        {"kofn.core.format"},
+    ),
     "chooses the method of an interval": (
         r"\"(?:wilson|bca|expanded)\" if |else \"(?:wilson|bca|expanded)\"|if .*\bin FOR_RATES|< RARE\b",
         {"kofn.stats.estimates"},

@@ -17,10 +17,11 @@ from tests.viewer.runs import EVIL, small_rows, write
 from tests.viewer.serving import ask, open_in, served
 
 from kofn.analysis.best_of.best_of import BestOfOptions, best_of
-from kofn.analysis.best_of.choose_n import SpendingBounds, format_dollars, format_rate, format_seconds, recommend_n
+from kofn.analysis.best_of.choose_n import SpendingBounds, recommend_n
 from kofn.analysis.selectors import Selector
 from kofn.cli.curve_verb import command
 from kofn.core.candidate_sets import CandidateSets
+from kofn.core.format import format_dollars, format_rate, format_seconds
 from kofn.errors import InputError
 from kofn.render.curve_text import curve_cells
 from kofn.runs.load import load_graded

@@ -22,8 +22,8 @@ from tests.viewer.serving import ask, open_in, served
 from tests.waiting import LONGEST, wait_until
 
 from kofn.cli.compare_verb import command
+from kofn.core.format import format_signed
 from kofn.errors import InputError
-from kofn.render.trend_text import format_signed
 from kofn.runs import AttributeResult, CorrectnessResults, VerifierReport
 from kofn.viewer import compare_data
 from kofn.viewer.background_cache import BackgroundCache

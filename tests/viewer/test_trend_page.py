@@ -16,7 +16,7 @@ from tests.viewer.runs import EVIL, write
 from tests.viewer.serving import ask, open_in, served
 
 from kofn.analysis.trend.trend import load_trend
-from kofn.render.trend_text import format_signed
+from kofn.core.format import format_signed
 from kofn.runs import AttributeResult, CorrectnessResults, VerifierReport
 from kofn.viewer import trend_data
 

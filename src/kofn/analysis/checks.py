@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kofn.analysis.trend.series import align_column, count_changed_questions
+from kofn.core.format import format_signed_interval
 from kofn.core.table import case_codes, case_numbers, segment_names
 from kofn.errors import InputError, UnknownName
 from kofn.registry import aggregator, higher_is_better, known
@@ -534,7 +535,7 @@ def _describe_left_out(c: Comparison, test: _PairTest) -> list[str]:
 def _describe_difference(c: Comparison, test: _PairTest, wins: int, losses: int, baseline: str) -> str:
     if c.a is None or c.b is None or c.difference is None or test.p is None:
         return f"undefined against {baseline}: no case has a value in both"
-    ends = f" [{c.low:+.3f}, {c.high:+.3f}]" if c.low is not None and c.high is not None else ""
+    ends = "" if c.low is None or c.high is None else f" {format_signed_interval(c.low, c.high)}"
     holm = f" (Holm over {test.tests})" if test.tests > 1 else ""
     return (
         f"{c.a:.3f} in {baseline}, {c.b:.3f} here, difference {c.difference:+.3f}{ends}, p {test.p:.3g}{holm}, "

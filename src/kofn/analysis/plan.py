@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kofn.analysis.best_of.choose_n import format_dollars
 from kofn.core.display import Displayable
 from kofn.core.document import Document, Grid
-from kofn.core.format import format_count
+from kofn.core.format import format_count, format_dollars, format_level
 from kofn.errors import InputError
 from kofn.stats import cases_for_width, cases_needed, detectable_difference, variance_shares
 from kofn.stats.intervals import check_level, normal_quantile
@@ -95,10 +94,9 @@ class PlanQuestion:
 
     def words(self) -> str:
         if self.width is not None:
-            return f"a {100 * self.level:g} % interval of width {self.width:g}"
-        return (
-            f"a difference of {self.difference:g} found with power {self.power:g} (two-sided, {100 * self.level:g} %)"
-        )
+            return f"a {format_level(self.level)} interval of width {self.width:g}"
+        level = format_level(self.level)
+        return f"a difference of {self.difference:g} found with power {self.power:g} (two-sided, {level})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ import time
 from typing import Self
 
 from kofn import generate
+from kofn.core.format import format_clock
 
 
 class Counting:
@@ -26,7 +27,7 @@ class Counting:
 
         self._last = now
         rate = done / max(1e-9, now - self._began)
-        eta = generate.clock_time((total - done) / rate if rate else None)
+        eta = format_clock((total - done) / rate if rate else None)
         bar = generate.progress_line.bar(min(1.0, done / total), 12)
         line = f"{bar} {done:,}/{total:,} {self._what} {rate:,.0f}/s ETA {eta}"
         sys.stderr.write("\r" + line.ljust(self._shown))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kofn._version import __version__
 from kofn.core.folders import cache_folder
+from kofn.core.format import GB, format_gigabytes
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ EXTRAS = {
     "wandb": (("wandb",), "--sink wandb:PROJECT"),
 }
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
-GB = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ def _disks(folder: Path) -> Iterator[Row]:
     for name, place in (("disk, this folder", folder), ("disk, cache", cache_folder())):
         there = next((p for p in (place, *place.parents) if p.exists()), None)
         free = shutil.disk_usage(there).free if there else 0
-        yield Row(section="machine", name=name, ready=free > GB, found=f"{free / GB:.1f} GB free in {place}")
+        yield Row(section="machine", name=name, ready=free > GB, found=f"{format_gigabytes(free)} free in {place}")
 
 
 def _programs() -> Iterator[Row]:
@@ -195,7 +195,7 @@ def _memory() -> str:
         free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not a POSIX machine
         return "unknown"
-    return f"{total / GB:.1f} GB, {free / GB:.1f} GB of it unused"
+    return f"{format_gigabytes(total)}, {format_gigabytes(free)} of it unused"
 
 
 def _gpu() -> str | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.format import format_estimate
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -80,12 +82,11 @@ class Estimate:
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        name = f"{self.metric} {self.aggregator}".strip()
-        if self.point is None:
-            return f"{name} undefined"
-        if self.low is None or self.high is None:
-            return f"{name} {self.point:.3f}"
-        return f"{name} {self.point:.3f} [{self.low:.3f}, {self.high:.3f}]"
+        return f"{self.metric} {self.aggregator}".strip() + f" {self.format()}"
+
+    def format(self, digits: int = 3) -> str:
+        """The number with its interval."""
+        return format_estimate(self.point, self.low, self.high, digits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,5 @@ from kofn.generate.preparation import directory_of as directory_of
 from kofn.generate.preparation import first_prompts as first_prompts
 from kofn.generate.preparation import prepare as prepare
 from kofn.generate.prepared_run import PreparedRun as PreparedRun
-from kofn.generate.progress_line import clock_time as clock_time
 from kofn.generate.run import forecast as forecast
 from kofn.generate.run import run_in as run_in

@@ -21,6 +21,7 @@ import numpy as np
 
 from kofn.aggregators.votes import Majority
 from kofn.core.candidate_sets import CandidateSets, offsets_of
+from kofn.core.format import format_money
 from kofn.errors import InputError
 from kofn.registry import extractor, parse_spec
 
@@ -148,7 +149,7 @@ class Saving(NamedTuple):
         text = f"adaptive: {self.mean_samples:.1f} candidates a case instead of {self.fixed} ({self.times:.1f}x fewer)"
         if self.cost is None or self.fixed_cost is None:
             return text
-        return f"{text}, ${self.cost:.4f} instead of about ${self.fixed_cost:.4f}"
+        return f"{text}, {format_money(self.cost, 4)} instead of about {format_money(self.fixed_cost, 4)}"
 
 
 def saving(sizes: Sequence[int], fixed: int, costs: Sequence[Sequence[float | None]] | None = None) -> Saving:

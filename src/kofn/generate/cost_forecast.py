@@ -12,10 +12,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from kofn.core.format import format_clock, format_money, format_short
 from kofn.errors import WorldError
 from kofn.generate.limits import Limits
 from kofn.generate.pricing import prompt_tokens
-from kofn.generate.progress_line import clock_time, dollars, short
 from kofn.generate.runner import generate
 from kofn.generate.scheduler import Fixed
 
@@ -41,8 +41,8 @@ class Range(NamedTuple):
     def format(self, show: Callable[[float], str]) -> str:
         """As people read it.
 
-        >>> Range(90, 100, 110).format(short), Range(40, None, 400).format(short), Range(5, 5, 5).format(short)
-        ('100 (90 to 110)', '40 to 400', '5')
+        >>> [Range(*ends).format(format_short) for ends in ((90, 100, 110), (40, None, 400), (5, 5, 5))]
+        ['100 (90 to 110)', '40 to 400', '5']
         """
         low, high = show(self.low), show(self.high)
         if self.point is None:
@@ -88,11 +88,12 @@ class Forecast:
     def __str__(self) -> str:
         low, high = self.candidates
         many = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-        money = "price not known" if self.cost is None else self.cost.format(dollars)
+        money = "price not known" if self.cost is None else self.cost.format(format_money)
+        tokens_in, tokens_out = self.tokens_in.format(format_short), self.tokens_out.format(format_short)
         lines = [
             f"estimate from {self.probes} replies, which are stored and not asked for again:",
-            f"  {many} candidates, tokens in {self.tokens_in.format(short)}, out {self.tokens_out.format(short)}",
-            f"  {money}, {self.seconds.format(clock_time)} with {self.at_a_time} calls at a time",
+            f"  {many} candidates, tokens in {tokens_in}, out {tokens_out}",
+            f"  {money}, {self.seconds.format(format_clock)} with {self.at_a_time} calls at a time",
         ]
         if self.unpriced:
             lines[2] += f"; give the price of {' and '.join(self.unpriced)} in kofn-prices.yaml"

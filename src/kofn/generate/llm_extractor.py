@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal
 
+from kofn.core.format import format_money
 from kofn.core.types import Candidate, Case
 from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError, KofnError, MissingExtra, UnknownName
@@ -96,7 +97,7 @@ class LLMExtraction:
     stopped: str | None = None
 
     def __str__(self) -> str:
-        cost = "price not known" if self.cost_usd is None else f"${self.cost_usd:.4f}"
+        cost = "price not known" if self.cost_usd is None else format_money(self.cost_usd, 4)
         text = f"{self.model}: {self.num_calls} calls, {cost}, {len(self.disagreements)} disagreements"
         if self.n_fallback:
             text += f", {self.n_fallback} kept the heuristic answer ({self.n_failed} failed)"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kofn.core.format import format_money
 from kofn.generate.adaptive import saving
 from kofn.generate.prepared_run import prices_of, repeats_of, task_digest
 
@@ -138,7 +139,9 @@ def _notes(prepared: PreparedRun, table: Table) -> dict[str, str]:
         money = _money(prepared, table)
         text = str(adaptive_saving(prepared, table)).removeprefix("adaptive: ")
         spent, fixed = money["cost"], money["fixed_cost"]
-        notes["adaptive"] = f"{text}, ${spent:.4f} instead of about ${fixed:.4f}" if spent and fixed else text
+        notes["adaptive"] = (
+            f"{text}, {format_money(spent, 4)} instead of about {format_money(fixed, 4)}" if spent and fixed else text
+        )
     if two := prepared.task.spec.two_stage:
         notes["two stages"] = "the answer is asked " + ("without" if two.markovian else "with") + " the question"
     return notes

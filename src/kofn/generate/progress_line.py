@@ -13,6 +13,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self, TextIO
 
+from kofn.core.format import format_clock, format_count, format_money, format_short
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -84,24 +86,14 @@ def format_line(snapshot: Snapshot, width: int = 80) -> str:
 
 def _parts(now: Snapshot) -> list[str]:
     """The parts of a line, what matters most first."""
-    parts = [f"{now.done}/{now.total}", f"{now.rate:.1f}/s", f"ETA {clock_time(now.eta)}"]
+    parts = [f"{now.done}/{now.total}", f"{now.rate:.1f}/s", f"ETA {format_clock(now.eta)}"]
     parts.append(f"{now.tokens_out / now.seconds if now.seconds > 0 else 0:.0f} tok/s")
     if now.tokens_in + now.tokens_out:
-        parts.append(f"{short(now.tokens_in + now.tokens_out)} tok")
+        parts.append(f"{format_short(now.tokens_in + now.tokens_out)} tok")
     if now.cost:
-        parts.append(dollars(now.cost) + ("+?" if now.unpriced else ""))
-    parts += [_count(n, word) for n, word in ((now.errors, "error"), (now.retries, "retry")) if n]
-    return parts + [_estimate(one) for one in now.estimates]
-
-
-def _estimate(one: Estimate) -> str:
-    ends = "" if one.low is None or one.high is None else f" [{one.low:.2f}, {one.high:.2f}]"
-    return f"{one.aggregator} {one.point:.2f}{ends}"
-
-
-def _count(n: int, word: str) -> str:
-    plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
-    return f"{n} {word if n == 1 else plural}"
+        parts.append(format_money(now.cost) + ("+?" if now.unpriced else ""))
+    parts += [format_count(n, word) for n, word in ((now.errors, "error"), (now.retries, "retry")) if n]
+    return parts + [f"{e.aggregator} {e.format(2)}" for e in now.estimates]
 
 
 def bar(share: float, cells: int) -> str:
@@ -112,44 +104,6 @@ def bar(share: float, cells: int) -> str:
     """
     full = int(min(1.0, share) * cells)
     return f"[{'#' * full}{'-' * (cells - full)}]"
-
-
-def clock_time(seconds: float | None) -> str:
-    """A length of time as people read it.
-
-    >>> clock_time(None), clock_time(7), clock_time(3675), clock_time(200_000)
-    ('?', '0:07', '1:01:15', '2d 07h')
-    """
-    if seconds is None:
-        return "?"
-    whole = math.ceil(seconds)
-    if whole >= 86_400:
-        return f"{whole // 86_400}d {whole % 86_400 // 3600:02d}h"
-    hours, minutes = whole // 3600, whole % 3600 // 60
-    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
-
-
-def short(number: float) -> str:
-    """A count in four characters or so.
-
-    >>> short(950), short(1500), short(12_300_000)
-    ('950', '1.5k', '12M')
-    """
-    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if number >= size:
-            return f"{number / size:.1f}{unit}" if number < 10 * size else f"{number / size:.0f}{unit}"
-    return f"{number:.0f}"
-
-
-def dollars(amount: float) -> str:
-    """Money with the digits that matter.
-
-    >>> dollars(0), dollars(0.00042), dollars(0.0123), dollars(12.345)
-    ('$0', '$0.00042', '$0.0123', '$12.35')
-    """
-    if amount == 0:
-        return "$0"
-    return f"${amount:.2f}" if amount >= 1 else f"${amount:.4f}" if amount >= 0.001 else f"${amount:.2g}"
 
 
 def snapshot_of(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 import polars as pl
 
+from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.importers.base import Importer, Peek
 from kofn.importers.lm_eval_rows import METRIC, TAG, LineSelection
@@ -270,7 +271,7 @@ def _read_folder(peek: Peek, options: ReadOptions) -> Table:
     tables = [read(Peek(path), options) for path in sorted(newest.values())]
     notes: tuple[str, ...] = ()
     if older := len(logs) - len(newest):
-        notes = (f"{older} older samples file{'s' if older > 1 else ''} of the same tasks in {peek.source}: not read",)
+        notes = (f"{format_count(older, 'older samples file')} of the same tasks in {peek.source}: not read",)
     whole = tables[0] if len(tables) == 1 else combine(tables, options)
     return replace(whole, notes=(*whole.notes, *notes))
 
@@ -381,7 +382,7 @@ def _without_copies(lines: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]
     twice = lines.filter(lines.select(key).is_duplicated())
     others = twice.drop("line").unique().height - twice.select(key).unique().height
     some = ", ".join(twice["id"].unique(maintain_order=True)[:_EXAMPLES])
-    what = f"{copies:,} line{'s' if copies > 1 else ''} of a document and filter that were there before (doc_id {some})"
+    what = f"{format_count(copies, 'line')} of a document and filter that were there before (doc_id {some})"
     same = "word for word the same" if not others else f"{others:,} with other values: the last counts"
     return kept, (f"{what}: a resumed log? {same}",)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.core.document import Document, Grid, grid_lines
 from kofn.core.escape import escape_controls
+from kofn.core.format import format_interval, format_level, format_number
 from kofn.core.warnings import warnings_dict
 from kofn.stats import FEW_LABELS, PredictionPowered
 
@@ -160,12 +161,13 @@ def _confusion(calibration: Calibration) -> Grid:
     return Grid("", ("", "people pass", "people fail"), rows, (False, True, True))
 
 
-def _ends(low: float | None, high: float | None) -> str:
-    return "-" if low is None or high is None else f"[{low:.3f}, {high:.3f}]"
-
-
 def _value(point: float | None) -> str:
-    return "undefined" if point is None else f"{point + 0.0:.3f}".replace("-0.000", "0.000")
+    return format_number(point, none="undefined")
+
+
+def _row(name: str, e: Any) -> tuple[str, str, str, str]:
+    """A name, an estimate of any kind, its interval and method."""
+    return name, _value(e.point), format_interval(e.low, e.high), e.method
 
 
 def _rates_grid(calibration: Sequence[Calibration]) -> Grid:
@@ -173,9 +175,10 @@ def _rates_grid(calibration: Sequence[Calibration]) -> Grid:
     assert rates is not None
     estimates = [(name, getattr(rates, name)) for name in RATES]
     rows = tuple(
-        (name, _value(e.point), _ends(e.low, e.high), str(e.n), e.method, MEANS[name]) for name, e in estimates
+        (name, _value(e.point), format_interval(e.low, e.high), str(e.n), e.method, MEANS[name])
+        for name, e in estimates
     )
-    level = f"{100 * rates.sensitivity.level:g} % interval"
+    level = f"{format_level(rates.sensitivity.level)} interval"
     return Grid(
         "",
         ("rate", "value", level, "labels", "interval by", "which is"),
@@ -187,9 +190,9 @@ def _rates_grid(calibration: Sequence[Calibration]) -> Grid:
 def _scores_grid(calibration: Calibration) -> Grid:
     s = calibration.scores
     assert s is not None
-    rows = [(e.aggregator, _value(e.point), _ends(e.low, e.high), e.method) for e in (s.human, s.judge, s.difference)]
+    rows = [_row(e.aggregator, e) for e in (s.human, s.judge, s.difference)]
     rows.append(("correlation", _value(s.correlation), "", ""))
-    level = f"{100 * s.human.level:g} % interval"
+    level = f"{format_level(s.human.level)} interval"
     return Grid("", ("score", "mean", level, "interval by"), tuple(rows), (False, True, False, False))
 
 
@@ -201,27 +204,18 @@ def _correction(calibration: Calibration, source: Mapping[str, str], style: Call
 def _corrections(calibration: Calibration, source: Mapping[str, str]) -> Grid:
     raw, c = calibration.raw, calibration.corrected
     assert raw is not None
-    rows = [
-        (
-            f"raw: {source.get('metric', 'the judge')}, uncorrected",
-            _value(raw.point),
-            _ends(raw.low, raw.high),
-            raw.method,
-        )
-    ]
+    rows = [_row(f"raw: {source.get('metric', 'the judge')}, uncorrected", raw)]
     if c is not None:
         mark = " (clipped)" if getattr(c, "clipped", False) else ""
         how = "with known rates" if getattr(c, "design", "") == "known rates" else "by labels"
-        rows.append((f"corrected {how}{mark}", _value(c.point), _ends(c.low, c.high), c.method))
+        rows.append(_row(f"corrected {how}{mark}", c))
     if calibration.sets is not None and calibration.raw_sets is not None:
         s, bound = calibration.raw_sets, calibration.sets
-        rows.append(("raw: any candidate passes, uncorrected", _value(s.point), _ends(s.low, s.high), s.method))
-        rows.append(
-            ("corrected, upper bound (independent)", _value(bound.point), _ends(bound.low, bound.high), bound.method)
-        )
+        rows.append(_row("raw: any candidate passes, uncorrected", s))
+        rows.append(_row("corrected, upper bound (independent)", bound))
     of = f" of {source['name']}" if "name" in source else ""
     title = f"{'rate' if calibration.scores is None else 'mean'}{of}, {calibration.n_judged:,} {_things(calibration)}"
-    level = f"{100 * raw.level:g} % interval"
+    level = f"{format_level(raw.level)} interval"
     return Grid("", (title, "value", level, "interval by"), tuple(rows), (False, True, False, False))
 
 
@@ -258,19 +252,16 @@ def _segment_grid(name: str, segments: Sequence[Calibration]) -> Grid:
         few = rates is not None and min(rates.n_passing, rates.n_failing) < FEW_LABELS
         cells = [(one.segment or "").partition("=")[2] + ("*" if few else ""), f"{one.n_labels:,}"]
         if rates is not None:
-            cells += [_with_ends(rates.sensitivity), _with_ends(rates.specificity), _with_ends(rates.kappa)]
+            cells += [rates.sensitivity.format(), rates.specificity.format(), rates.kappa.format()]
         if corrected:
             c = one.corrected
             raw = "-" if one.raw is None else _value(one.raw.point)
             mark = " (clipped)" if getattr(c, "clipped", False) else ""
-            cells += [raw, f"{c.point:.3f} {_ends(c.low, c.high)}{mark}" if c is not None else "not corrected"]
+            ends = "" if c is None else format_interval(c.low, c.high)
+            cells += [raw, "not corrected" if c is None else f"{c.point:.3f} {ends}{mark}"]
         rows.append(tuple(cells))
     rated = ("sensitivity", "specificity", "kappa") if segments[0].rates is not None else ()
     header = (name, "labels", *rated, *(("raw", "corrected") if corrected else ()))
     some = any(row[0].endswith("*") for row in rows)
     title = f"by {name}" + (f" (*: fewer than {FEW_LABELS} labels of a class)" if some else "")
     return Grid(title, header, tuple(rows), tuple(h in ("labels", "raw") for h in header))
-
-
-def _with_ends(e: Estimate) -> str:
-    return _value(e.point) if e.low is None or e.high is None else f"{e.point:.3f} {_ends(e.low, e.high)}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.core.document import Document, Grid, interval_bar
 from kofn.core.escape import escape_controls
+from kofn.core.format import format_money, format_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,9 +47,8 @@ def _preference_headline(preference: Preference) -> str:
     rate = preference.rate
     if rate.point is None:
         return "no pair has a verdict"
-    ends = "" if rate.low is None or rate.high is None else f" [{rate.low:.3f}, {rate.high:.3f}]"
     systems = f"{preference.name_a} is preferred to {preference.name_b}"
-    return f"{systems} in {rate.point:.3f}{ends} of pairs, p {preference.p:.3g}"
+    return f"{systems} in {rate.format()} of pairs, p {preference.p:.3g}"
 
 
 def _preference_facts(preference: Preference) -> list[tuple[str, str]]:
@@ -103,7 +103,7 @@ def _verdicts_text(judge: Mapping[str, Any]) -> str:
 
 
 def _cost_text(judge: Mapping[str, Any]) -> str:
-    cost = "price not known" if judge["cost"] is None else f"${judge['cost']:.4f}"
+    cost = "price not known" if judge["cost"] is None else format_money(judge["cost"], 4)
     return f"{judge['calls']:,} calls, {judge['tokens_in']:,} tokens in, {judge['tokens_out']:,} out, {cost}"
 
 
@@ -113,7 +113,7 @@ def _variance_text(shares: Mapping[str, float | None]) -> str:
 
 
 def _panel_facts(panel: Mapping[str, Any]) -> list[tuple[str, str]]:
-    kappa = "undefined" if panel.get("kappa") is None else f"{panel['kappa']:.2f}"
+    kappa = format_number(panel.get("kappa"), 2, none="undefined")
     facts = [("panel", f"{panel['how']} of {len(panel.get('judges', {}))} judges, kappa {kappa}")]
     for name, rates in panel.get("judges", {}).items():
         numbers = f"sensitivity {rates['sensitivity']:.2f}, specificity {rates['specificity']:.2f}"

@@ -10,9 +10,10 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.format import format_size
 from kofn.problems.case import HEADERS, HttpRequest, Observation, read_files
 from kofn.sandbox.network import PORT, Loopback, PrivateNetwork
-from kofn.sandbox.program import ProcessResult, format_size
+from kofn.sandbox.program import ProcessResult
 from kofn.sandbox.work_folder import PathBlocked
 
 if TYPE_CHECKING:

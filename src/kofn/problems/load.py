@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from kofn.core.format import MB
 from kofn.core.yaml_file import Yaml, format_validation_error
 from kofn.errors import InputError, UnknownName
 from kofn.problems.case_files import CheckpointSource, format_place, load_cases
 from kofn.problems.config import EVERY, CheckpointSpec, ProblemSpec
 from kofn.problems.problem import CaseGroup, Checkpoint, Problem
-from kofn.sandbox.program import MB, ProgramLimits
+from kofn.sandbox.program import ProgramLimits
 from kofn.sandbox.work_folder import read_tree, safe_name
 from kofn.scoring.policy import GroupType
 

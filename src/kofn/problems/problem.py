@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from kofn.core.format import pluralize
 from kofn.errors import UnknownName
 from kofn.sandbox.program import ProgramLimits
 from kofn.scoring.policy import GroupType
@@ -177,7 +178,7 @@ def _equal_but_case(ids: Iterable[str]) -> list[list[str]]:
 
 def _list_cases(cases: list[ProblemCase]) -> str:
     more = f" and {len(cases) - 3} more" if len(cases) > 3 else ""
-    return f"case{'s' if len(cases) > 1 else ''} {', '.join(case.id for case in cases[:3])}{more}"
+    return f"{pluralize(len(cases), 'case')} {', '.join(case.id for case in cases[:3])}{more}"
 
 
 def _uneven_weights(place: str, weights: dict[str, float]) -> Iterator[str]:

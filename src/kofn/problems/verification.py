@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.format import MB
 from kofn.errors import InputError, WorldError
 from kofn.parallel import engine as make_engine
 from kofn.parallel.base import FailedItem
@@ -68,7 +69,6 @@ def check_problem_code(problem: Problem) -> None:
 
 
 _MAX_TAIL = 2_000  # characters of a program's standard error in a report
-_MB = 1 << 20
 
 
 def build_results(
@@ -161,7 +161,7 @@ def _run_details(repeats: list[CaseOutcome]) -> dict[str, Any]:
         "exit_status": process.status,
         "stopped": process.stopped,
         "timed_out": process.timed_out or None,
-        "peak_memory_mb": round(process.peak_memory / _MB, 1) if process.peak_memory else None,
+        "peak_memory_mb": round(process.peak_memory / MB, 1) if process.peak_memory else None,
         "stderr_ends": None if has_passed(outcome) else _tail(process.stderr),
         "server_log_ends": None if has_passed(outcome) else _tail(outcome.log),
         "harness": outcome.harness_error,

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self, TextIO
 
+from kofn.core.format import format_clock
 from kofn.core.types import Estimate
-from kofn.generate.progress_line import INTERVAL, Snapshot, bar, clock_time
+from kofn.generate.progress_line import INTERVAL, Snapshot, bar
 from kofn.generate.progress_writer import ProgressWriter
 from kofn.problems.case import has_passed
 
@@ -30,7 +31,7 @@ def format_line(done: int, total: int, rate: float, n_passed: int, *, broken: in
     >>> format_line(30, 120, 45.0, 28, width=72)
     '[###---------] 30/120 cases 45.0/s ETA 0:02 28 passed 2 failed'
     """
-    eta = clock_time((total - done) / rate if rate > 0 else None)
+    eta = format_clock((total - done) / rate if rate > 0 else None)
     line = f"{done}/{total} cases {rate:.1f}/s ETA {eta} {n_passed} passed {done - n_passed - broken} failed"
     line += f" {broken} broken" if broken else ""
     return f"{bar(done / total, 12)} {line}" if total and len(line) + 15 <= width else line[:width]

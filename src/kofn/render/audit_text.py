@@ -52,7 +52,7 @@ def scores_grid(audit: ExtractionAudit) -> Grid:
 
 def _number(e: Estimate) -> str:
     # the estimate without its name, which heads the column
-    return "-" if e.point is None else str(e).partition(f"{e.aggregator} ")[2]
+    return "-" if e.point is None else e.format()
 
 
 def agreement_grid(audit: ExtractionAudit) -> Grid:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from kofn.core.escape import show_hidden
-from kofn.core.format import format_count
+from kofn.core.format import format_count, format_interval, format_number, format_p, format_signed
 from kofn.extract.answer_spans import locate
 from kofn.render.comparison_text import changed_text, comparison_title, main_difference, sentences
 from kofn.render.embedded_data import pack, to_json
 from kofn.render.page import environment, html_document, read_template
-from kofn.render.trend_text import format_interval, format_p, format_signed, interval_heading
+from kofn.render.trend_text import interval_heading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,7 +92,7 @@ def _stats(found: ComparisonReport) -> list[dict[str, str]]:
     d = main_difference(found, found.differences[0].sides)
     level = next(one for one in found.levels if (one.aggregator, one.segment) == (d.aggregator, None))
     values = [
-        {"name": name, "value": "–" if v is None else f"{v:.3f}", "detail": d.aggregator}
+        {"name": name, "value": format_number(v, none="–"), "detail": d.aggregator}
         for name, v in zip(found.names, level.values, strict=True)
     ]
     n = sum(one.holds for one in found.differences)
@@ -168,8 +168,8 @@ def _row(d: Difference, low: float, high: float) -> dict[str, Any]:
         "number": d.aggregator,
         "pair": (d.name_b, d.name_a),
         "segment": "" if d.segment is None else d.segment.partition("=")[2],
-        "a": "–" if c.a is None else f"{c.a:.3f}",
-        "b": "–" if c.b is None else f"{c.b:.3f}",
+        "a": format_number(c.a, none="–"),
+        "b": format_number(c.b, none="–"),
         "difference": format_signed(c.difference),
         "interval": format_interval(c.low, c.high),
         "at": None if c.difference is None else f"{_axis_position(c.difference, low, high):.2f}",
@@ -209,7 +209,7 @@ def _agreement(one: GraderAgreement) -> dict[str, Any]:
 
 
 def _estimate(e: Estimate) -> tuple[str, str]:
-    return ("–", "") if e.point is None else (f"{e.point:.3f}", "" if e.low is None else format_interval(e.low, e.high))
+    return format_number(e.point, none="–"), format_interval(e.low, e.high, none="")
 
 
 def _selection(one: Any) -> dict[str, Any]:

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kofn.core.escape import code_name, escape_latex, escape_prose, markdown_table
-from kofn.core.format import format_count
+from kofn.core.format import format_count, format_interval, format_level, format_p, format_signed
 from kofn.render.comparison_text import sentences
-from kofn.render.trend_text import format_interval, format_p, format_signed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -139,7 +138,7 @@ def _markdown_cell(cell: TableCell) -> str:
 
 
 def _differences(found: ComparisonReport) -> list[str]:
-    level = f"{100 * found.rules.level:g} %"
+    level = format_level(found.rules.level)
     sliced = any(d.segment is not None for d in found.differences)
     header = ["compared", *(["segment"] if sliced else []), "number", f"difference [{level} interval]", "p",
               "p (Holm)", "better / alike / worse cases", "cases"]  # fmt: skip

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from kofn.core.document import Document, Grid, display_width, grid_lines, interval_cells
 from kofn.core.escape import escape_controls
-from kofn.core.format import format_count
+from kofn.core.format import format_count, format_interval, format_number, format_p, format_signed
 from kofn.extract.answer_spans import locate
 from kofn.render.run_text import shorten_name, wrap_columns
-from kofn.render.trend_text import format_interval, format_p, format_signed, interval_heading
+from kofn.render.trend_text import interval_heading
 from kofn.stats.estimates import SMALL_SEGMENT
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         GraderAgreement,
         UnmatchedCases,
     )
-    from kofn.core.types import Estimate
 
     Style = Callable[[str, str], str]
 
@@ -221,8 +220,8 @@ def _cells(rows: Sequence[Difference], *, pairs: bool) -> tuple[tuple[str, ...],
                 shorten_name(d.metric, 24) if several else "",
                 shorten_name(d.aggregator, 24),
                 "" if d.segment is None else shorten_name(d.segment.partition("=")[2], 16) + few,
-                _value(c.a),
-                _value(c.b),
+                format_number(c.a),
+                format_number(c.b),
                 format_signed(c.difference),
                 format_interval(c.low, c.high),
                 difference_mark(d),
@@ -235,10 +234,6 @@ def _cells(rows: Sequence[Difference], *, pairs: bool) -> tuple[tuple[str, ...],
             )
         )
     return header, out
-
-
-def _value(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
 
 
 def difference_mark(d: Difference) -> str:
@@ -272,13 +267,7 @@ def _agreement_rows(one: GraderAgreement, *, several: bool) -> Iterable[tuple[st
     counts += f"{n['only_b']:,} by {b} alone, {n['both_fail']:,} by neither{ungraded}"
     yield "verdicts", who + counts
     same = "" if one.same_answer is None else f"; the same answer in {one.same_answer:.1%}"
-    yield "agreement", f"{_estimate(one.rates.agreement)}, kappa {_estimate(one.rates.kappa)}, by case{same}"
-
-
-def _estimate(e: Estimate) -> str:
-    if e.point is None:
-        return "undefined"
-    return f"{e.point:.3f}" + ("" if e.low is None else f" {format_interval(e.low, e.high)}")
+    yield "agreement", f"{one.rates.agreement.format()}, kappa {one.rates.kappa.format()}, by case{same}"
 
 
 def unmatched_text(one: UnmatchedCases, most: int = 5) -> str:
@@ -339,9 +328,12 @@ def _selections(found: ComparisonReport) -> list[Grid]:
         (
             shorten_name(s.selector.name, 24),
             shorten_name(s.selector.by, 24) + (", low" if s.selector.prefer == "low" else ""),
-            _value(s.selected.point),
+            format_number(s.selected.point),
             format_interval(s.selected.low, s.selected.high),
-            *(_value(getattr(s, n).point) for n in ("mean", "oracle", "headroom", "regret", "agreement", "chance")),
+            *(
+                format_number(getattr(s, n).point)
+                for n in ("mean", "oracle", "headroom", "regret", "agreement", "chance")
+            ),
         )
         for s in found.selections
     )

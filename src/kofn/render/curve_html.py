@@ -6,11 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from kofn.analysis.best_of.choose_n import REACHES, format_dollars, format_rate, format_seconds
+from kofn.analysis.best_of.choose_n import REACHES
 from kofn.core.escape import show_hidden
-from kofn.core.format import format_count
+from kofn.core.format import (
+    format_count,
+    format_dollars,
+    format_interval,
+    format_level,
+    format_number,
+    format_rate,
+    format_seconds,
+)
 from kofn.render.charts import Chart
-from kofn.render.curve_text import axis_range, cost_rows, curve_cells, format_interval, format_number, selection_rows
+from kofn.render.curve_text import axis_range, cost_rows, curve_cells, selection_rows
 from kofn.render.page import environment, html_document
 from kofn.render.page_payload import checklist_rows
 
@@ -139,7 +147,7 @@ def main_chart(chart_id: str, table: BestOf, level: float, chosen: int | None) -
         spec=_main_spec(table, there, chosen),
         header=header,
         rows=tuple(rows),
-        note=f"Bands are {100 * level:g} % intervals over cases; each dot shows its own.{beyond}",
+        note=f"Bands are {format_level(level)} intervals over cases; each dot shows its own.{beyond}",
         keys=tuple(keys),
         wide=True,
         numbers_from=0,

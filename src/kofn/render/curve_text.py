@@ -7,11 +7,18 @@ from math import ceil, floor, log
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from kofn.analysis.best_of.choose_n import format_dollars, format_rate, format_seconds
 from kofn.analysis.best_of.pass_curve import k_ladder
 from kofn.core.document import Document, Grid, checklist_lines, display_width, grid_lines, interval_cells
 from kofn.core.escape import escape_controls
-from kofn.core.format import format_count
+from kofn.core.format import (
+    format_count,
+    format_dollars,
+    format_interval,
+    format_level,
+    format_number,
+    format_rate,
+    format_seconds,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -152,24 +159,12 @@ def note_rows(table: BestOf) -> list[tuple[str, str]]:
 # the table
 
 
-def format_number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
-def format_interval(low: float | None, high: float | None) -> str:
-    """The ends of an interval; what rounds to 0 has no sign.
-
-    >>> format_interval(-0.0001, 0.3), format_interval(None, None)
-    ('[0.000, 0.300]', '-')
-    """
-    return "-" if low is None or high is None else f"[{low:z.3f}, {high:z.3f}]"
-
-
 def curve_cells(table: BestOf, level: float) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """The header and a row a k; columns in which nothing is known are left out. ~ marks what is extrapolated."""
     per = {"dollars": "gain a dollar", "tokens": "gain a token", "candidates": ""}[table.unit]
+    interval = f"{format_level(level)} interval"
     header = (
-        "k", "any@k", f"{100 * level:g} % interval", "corrected", "its interval", "independent", "selected@k", "maj@k",
+        "k", "any@k", interval, "corrected", "its interval", "independent", "selected@k", "maj@k",
         "gain", per, "cost", "tokens", "seconds", "in sequence",
     )  # fmt: skip
     rows = [_cells(row) for row in table.rows]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.format import format_estimate
 from kofn.render.run_summary import cut_text
 
 if TYPE_CHECKING:
@@ -50,12 +51,8 @@ def _estimate(judge: Mapping[str, Any]) -> str:
     >>> _estimate({"point": 0.5, "low": 0.4, "high": 0.6, "clipped": True}), _estimate({"point": None})
     ('0.500 [0.400, 0.600] (clipped)', 'undefined')
     """
-    if judge.get("point") is None:
-        return "undefined"
-    ends = (
-        "" if judge.get("low") is None or judge.get("high") is None else f" [{judge['low']:.3f}, {judge['high']:.3f}]"
-    )
-    return f"{judge['point']:.3f}{ends}{' (clipped)' if judge.get('clipped') else ''}"
+    text = format_estimate(judge.get("point"), judge.get("low"), judge.get("high"))
+    return f"{text} (clipped)" if judge.get("clipped") else text
 
 
 def _rates(calibration: Mapping[str, Any]) -> str:

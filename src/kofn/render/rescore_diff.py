@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.core.document import Grid, grid_lines
 from kofn.core.escape import escape_controls, show_hidden
-from kofn.core.format import format_count
+from kofn.core.format import format_count, format_number, format_signed, format_signed_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,28 +70,16 @@ def _numbers(change: Mapping[str, Any]) -> Grid:
     rows = [
         (
             name,
-            _number(n["a"]),
-            _number(n["b"]),
-            _format_signed(n["difference"]),
-            _interval(n),
+            format_number(n["a"]),
+            format_number(n["b"]),
+            format_signed(n["difference"]),
+            format_signed_interval(n["low"], n["high"]),
             f"{n['wins']}/{n['losses']}",
         )
         for name, n in change["numbers"].items()
     ]
     header = ("aggregator", "before", "after", "change", "interval", "cases up/down")
     return Grid("", header, tuple(rows), (False, True, True, True, False, True))
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
-def _format_signed(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.3f}"
-
-
-def _interval(n: Mapping[str, Any]) -> str:
-    return "-" if n["low"] is None else f"[{n['low']:+.3f}, {n['high']:+.3f}]"
 
 
 def _examples(change: Mapping[str, Any], most: int) -> Grid:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kofn.core.document import BAR_WIDTH, Document, Grid, document_text, interval_bar
+from kofn.core.format import format_interval, format_level, format_number
 from kofn.stats.estimates import SMALL_SEGMENT
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _estimates_grid(estimates: Sequence[Estimate], title: str) -> Grid:
         "aggregator",
         *(["segment"] if sliced else []),
         "value",
-        f"{100 * estimates[0].level:g} % interval",
+        f"{format_level(estimates[0].level)} interval",
         # the header of the drawn column is its axis: the low end at the left, the high end at the right
         left + end.rjust(BAR_WIDTH - len(left)),
         "cases",
@@ -91,8 +92,8 @@ def _estimates_grid(estimates: Sequence[Estimate], title: str) -> Grid:
     )
     rows = []
     for e in estimates:
-        between = f"[{e.low:.3f}, {e.high:.3f}]" if e.low is not None and e.high is not None else "-"
-        point = "undefined" if e.point is None else f"{e.point:.3f}"
+        between = format_interval(e.low, e.high)
+        point = format_number(e.point, none="undefined")
         few = "*" if e.n + e.n_missing < SMALL_SEGMENT else ""
         segment = [(e.segment or "").partition("=")[2] + few] if sliced else []
         counts = (f"{e.n:,}", f"{e.n_missing:,}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kofn.core.escape import code_block, code_name, code_span, escape_prose, markdown_table
-from kofn.core.format import format_duration
+from kofn.core.format import format_duration, format_level, format_number
 from kofn.render.judge_table import judge_rows
 from kofn.render.rescore_diff import parent_data
 from kofn.render.run_summary import (
@@ -19,7 +19,6 @@ from kofn.render.run_summary import (
     facts_of,
     failing_of,
     failures_by,
-    format_number,
     groups_of,
     listed_groups,
     slowest_of,
@@ -122,7 +121,7 @@ def _estimates(run: Run, *, detailed: bool) -> list[str]:
         return []
     metrics, sliced = len({e.metric for e in estimates}) > 1, any(e.segment is not None for e in estimates)
     header = [*(["metric"] if metrics else []), "aggregator", *(["segment"] if sliced else [])]
-    header += [f"value [{100 * estimates[0].level:g} % interval]", "cases", "missing"]
+    header += [f"value [{format_level(estimates[0].level)} interval]", "cases", "missing"]
     rows = [
         [
             *([code_name(e.metric)] if metrics else []),

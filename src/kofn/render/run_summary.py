@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from kofn.core.format import format_duration
+from kofn.core.format import format_cost, format_count, format_duration, format_number, format_part
 from kofn.errors import InputError
 from kofn.runs.evaluation_files import EVALUATION, REPORTS
 from kofn.runs.files import CANDIDATES, CASES, MANIFEST, PAGE, RESULTS
@@ -145,7 +145,7 @@ def facts_of(run: Run) -> list[tuple[str, str]]:
         ("submission", cut_text(submission_of(run), _INPUT)),
         ("model", cut_text(_models(run), _INPUT)),
         ("tags", cut_text(", ".join(tags_of(run)), _INPUT)),
-        ("passed", f"{passed:,} of {n:,} cases ({format_percent(passed, n)})" if n else "no cases"),
+        ("passed", f"{passed:,} of {n:,} cases ({format_part(passed, n)})" if n else "no cases"),
         ("by type", ", ".join(types)),
         ("incomplete", "; ".join(status_of(run).gaps)),
         ("verdict", f"a case passes where {e.verdict}" if e.verdict else ""),
@@ -156,7 +156,7 @@ def facts_of(run: Run) -> list[tuple[str, str]]:
             if e.duration and n
             else "",
         ),
-        ("cost", f"{spent['total']:,.4g} in all, {spent['per_case']:,.4g} a case" if spent else ""),
+        ("cost", f"{format_cost(spent['total'])} in all, {format_cost(spent['per_case'])} a case" if spent else ""),
     ]
     return [(label, text) for label, text in facts if text]
 
@@ -289,27 +289,6 @@ def files_of(run: Run) -> list[str]:
     return [] if run.path is None else [name for name in names if (run.path / name).is_file()]
 
 
-def format_number(value: float | None) -> str:
-    """Three digits after the point; a zero has no sign.
-
-    >>> format_number(0.8333), format_number(-0.0), format_number(None)
-    ('0.833', '0.000', '-')
-    """
-    return "-" if value is None else f"{value + 0.0:.3f}"  # -0.0 + 0.0 is 0.0
-
-
-def format_percent(part: int, whole: int) -> str:
-    """A share, never rounded to all or to nothing.
-
-    >>> format_percent(37, 60), format_percent(9999, 10000), format_percent(0, 9)
-    ('61.7 %', '>99.9 %', '0.0 %')
-    """
-    text = f"{100 * part / whole:.1f}"
-    if part < whole and text == "100.0":
-        return ">99.9 %"
-    return "<0.1 %" if part and text == "0.0" else f"{text} %"
-
-
 def split_text(text: str, most: int) -> tuple[str, int]:
     """The first `most` characters, and how many are left out."""
     return (text, 0) if len(text) <= most else (text[:most], len(text) - most)
@@ -317,7 +296,7 @@ def split_text(text: str, most: int) -> tuple[str, int]:
 
 def cut_note(left_out: int) -> str:
     """What stands where text was cut."""
-    return f"… {left_out:,} character{'' if left_out == 1 else 's'} left out"
+    return f"… {format_count(left_out, 'character')} left out"
 
 
 def cut_text(text: str, most: int) -> str:

@@ -9,7 +9,7 @@ import polars as pl
 
 from kofn.core.document import Bar, Document, Grid, checklist_lines, display_width, grid_lines
 from kofn.core.escape import escape_controls
-from kofn.core.format import format_duration
+from kofn.core.format import format_duration, format_number
 from kofn.render.judge_table import judge_rows
 from kofn.render.rescore_diff import parent_lines
 from kofn.render.result_text import result_document
@@ -25,7 +25,6 @@ from kofn.render.run_summary import (
     failing_of,
     failures_by,
     files_of,
-    format_number,
     groups_of,
     listed_groups,
     slowest_of,

@@ -10,20 +10,22 @@ from markupsafe import Markup
 from kofn.analysis.trend.series import most_flaky
 from kofn.analysis.trend.trend import FROM_REPORTS, change_verdict
 from kofn.core.escape import escape_json, show_hidden
-from kofn.core.format import format_count
+from kofn.core.format import (
+    format_cost,
+    format_count,
+    format_duration,
+    format_interval,
+    format_number,
+    format_p,
+    format_signed,
+)
 from kofn.render.page import environment, html_document, read_template
-from kofn.render.run_summary import format_number
 from kofn.render.trend_text import (
     across_text,
     cases_text,
     change_mark,
     changes_text,
     describe_metric,
-    format_cost,
-    format_interval,
-    format_p,
-    format_signed,
-    format_time,
     interval_heading,
     run_times,
     spread_text,
@@ -212,7 +214,9 @@ def _stats(part: TaskTrend) -> list[dict[str, str]]:
             }
         )
     stats += (
-        [{"name": "mean time", "value": format_time(part.seconds), "detail": ""}] if part.seconds is not None else []
+        [{"name": "mean time", "value": format_duration(part.seconds), "detail": ""}]
+        if part.seconds is not None
+        else []
     )
     stats += [{"name": "mean cost", "value": format_cost(part.cost), "detail": ""}] if part.cost is not None else []
     return stats[:4]
@@ -277,7 +281,7 @@ def _row(runs: Sequence[StoredRun], f: MetricTrend, at: int, when: str) -> dict[
         "share": run.n_passed / max(1, len(run.cases)),
         "cases": len(run.cases),
         "cost": format_cost(run.cost),
-        "time": format_time(run.seconds),
+        "time": format_duration(run.seconds),
         "notes": show_hidden("; ".join(f.notes[at])),
     }
 

@@ -8,8 +8,16 @@ from kofn.analysis.trend.series import most_flaky, sparkline
 from kofn.analysis.trend.trend import FROM_REPORTS, change_verdict
 from kofn.core.document import Grid, display_width, grid_lines
 from kofn.core.escape import escape_controls
-from kofn.core.format import format_count, format_duration
-from kofn.render.run_summary import format_number
+from kofn.core.format import (
+    format_cost,
+    format_count,
+    format_duration,
+    format_interval,
+    format_level,
+    format_number,
+    format_p,
+    format_signed,
+)
 from kofn.render.run_text import shorten_name, wrap_columns
 
 if TYPE_CHECKING:
@@ -78,49 +86,8 @@ def change_mark(change: Change | None) -> str:
     return "·" if not change.real else "▲" if change.sign > 0 else "▼"
 
 
-def format_signed(value: float | None) -> str:
-    """A difference with its sign; none of a zero.
-
-    >>> format_signed(0.0333), format_signed(-0.2), format_signed(0.0), format_signed(None)
-    ('+0.033', '-0.200', '0.000', '-')
-    """
-    if value is None:
-        return "-"
-    # what rounds to 0 has no sign: "-0.000" looks like a loss
-    return f"{value:+.3f}" if f"{abs(value):.3f}" != "0.000" else "0.000"
-
-
-def format_interval(low: float | None, high: float | None) -> str:
-    """The ends of an interval; what rounds to 0 has no sign.
-
-    >>> format_interval(-0.0001, 0.3), format_interval(None, None)
-    ('[0.000, 0.300]', '-')
-    """
-    # `z`: no sign on a zero
-    return "-" if low is None or high is None else f"[{low:z.3f}, {high:z.3f}]"
-
-
-def format_p(p: float | None) -> str:
-    """A p-value, never 0.
-
-    >>> format_p(0.03), format_p(1e-9), format_p(None)
-    ('0.030', '<0.0001', '-')
-    """
-    if p is None:
-        return "-"
-    return "<0.0001" if p < 1e-4 else f"{p:.4f}" if p < 1e-2 else f"{p:.3f}"
-
-
-def format_cost(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.4g}"
-
-
-def format_time(seconds: float | None) -> str:
-    return "-" if seconds is None else format_duration(seconds)
-
-
 def interval_heading(level: float | None) -> str:
-    return "interval" if level is None else f"{100 * level:g} % interval"
+    return "interval" if level is None else f"{format_level(level)} interval"
 
 
 def _table(runs: Sequence[StoredRun], f: MetricTrend, style: Style, width: int) -> list[str]:
@@ -161,7 +128,7 @@ def _cells(runs: Sequence[StoredRun], f: MetricTrend) -> tuple[tuple[str, ...], 
                 *changed,
                 f"{run.n_passed:,}/{len(run.cases):,}",
                 format_cost(run.cost),
-                format_time(run.seconds),
+                format_duration(run.seconds),
             )
         )
     return header, rows
@@ -262,7 +229,7 @@ def _cases_rows(part: TaskTrend) -> list[tuple[str, str]]:
 def across_text(part: TaskTrend) -> str:
     """The means over the runs of what every run has."""
     said = [f"mean pass rate {format_number(part.pass_rate)}"]
-    said += [f"mean time {format_time(part.seconds)}"] if part.seconds is not None else []
+    said += [f"mean time {format_duration(part.seconds)}"] if part.seconds is not None else []
     said += [f"mean cost {format_cost(part.cost)}"] if part.cost is not None else []
     return ", ".join(said)
 

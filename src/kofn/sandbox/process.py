@@ -14,11 +14,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Self
 
+from kofn.core.format import format_size
 from kofn.sandbox.program import (
     ProcessResult,
     cpu_seconds,
     descendants,
-    format_size,
     mapped_shared,
     proportional_share,
     resident,

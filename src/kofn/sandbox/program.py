@@ -11,10 +11,11 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kofn.core.format import MB
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-MB = 1 << 20
 SCRATCH_SIZE = 128 * MB  # bytes of each scratch folder of a sandbox
 
 
@@ -60,15 +61,6 @@ class ProcessResult:
 
 
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-
-
-def format_size(n: int) -> str:
-    """A number of bytes as people say it.
-
-    >>> format_size(8 * MB), format_size(1500)
-    ('8 MB', '1,500 bytes')
-    """
-    return f"{n // MB:,} MB" if n >= MB else f"{n:,} bytes"
 
 
 def descendants(pid: int) -> Iterator[int]:

@@ -16,8 +16,8 @@ from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
+from kofn.core.format import format_size
 from kofn.errors import InputError, WorldError
-from kofn.sandbox.program import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

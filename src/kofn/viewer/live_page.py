@@ -9,7 +9,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
-from kofn.generate.progress_line import clock_time, dollars, short
+from kofn.core.format import format_clock, format_money, format_short
 from kofn.render.page_payload import Stat
 from kofn.viewer.estimate_chart import estimate_chart
 from kofn.viewer.event_streams import StreamUpdate
@@ -100,14 +100,18 @@ def _numbers(live: ProgressRecord, *, active: bool) -> list[tuple[str, str, str]
         numbers.append(("there already", f"{live.reused:,}", "not asked again"))
     eta = live.eta if live.eta is not None and live.eta < MAX_ETA else None
     if active and live.state == "running":
-        numbers.append(("to go", clock_time(eta), f"at {live.rate:.1f} a second"))
-    numbers.append(("so far", clock_time(live.seconds), ""))
+        numbers.append(("to go", format_clock(eta), f"at {live.rate:.1f} a second"))
+    numbers.append(("so far", format_clock(live.seconds), ""))
     if live.cost or live.unpriced:
         unknown = f"{live.unpriced:,} replies have no known price" if live.unpriced else ""
-        numbers.append(("cost", dollars(live.cost) + ("+" if live.unpriced else ""), unknown))
+        numbers.append(("cost", format_money(live.cost) + ("+" if live.unpriced else ""), unknown))
     if live.tokens_in or live.tokens_out:
         numbers.append(
-            ("tokens", short(live.tokens_in + live.tokens_out), f"{live.tokens_in:,} in, {live.tokens_out:,} out")
+            (
+                "tokens",
+                format_short(live.tokens_in + live.tokens_out),
+                f"{live.tokens_in:,} in, {live.tokens_out:,} out",
+            )
         )
     numbers.append(("errors", f"{live.errors:,}", ""))
     if live.kind != "verify":

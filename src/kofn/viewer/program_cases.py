@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from kofn.core.format import format_duration
+from kofn.core.format import MB, format_duration
 from kofn.render.case_payload import first_failures
 from kofn.runs.files import check_whole
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 MAX_EXECUTIONS = 20  # of a case on one page
-MB = 1 << 20
 
 
 def failure_reasons(reports: pl.DataFrame, rows: Any) -> list[str]:

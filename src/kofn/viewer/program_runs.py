@@ -10,13 +10,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kofn.analysis.trend.series import case_histories
-from kofn.core.format import format_count, format_duration
+from kofn.core.format import MB, format_count, format_duration
 from kofn.errors import InputError
 from kofn.problems.verification_runs import SET, plain_name
 from kofn.render.run_summary import cut_text
 from kofn.runs.files import MANIFEST, read_json
 from kofn.runs.index import load_stored
-from kofn.viewer.program_cases import MB
 from kofn.viewer.urls import run_url
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.format import format_dollars, format_rate, format_seconds
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
@@ -182,41 +183,3 @@ def _exceeded_bound(row: BestOfRow, bounds: SpendingBounds) -> str:
     if bounds.latency is not None and (time is None or time > bounds.latency):
         return f"take {format_seconds(time)}"
     return f"cost {format_dollars(row.cost)}"
-
-
-def format_seconds(time: float | None) -> str:
-    """
-    >>> format_seconds(1.234), format_seconds(250.0), format_seconds(None)
-    ('1.23 s', '250 s', 'an unknown time')
-    """
-    return "an unknown time" if time is None else f"{time:.3g} s" if time < 100 else f"{time:,.0f} s"
-
-
-def format_dollars(amount: float | None) -> str:
-    """
-    >>> format_dollars(0.00123456), format_dollars(12.0), format_dollars(1234.5), format_dollars(None)
-    ('$0.00123', '$12', '$1,234', 'an unknown sum')
-    """
-    if amount is None:
-        return "an unknown sum"
-    return f"${amount:,.0f}" if amount >= 1000 else f"${_three_digits(amount)}"
-
-
-def format_rate(rate: float) -> str:
-    """A gain a dollar, which may be large: without an exponent.
-
-    >>> format_rate(1234.5), format_rate(0.0961), format_rate(9.61)
-    ('1,234', '0.0961', '9.61')
-    """
-    return f"{rate:,.0f}" if abs(rate) >= 1000 else _three_digits(rate)
-
-
-def _three_digits(number: float) -> str:
-    """Three digits, never as a power of ten."""
-    from math import floor, log10
-
-    if number == 0:
-        return "0"
-    # three significant digits: the place of the first one decides how many decimals
-    text = f"{number:.{max(0, 2 - floor(log10(abs(number))))}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from kofn.core.display import Displayable
+from kofn.core.format import format_count
 from kofn.core.warnings import DOUBLE_DIPPING, warnings_dict, with_code
 from kofn.errors import InputError
 from kofn.scoring.result import estimate_dict
@@ -314,7 +315,7 @@ def cut_middle(text: str | None, most: int) -> str | None:
         return text
     tail = most // 2
     left = len(text) - most
-    return f"{text[: most - tail]} … {left:,} character{'' if left == 1 else 's'} left out … {text[-tail:]}"
+    return f"{text[: most - tail]} … {format_count(left, 'character')} left out … {text[-tail:]}"
 
 
 def pairs_of(n: int, *, every: bool) -> list[tuple[int, int]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.problems.matchers import BuiltinMatcher, decode_without_bom, expected_text
 from kofn.problems.matchers.bounds import StepBudget, StepsExceeded, leftovers, unpaired
@@ -214,7 +215,7 @@ def _unpaired(target: list[Row], found: list[Row], names: Row, close: Closeness)
 
 def _row_counts(target: list[Row], found: list[Row]) -> str:
     more = " or more" if len(found) >= len(target) + _MANY else ""
-    return f"{len(target):,} row{'s' * (len(target) != 1)} expected, {len(found):,}{more} found"
+    return f"{format_count(len(target), 'row')} expected, {len(found):,}{more} found"
 
 
 def _truncate_cell(text: str) -> str:

@@ -9,6 +9,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from kofn.core.escape import escape_unprintable
+from kofn.core.format import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -135,11 +136,7 @@ def _fit_line(line: str) -> str:
 def _omitted_lines(more: int) -> str:
     if not more:
         return ""
-    return (
-        f"more than {MAX_COUNTED:,} more lines"
-        if more > MAX_COUNTED
-        else f"{more:,} more line{'s' if more > 1 else ''}"
-    )
+    return f"more than {MAX_COUNTED:,} more lines" if more > MAX_COUNTED else f"{format_count(more, 'more line')}"
 
 
 NO_NEWLINE = "\n"

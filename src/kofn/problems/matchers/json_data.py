@@ -11,6 +11,7 @@ from itertools import islice
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.problems.matchers import BuiltinMatcher, decode_actual, describe_value
 from kofn.problems.matchers.bounds import StepBudget, StepsExceeded, leftovers, unpaired
@@ -435,7 +436,7 @@ def _first(pair: tuple[Any, Any]) -> Any:
 
 
 def _lengths(expected: list[Any], found: list[Any], path: Path) -> str:
-    return f"{format_path(path)}: {len(expected):,} item{'s' * (len(expected) != 1)} expected, {len(found):,} found"
+    return f"{format_path(path)}: {format_count(len(expected), 'item')} expected, {len(found):,} found"
 
 
 def _display_pair(expected: Any, found: Any) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.problems.matchers import BuiltinMatcher, decode_actual, decode_without_bom, expected_text
 from kofn.problems.matchers.bounds import IsolationLimitExceeded, check_limit, run_isolated
@@ -154,7 +155,7 @@ class LinesMatcher(BuiltinMatcher):
         missing, others = Counter(target), Counter(lines)
         missing, others = missing - others, others - missing
         if next(found, None) is not None:
-            yield f"{len(target):,} line{'s' * (len(target) != 1)} expected, more than {len(lines):,} found"
+            yield f"{format_count(len(target), 'line')} expected, more than {len(lines):,} found"
             missing.clear()  # they may be among those not looked at
         yield from (f"missing: {_format_count(line, times)}" for line, times in missing.items())
         yield from (f"not expected: {_format_count(line, times)}" for line, times in others.items())
