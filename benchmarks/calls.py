@@ -64,6 +64,7 @@ def calls(url: str, first: int, n: int) -> None:
     """The whole runner: prompts from a task, limits, retries, every reply committed before it counts."""
     import asyncio
 
+    from kofn.generate.calls import CallContext
     from kofn.generate.limits import Limits
     from kofn.generate.runner import generate
     from kofn.generate.scheduler import Fixed
@@ -77,8 +78,8 @@ def calls(url: str, first: int, n: int) -> None:
     async def all_of(store: Store) -> None:
         model = open_model(f"openai:m@{url}")
         limits = Limits(concurrency=AT_A_TIME)
-        made = {"repeats": Fixed(1), "run_seed": 0, "limits": limits}
-        outcome = await generate(task.items(), task.recipe(), {"actor": model}, store, **made)
+        context = CallContext(store=store, limits=limits, seed=0)
+        outcome = await generate(task.items(), task.recipe(), {"actor": model}, context, repeats=Fixed(1))
         await model.close()
         assert outcome.tally.replies == n
         assert not outcome.tally.errors

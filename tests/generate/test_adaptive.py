@@ -16,7 +16,7 @@ from kofn.core.candidate_sets import CandidateSets
 from kofn.core.types import Case
 from kofn.errors import InputError
 from kofn.generate.adaptive import Adaptive, honest, keep, lead_probability, leading_two, replay, saving
-from kofn.generate.limits import Limits
+from kofn.generate.calls import CallContext
 from kofn.generate.runner import generate
 from kofn.generate.store import Store
 from kofn.models.base import Model, Reply
@@ -202,10 +202,8 @@ def test_the_runner_draws_what_the_rule_asks_for_and_no_more(tmp_path):
                 items,
                 Asks(),
                 {"actor": Says()},
-                store,
+                CallContext(store=store, seed=0),
                 repeats=Adaptive("number", most=10),
-                run_seed=0,
-                limits=Limits(),
                 on_case=lambda item, rows: drawn.update({item.case.id: len(rows)}),
             )
 

@@ -10,6 +10,7 @@ import pytest
 from kofn.core.types import Case
 from kofn.errors import WorldError
 from kofn.generate.adaptive import Adaptive
+from kofn.generate.calls import CallContext
 from kofn.generate.cost_forecast import ForecastInputs, Range, forecast, probe, spread
 from kofn.generate.limits import Limits
 from kofn.generate.pricing import Prices
@@ -167,14 +168,14 @@ ITEMS = [Item(case=Case(id=str(i), input="What is that? " * (1 + i % 3))) for i 
 
 
 def probed(model: Model, folder, repeats=None, then_run: bool = False):
-    options = {"run_seed": 1, "limits": Limits(), "price": Prices.shipped().cost, "repeats": repeats or Fixed(4)}
 
     async def go():
         with Store.open(folder, fingerprint={}) as store:
-            found = await probe(ITEMS, Thinks(), {"actor": model}, store, **options)
+            context = CallContext(store=store, price=Prices.shipped().cost, seed=1)
+            found = await probe(ITEMS, Thinks(), {"actor": model}, context, repeats=repeats or Fixed(4))
             calls = model.calls
             if then_run:
-                await generate(ITEMS, Thinks(), {"actor": model}, store, **options)
+                await generate(ITEMS, Thinks(), {"actor": model}, context, repeats=repeats or Fixed(4))
             return found, calls
 
     return asyncio.run(go())

@@ -10,6 +10,7 @@ from tests.embedded import embedded_server
 from kofn.core.types import Candidate, Case
 from kofn.errors import InputError
 from kofn.generate import calls
+from kofn.generate.calls import CallContext
 from kofn.generate.limits import Limits
 from kofn.generate.llm_extractor import (
     DEFAULT,
@@ -52,10 +53,14 @@ def candidate(text, case="q", index=0) -> Candidate:
     return Candidate(case_id=case, index=index, text=text, answer=heuristic_answer(text, "number"))
 
 
+SHARED = ("limits", "price", "cache", "tally")
+
+
 def extracted(candidates, model, folder, **options):
     async def go():
         with Store.open(folder, fingerprint={}) as store:
-            return await extract_all(candidates, model, store, **{"cases": CASES, "kind": "number", **options})
+            context = CallContext(store=store, **{name: options.pop(name) for name in SHARED if name in options})
+            return await extract_all(candidates, model, context, **{"cases": CASES, "kind": "number", **options})
 
     return asyncio.run(go())
 
@@ -230,10 +235,9 @@ def test_a_real_model_behind_the_messages_api_is_asked_and_counted(embedded_serv
                 return await extract_all(
                     [candidate("The answer is 42."), candidate("So 9 it is.", "p")],
                     model,
-                    store,
+                    CallContext(store=store, price=Prices.shipped().cost),
                     cases=CASES,
                     kind="number",
-                    price=Prices.shipped().cost,
                     sampling=Sampling(temperature=0.0, max_tokens=8),
                 )
             finally:

@@ -15,7 +15,7 @@ from tests.generate.worker import ONE, Echo, Recipe, items, open_store, run
 from tests.loopback import serving
 
 from kofn.errors import InputError, WorldError
-from kofn.generate.calls import CallQueue, CallTally, CallTimeout
+from kofn.generate.calls import CallContext, CallQueue, CallTally, CallTimeout
 from kofn.generate.candidate_table import candidate_rows
 from kofn.generate.limits import Limits
 from kofn.generate.pending import PendingOutputs, part_of, shared_cost
@@ -32,6 +32,7 @@ QUICK = Limits(retries=2)
 
 def server_run(directory, url, model="m", *, n=6, limits=None, **more):
     """A run of one stage against a server."""
+    context = {name: more.pop(name) for name in ("price", "cache", "tally") if name in more}
 
     async def go(store):
         backend = OpenAI(f"{model}@{url}")
@@ -40,9 +41,7 @@ def server_run(directory, url, model="m", *, n=6, limits=None, **more):
                 items(n),
                 ONE,
                 {"actor": backend},
-                store,
-                run_seed=1,
-                limits=limits or Limits(),
+                CallContext(store=store, limits=limits or Limits(), seed=1, **context),
                 **{"repeats": Fixed(2), **more},
             )
         finally:
@@ -460,7 +459,11 @@ def test_an_interrupted_run_keeps_what_it_received_and_goes_on_from_there(tmp_pa
 
     async def go(store, model):
         running = generate(
-            items(30), ONE, {"actor": model}, store, repeats=Fixed(1), run_seed=1, limits=Limits(concurrency=4)
+            items(30),
+            ONE,
+            {"actor": model},
+            CallContext(store=store, limits=Limits(concurrency=4), seed=1),
+            repeats=Fixed(1),
         )
         task = asyncio.create_task(running)
         while len(model.sizes) < 12:
@@ -481,7 +484,7 @@ def test_an_interrupted_run_keeps_what_it_received_and_goes_on_from_there(tmp_pa
 def test_a_full_disk_stops_the_run(tmp_path):
     async def go(store):
         store._connection.execute("PRAGMA max_page_count = 12")
-        await generate(items(3000), ONE, {"actor": Echo()}, store, repeats=Fixed(1), run_seed=1, limits=Limits())
+        await generate(items(3000), ONE, {"actor": Echo()}, CallContext(store=store, seed=1), repeats=Fixed(1))
 
     store = open_store(tmp_path)
     with pytest.raises(WorldError, match="what was stored is kept"):
@@ -557,7 +560,7 @@ def clocked(directory, model, limits, n, **more):
     model.script = note
 
     async def go(store):
-        calls = CallQueue(model, store, limits, clock=lambda: now[0], sleep=sleep)
+        calls = CallQueue(model, CallContext(store=store, limits=limits), clock=lambda: now[0], sleep=sleep)
         for i in range(n):
             request = Request(prompt="p", sampling=Sampling(max_tokens=10))
             await calls.ask(

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from kofn.core.types import Case
+from kofn.generate.calls import CallContext
 from kofn.generate.limits import Limits
 from kofn.generate.runner import generate
 from kofn.generate.scheduler import Fixed
@@ -78,6 +79,7 @@ def open_store(directory):
 def run(directory, model, *, n=5, recipe=ONE, repeats=None, seed=1, limits=None, **more):
     """One run from open to close; the outcome and the rows of each case."""
     rows = {}
+    context = {name: more.pop(name) for name in ("price", "cache", "tally") if name in more}
 
     def done(item, found):
         rows[item.case.id] = found
@@ -87,10 +89,8 @@ def run(directory, model, *, n=5, recipe=ONE, repeats=None, seed=1, limits=None,
             items(n) if isinstance(n, int) else n,
             recipe,
             model if isinstance(model, dict) else {"actor": model},
-            store,
+            CallContext(store=store, limits=limits or Limits(), seed=seed, **context),
             repeats=repeats or Fixed(3),
-            run_seed=seed,
-            limits=limits or Limits(),
             on_case=done,
             **more,
         )
@@ -107,7 +107,11 @@ def work(directory, url, n, repeats):
         try:
             limits = Limits(concurrency=4, retries=8)
             await generate(
-                items(n), Recipe(), {"actor": model}, store, repeats=Fixed(repeats), run_seed=1, limits=limits
+                items(n),
+                Recipe(),
+                {"actor": model},
+                CallContext(store=store, limits=limits, seed=1),
+                repeats=Fixed(repeats),
             )
         finally:
             await model.close()

@@ -13,6 +13,7 @@ from tests.shared import ROOT
 from kofn.parallel import engine
 from kofn.problems import load_problem
 from kofn.problems.verification import verify
+from kofn.problems.verify_progress import ExecutionCount
 
 pytest.importorskip("ray", reason="ray is not installed")
 
@@ -85,7 +86,10 @@ def test_a_node_lost_in_the_middle_loses_and_doubles_nothing(ray_engine, cluster
         if len(seen) == 12:
             cluster.remove_node(node, allow_graceful=False)
 
-    there = verify(problem, [submission], problem.checkpoints, engine=ray_engine, out=tmp_path / "out", on_case=on_case)
+    progress = ExecutionCount(then=on_case)
+    there = verify(
+        problem, [submission], problem.checkpoints, engine=ray_engine, out=tmp_path / "out", progress=progress
+    )
     here = verify(problem, [submission], problem.checkpoints, workers=2)
     assert plain(here) == plain(there)
     assert len(seen) == len(set(seen)) == 60

@@ -58,8 +58,9 @@ def test_an_error_is_said(squares, tmp_path):
     def interrupted(_):
         raise KeyboardInterrupt
 
+    count = ExecutionCount(then=interrupted)
     with pytest.raises(KeyboardInterrupt):
-        verify(problem, [squares[1]], problem.checkpoints, out=tmp_path / "out", workers=1, on_case=interrupted)
+        verify(problem, [squares[1]], problem.checkpoints, out=tmp_path / "out", workers=1, progress=count)
     found = read_progress(tmp_path / "out")
     assert (found.state, found.reason, found.cases_done) == ("stopped", "interrupted", 1)
 

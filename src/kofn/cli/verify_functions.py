@@ -42,8 +42,7 @@ def verify_samples(tasks: Path, samples: tuple[Path, ...], *, as_json: bool, **o
                 engine=engine,
                 sandbox=sandbox,
                 out=out,
-                on_total=progress.on_total,
-                on_case=progress.on_case,
+                progress=progress.count,
             )
     except KeyboardInterrupt:
         click.echo(f"what is finished is kept in {out}: the same command goes on", err=True)

@@ -94,8 +94,7 @@ def _verify(path: Path, submissions: tuple[Path, ...], as_json: bool, options: d
                 engine=engine,
                 sandbox=sandbox,
                 out=out,
-                on_total=progress.on_total,
-                on_case=progress.on_case,
+                progress=progress.count,
             )
     except KeyboardInterrupt:
         click.echo(f"what is finished is kept in {out}: the same command goes on", err=True)

@@ -85,9 +85,7 @@ def from_rows(
     form: str,
     sources: tuple[str, ...],
     constant: Iterable[str] = (),
-    labels: Mapping[str, bool] | None = None,
     notes: tuple[str, ...] = (),
-    origin: Mapping[str, Any] | None = None,
 ) -> Table:
     """Group rows (columns named by role, `id` among them) into a table; case columns are those of the case's first row.
 
@@ -111,9 +109,7 @@ def from_rows(
             form=form,
             sources=sources,
             constant=constant,
-            labels=labels,
             notes=(*notes, line),
-            origin=origin,
         )
     if grouping.order is not None:
         rows = rows[grouping.order]
@@ -132,9 +128,7 @@ def from_rows(
         fields=fields,
         form=form,
         sources=sources,
-        labels=labels or {},
         notes=notes,
-        origin=origin or {},
     )
 
 

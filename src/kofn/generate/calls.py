@@ -5,21 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from kofn.core.escape import one_line
-from kofn.generate.limits import Budget, Pace, backoff
+from kofn.generate.limits import Budget, Limits, Pace, backoff
 from kofn.generate.pending import PendingLogLikelihoods, PendingOutputs
 from kofn.models.base import RequestRejected, RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from kofn.generate.limits import Limits
     from kofn.generate.pending import PendingRequest, PriceFunction
-    from kofn.generate.store import ReplyRow, Store
+    from kofn.generate.store import Cache, ReplyRow, Store
     from kofn.models.base import Model, Reply
 
 SHORT = 0.1  # seconds: below that the usual wait is added, or all retries would be over in a moment
@@ -74,6 +73,22 @@ def sum_tallies(tallies: Sequence[CallTally]) -> CallTally:
         **{name: sum(getattr(one, name) for one in tallies) for name in names},
         started=min((one.started for one in tallies), default=0.0),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallContext:
+    """What all calls of a run share: where replies are kept, what bounds and prices them, and what was done so far.
+
+    `cache` takes and keeps replies of deterministic requests across runs. `seed` is that of the requests: None seeds
+    none of them.
+    """
+
+    store: Store
+    limits: Limits = field(default_factory=Limits)
+    price: PriceFunction | None = None
+    cache: Cache | None = None
+    seed: int | None = None
+    tally: CallTally = field(default_factory=CallTally)
 
 
 class Gate:
@@ -169,18 +184,16 @@ class CallQueue:
     def __init__(
         self,
         model: Model,
-        store: Store,
-        limits: Limits,
-        price: PriceFunction | None = None,
+        context: CallContext,
         *,
-        tally: CallTally | None = None,
         budget: Budget | None = None,
         random: Random | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.model, self.store, self.limits, self.price = model, store, limits, price
-        self.tally = tally if tally is not None else CallTally()
+        limits = context.limits
+        self.model, self.store, self.limits, self.price = model, context.store, limits, context.price
+        self.tally = context.tally
         self.budget = budget if budget is not None else Budget(limits, clock())
         self.concurrency = limits.concurrency or model.concurrency
         self.samples = model.samples

@@ -22,9 +22,9 @@ from kofn.generate.scheduler import Fixed
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from kofn.generate.pending import PriceFunction
+    from kofn.generate.calls import CallContext
     from kofn.generate.scheduler import Repeats
-    from kofn.generate.store import ReplyRow, Store
+    from kofn.generate.store import ReplyRow
     from kofn.models.base import Model
     from kofn.tasks.stages import Item, Recipe
 
@@ -106,12 +106,9 @@ async def probe(
     items: Sequence[Item],
     recipe: Recipe,
     models: Mapping[str, Model],
-    store: Store,
+    context: CallContext,
     *,
     repeats: Repeats,
-    run_seed: int | None,
-    limits: Limits,
-    price: PriceFunction | None = None,
     chat: Mapping[str, bool] | None = None,
     cases: int = PROBES,
 ) -> Forecast:
@@ -127,16 +124,14 @@ async def probe(
         probed_items,
         recipe,
         models,
-        store,
+        context,
         repeats=Fixed(n),
-        run_seed=run_seed,
-        limits=limits,
-        price=price,
         chat=chat,
         on_case=lambda _, own: rows.extend(own),
     )
     found = forecast(
-        rows, forecast_inputs(items, probed_items, recipe, models, repeats=repeats, n=n, limits=limits, chat=chat)
+        rows,
+        forecast_inputs(items, probed_items, recipe, models, repeats=repeats, n=n, limits=context.limits, chat=chat),
     )
     if found is None:
         why = next((row.error for row in rows), "a budget was used up")

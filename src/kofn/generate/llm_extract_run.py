@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -10,7 +10,8 @@ import polars as pl
 from kofn.core.sync import run_sync
 from kofn.core.types import Candidate
 from kofn.core.warnings import CodedWarning
-from kofn.generate.llm_extractor import PER_SECOND, extract_all, open_extraction_model
+from kofn.generate.calls import CallContext
+from kofn.generate.llm_extractor import extract_all, open_extraction_model
 from kofn.generate.prepared_run import extractor_of, limits_of
 from kofn.models.base import Model
 from kofn.registry import extractor
@@ -61,19 +62,16 @@ async def _extract(prepared: PreparedRun, store: Store, result: Result, model: M
         return await extract_all(
             list(_candidates(result)),
             model,
-            store,
+            CallContext(store=store, price=prices.cost, limits=_limits(prepared, result)),
             cases=cases,
             kind=kind_of(result),
-            price=prices.cost,
-            limits=_limits(prepared, result),
         )
     finally:
         await model.close()
 
 
 def _limits(prepared: PreparedRun, result: Result) -> Limits:
-    """The limits of the run, at most 50 calls per second, with the money and tokens that the outputs have left."""
-    limits = limits_of(prepared)
+    """The limits of the run, with the money and tokens that the outputs have left."""
     table = result.table
     assert table is not None
     cost, tokens = (
@@ -82,10 +80,7 @@ def _limits(prepared: PreparedRun, result: Result) -> Limits:
             [c for c in names if c in table.candidates.columns] for names in (("cost",), ("tokens", "tokens_in"))
         )
     )
-    return replace(
-        limits.remaining(cost, round(tokens)),
-        requests_per_second=min(limits.requests_per_second or PER_SECOND, PER_SECOND),
-    )
+    return limits_of(prepared).remaining(cost, round(tokens))
 
 
 def _candidates(result: Result) -> Iterator[Candidate]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kofn.core.sync import run_sync
 from kofn.core.types import Candidate, Case
+from kofn.generate.calls import CallContext
 from kofn.generate.limits import Limits
-from kofn.generate.llm_extractor import PER_SECOND, extract_all
+from kofn.generate.llm_extractor import extract_all
 from kofn.generate.pricing import Prices
 from kofn.generate.store import Cache, Store
 from kofn.models import open_model
@@ -52,8 +52,6 @@ async def _extract(
     *,
     cache: bool,
 ) -> LLMExtraction:
-    limits = limits or Limits()
-    rate = min(limits.requests_per_second or PER_SECOND, PER_SECOND)
     place: Any = tempfile.TemporaryDirectory(prefix="kofn-") if store is None else nullcontext(str(store))
     shared = Cache.of_user() if cache else None
     try:
@@ -61,12 +59,9 @@ async def _extract(
             return await extract_all(
                 candidates_of(table, extractor),
                 model,
-                kept,
+                CallContext(store=kept, limits=limits or Limits(), price=prices.cost, cache=shared),
                 cases=cases_of(table),
                 kind=kind_of(extractor),
-                limits=replace(limits, requests_per_second=rate),
-                price=prices.cost,
-                cache=shared,
             )
     finally:
         await model.close()

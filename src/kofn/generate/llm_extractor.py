@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal
 
@@ -20,7 +20,7 @@ from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError, KofnError, MissingExtra, UnknownName
 from kofn.extract import last_line, letter, number, same_answer
 from kofn.extract.letter_answer import parse_choices
-from kofn.generate.limits import Limits
+from kofn.generate.calls import CallContext
 from kofn.generate.runner import generate
 from kofn.generate.scheduler import Fixed
 from kofn.generate.store import Store
@@ -31,9 +31,7 @@ from kofn.tasks.stages import Item, Stage
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kofn.generate.calls import CallTally
-    from kofn.generate.pending import PriceFunction
-    from kofn.generate.store import Cache, ReplyRow
+    from kofn.generate.store import ReplyRow
     from kofn.models.base import Model, Prompt
 
 DEFAULT = "anthropic:claude-haiku-4-5"
@@ -205,15 +203,11 @@ def open_extraction_model(spec: str | Callable[..., str] | Model) -> Model | Cod
 async def extract_all(
     candidates: Sequence[Candidate],
     model: Model,
-    store: Store,
+    context: CallContext,
     *,
     cases: Mapping[str, Case],
     kind: Kind,
     right: Right | None = None,
-    limits: Limits | None = None,
-    price: PriceFunction | None = None,
-    cache: Cache | None = None,
-    tally: CallTally | None = None,
     sampling: Sampling = GREEDY,
 ) -> LLMExtraction:
     """Ask a model for the answer of every candidate, at most 50 times a second, and compare with the heuristic ones.
@@ -225,18 +219,14 @@ async def extract_all(
     """
     items = {item.case.id: item for one in candidates if has_text(one) for item in [item_of(one, cases[one.case_id])]}
     rows: dict[str, ReplyRow] = {}
+    rate = min(context.limits.requests_per_second or PER_SECOND, PER_SECOND)
     try:
         outcome = await generate(
             items.values(),
             _ExtractionRecipe(kind, sampling),
             {STAGE: model},
-            store,
+            replace(context, limits=replace(context.limits, requests_per_second=rate), seed=None),
             repeats=Fixed(1),
-            run_seed=None,
-            limits=limits or Limits(requests_per_second=PER_SECOND),
-            price=price,
-            cache=cache,
-            tally=tally,
             on_case=lambda item, own: rows.update({item.case.id: own[0]}),
         )
         stopped = outcome.stopped
@@ -281,7 +271,7 @@ async def _ask_once(candidate: Candidate, case: Case, kind: Kind, model: Model) 
     with tempfile.TemporaryDirectory(prefix="kofn-") as folder:
         try:
             with Store.open(Path(folder), fingerprint={}) as store:
-                return await extract_all([candidate], model, store, cases={case.id: case}, kind=kind)
+                return await extract_all([candidate], model, CallContext(store=store), cases={case.id: case}, kind=kind)
         finally:
             await model.close()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.extract import choose_extractor
 from kofn.generate.adaptive import Adaptive
+from kofn.generate.calls import CallContext
 from kofn.generate.limits import Limits
 from kofn.generate.pricing import Prices
 from kofn.generate.scheduler import Fixed
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kofn.generate.scheduler import Repeats
+    from kofn.generate.store import Store
     from kofn.models.base import Model
     from kofn.scoring.configuration import Config, GradingConfig
     from kofn.tasks import Task
@@ -136,3 +138,9 @@ def prices_of(prepared: PreparedRun) -> Prices:
 def cache_of(prepared: PreparedRun) -> Cache | None:
     """The cache of replies across runs, if it is turned on."""
     return Cache.of_user() if prepared.config.generation.cache else None
+
+
+def context_of(prepared: PreparedRun, store: Store, **shared: Any) -> CallContext:
+    """What the calls of a run share; `shared` are its cache and tally."""
+    seed, price = prepared.config.generation.seed, prices_of(prepared).cost
+    return CallContext(store=store, limits=limits_of(prepared), price=price, seed=seed, **shared)

@@ -12,7 +12,7 @@ from kofn.generate import markovian
 from kofn.generate.cost_forecast import probe
 from kofn.generate.markovian import with_both_answers
 from kofn.generate.preparation import directory_of, prepare
-from kofn.generate.prepared_run import cache_of, limits_of, prices_of, repeats_of
+from kofn.generate.prepared_run import cache_of, context_of, prices_of, repeats_of
 from kofn.generate.run_progress import RunProgress
 from kofn.generate.runner import generate
 from kofn.generate.scored_run import write_scored_run
@@ -118,14 +118,9 @@ async def _generate(
                 prepared.items,
                 prepared.recipe,
                 prepared.models,
-                store,
+                context_of(prepared, store, cache=cache_of(prepared), tally=progress.progress.tally),
                 repeats=repeats_of(prepared),
-                run_seed=prepared.config.generation.seed,
-                limits=limits_of(prepared),
-                price=prices_of(prepared).cost,
-                cache=cache_of(prepared),
                 on_case=_case_callback(progress, used),
-                tally=progress.progress.tally,
                 chat=prepared.chat,
             )
     finally:
@@ -149,11 +144,8 @@ async def _probe(prepared: PreparedRun, store: Store) -> Forecast:
             prepared.items,
             prepared.recipe,
             prepared.models,
-            store,
+            context_of(prepared, store),
             repeats=repeats_of(prepared),
-            run_seed=prepared.config.generation.seed,
-            limits=limits_of(prepared),
-            price=prices_of(prepared).cost,
             chat=prepared.chat,
         )
     finally:

@@ -8,17 +8,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kofn.generate.calls import CallQueue, CallTally
+from kofn.generate.calls import CallQueue
 from kofn.generate.limits import Budget
 from kofn.generate.scheduler import Scheduler, run_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from kofn.generate.limits import Limits
-    from kofn.generate.pending import PriceFunction
+    from kofn.generate.calls import CallContext, CallTally
     from kofn.generate.scheduler import Repeats
-    from kofn.generate.store import Cache, ReplyRow, Store
+    from kofn.generate.store import ReplyRow
     from kofn.models.base import Model
     from kofn.tasks.stages import Item, Recipe
 
@@ -37,15 +36,10 @@ async def generate(
     items: Iterable[Item],
     recipe: Recipe,
     models: Mapping[str, Model],
-    store: Store,
+    context: CallContext,
     *,
     repeats: Repeats,
-    run_seed: int | None,
-    limits: Limits,
-    price: PriceFunction | None = None,
-    cache: Cache | None = None,
     on_case: Callable[[Item, list[ReplyRow]], None] | None = None,
-    tally: CallTally | None = None,
     window: int | None = None,
     chat: Mapping[str, bool] | None = None,
 ) -> GenerationOutcome:
@@ -59,21 +53,16 @@ async def generate(
     A budget that is used up ends the run well: calls under way finish. An error or a cancellation ends it at once:
     calls under way are dropped, what they gave is stored, and the error is raised.
     """
-    tally = tally if tally is not None else CallTally()
+    tally = context.tally
     tally.started = tally.started or time.monotonic()
-    budget = Budget(limits, time.monotonic())
-    queues = {
-        id(model): CallQueue(model, store, limits, price, tally=tally, budget=budget) for model in models.values()
-    }
+    budget = Budget(context.limits, time.monotonic())
+    queues = {id(model): CallQueue(model, context, budget=budget) for model in models.values()}
     walk = Scheduler(
         recipe=recipe,
         queues={name: queues[id(model)] for name, model in models.items()},
-        store=store,
-        stored=store.count() > 0,
+        context=context,
+        stored=context.store.count() > 0,
         repeats=repeats,
-        run_seed=run_seed,
-        cache=cache,
-        tally=tally,
         budget=budget,
         chat=dict(chat or {}),
     )
@@ -85,7 +74,7 @@ async def generate(
     finally:
         for queue in queues.values():
             await queue.close()
-        for file in (store, cache):
+        for file in (context.store, context.cache):
             if file is not None:
                 file.flush()
     return GenerationOutcome(tally, budget.reason)

@@ -15,10 +15,10 @@ from kofn.tasks.stages import key_of, of_repeat
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 
-    from kofn.generate.calls import CallQueue, CallTally
+    from kofn.generate.calls import CallContext, CallQueue
     from kofn.generate.limits import Budget
     from kofn.generate.pending import PendingRequest
-    from kofn.generate.store import Cache, ReplyRow, Store
+    from kofn.generate.store import ReplyRow
     from kofn.models.base import Prompt, Sampling
     from kofn.tasks.stages import Item, Recipe, Stage
 
@@ -101,12 +101,9 @@ class Scheduler:
 
     recipe: Recipe
     queues: Mapping[str, CallQueue]
-    store: Store
+    context: CallContext
     stored: bool  # whether the store held anything before: a new one need not be searched
     repeats: Repeats
-    run_seed: int | None
-    cache: Cache | None
-    tally: CallTally
     budget: Budget
     chat: dict[str, bool]
     stages: Sequence[Stage] = field(init=False)
@@ -123,8 +120,8 @@ class Scheduler:
         for count, item in enumerate(source):
             chains = await self.case(item)
             if chains is not None:
-                self.tally.cases += 1
-                self.tally.candidates += len(chains)
+                self.context.tally.cases += 1
+                self.context.tally.candidates += len(chains)
                 if on_case is not None:
                     on_case(item, [row for chain in chains for row in chain])
             if self.budget.reason is not None:
@@ -192,7 +189,7 @@ class Scheduler:
         chat = not plain and self.chat[stage.model]
         prompt = self.recipe.prompt(item, index, repeat, outputs, chat=chat)
         options = self._options(item, index, repeat) if plain else None
-        sampling = of_repeat(stage.sampling, self.run_seed, item.case.id, stage.name, repeat)
+        sampling = of_repeat(stage.sampling, self.context.seed, item.case.id, stage.name, repeat)
         model = self.queues[stage.model].model.name
         key = key_of(model, stage.name, prompt, sampling, repeat, item.case.id, options)
         return Slot(repeat, key, prompt, sampling, options)
@@ -209,26 +206,26 @@ class Scheduler:
         """The rows of repeats that one request can ask for, from the model."""
         stage = self.stages[index]
         fetching = self.queues[stage.model].ask(_pending_request(stage, item.case.id, group))
-        if self.cache is None or not is_deterministic(stage):
+        if self.context.cache is None or not is_deterministic(stage):
             return fetching
         return self._remember(stage, group[0], fetching)
 
     def _find(self, item: Item, index: int, slots: Sequence[Slot]) -> dict[int, ReplyRow]:
         """What the store holds of these, or the cache."""
-        rows = self.store.get([slot.key for slot in slots]) if self.stored else {}
+        rows = self.context.store.get([slot.key for slot in slots]) if self.stored else {}
         # the cache only knows requests without randomness: others must be drawn anew for each run
-        if self.cache is not None and len(rows) < len(slots) and is_deterministic(self.stages[index]):
+        if self.context.cache is not None and len(rows) < len(slots) and is_deterministic(self.stages[index]):
             self._recall(item.case.id, self.stages[index], [slot for slot in slots if slot.key not in rows], rows)
-        self.tally.reused += len(rows)
+        self.context.tally.reused += len(rows)
         return {row.repeat: row for row in rows.values()}
 
     # replies of other runs
 
     def _recall(self, case_id: str, stage: Stage, slots: list[Slot], rows: dict[bytes, ReplyRow]) -> None:
         """Copy what the cache has into the store, as replies of this case that cost nothing."""
-        assert self.cache is not None
+        assert self.context.cache is not None
         keys = {slot.key: self._shared_key(stage, slot) for slot in slots}
-        known = self.cache.get(set(keys.values()))
+        known = self.context.cache.get(set(keys.values()))
         copies = []
         for slot in slots:
             if row := known.get(keys[slot.key]):
@@ -241,16 +238,18 @@ class Scheduler:
                 # this run pays nothing for it, and made no call
                 copies.append(row._replace(**place, cost=0.0, attempts=0, created=time.time()))
         if copies:
-            self.store.put(copies)
+            self.context.store.put(copies)
             rows.update((row.key, row) for row in copies)
 
     async def _remember(
         self, stage: Stage, slot: Slot, fetching: Coroutine[Any, Any, list[ReplyRow]]
     ) -> list[ReplyRow]:
         """Keep the first of these for other runs."""
-        assert self.cache is not None
+        assert self.context.cache is not None
         rows = await fetching
-        self.cache.put([row._replace(key=self._shared_key(stage, slot)) for row in rows[:1] if row.error is None])
+        self.context.cache.put(
+            [row._replace(key=self._shared_key(stage, slot)) for row in rows[:1] if row.error is None]
+        )
         return rows
 
     def _shared_key(self, stage: Stage, slot: Slot) -> bytes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
 from kofn.importers.base import Importer
-from kofn.importers.log_table import LogRow, log_table, objects
+from kofn.importers.log_table import LogFacts, LogRow, log_table, objects
 from kofn.importers.scalars import as_text
 
 if TYPE_CHECKING:
@@ -54,13 +54,15 @@ def read(peek: Peek, options: ReadOptions) -> Table:
         rows, form = iter(_of_results(peek, notes)), "EvalPlus results"
     return log_table(
         rows,
-        source=peek.source,
-        form=form,
-        options=options,
-        labels={"base": True, "plus": True},
-        notes=notes,
-        origin={"tool": "evalplus"},
-        fields={"id": "task_id", "text": "solution", "label.base": "base_status", "label.plus": "plus_status"},
+        options,
+        LogFacts(
+            source=peek.source,
+            form=form,
+            labels={"base": True, "plus": True},
+            notes=notes,
+            origin={"tool": "evalplus"},
+            fields={"id": "task_id", "text": "solution", "label.base": "base_status", "label.plus": "plus_status"},
+        ),
     )
 
 

@@ -11,7 +11,7 @@ from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.importers.base import Importer, reject_malformed
 from kofn.importers.json_stream import iter_members, parse_json
-from kofn.importers.log_table import LogRow, log_table
+from kofn.importers.log_table import LogFacts, LogRow, log_table
 from kofn.importers.scalars import dialogue
 
 if TYPE_CHECKING:
@@ -51,14 +51,16 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     run.origin |= _origin(folder / _SPEC)
     return log_table(
         run.rows(),
-        source=peek.source,
-        form="HELM request states",
-        options=options,
-        labels=_LOWER,
-        systems=("perturbation",),
-        notes=run.notes,
-        origin=run.origin,  # the model too, once the states were read
-        fields={"id": "instance.id", "text": "completions.text", "reference": "references"},
+        options,
+        LogFacts(
+            source=peek.source,
+            form="HELM request states",
+            labels=_LOWER,
+            systems=("perturbation",),
+            notes=run.notes,
+            origin=run.origin,
+            fields={"id": "instance.id", "text": "completions.text", "reference": "references"},
+        ),
     )
 
 

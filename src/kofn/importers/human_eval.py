@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kofn.importers.base import Importer
-from kofn.importers.log_table import LogRow, log_table, objects
+from kofn.importers.log_table import LogFacts, LogRow, log_table, objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,12 +42,14 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     rows = list(_rows(peek))
     return log_table(
         rows,
-        source=peek.source,
-        form="HumanEval results" if any(row.values["passed"] is not None for row in rows) else "HumanEval samples",
-        options=options,
-        notes=_notes(rows),
-        origin={"tool": "human-eval"},
-        fields={"id": "task_id", "text": "completion", "note": "result"},
+        options,
+        LogFacts(
+            source=peek.source,
+            form="HumanEval results" if any(row.values["passed"] is not None for row in rows) else "HumanEval samples",
+            notes=_notes(rows),
+            origin={"tool": "human-eval"},
+            fields={"id": "task_id", "text": "completion", "note": "result"},
+        ),
     )
 
 

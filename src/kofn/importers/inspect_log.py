@@ -12,7 +12,7 @@ from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
 from kofn.importers.json_stream import iter_members, parse_json
-from kofn.importers.log_table import LogRow, log_table
+from kofn.importers.log_table import LogFacts, LogRow, log_table
 from kofn.importers.scalars import content_reasoning, content_text, dialogue
 from kofn.importers.sources import Archive, DamagedEntry
 
@@ -341,13 +341,15 @@ class _InspectLog:
         # labels, notes and origin are complete once the last row was yielded: `log_table` reads them after the rows
         return log_table(
             self._finished(rows),
-            source=self.peek.source,
-            form="Inspect samples",
-            options=self.options,
-            labels=self.labels,
-            notes=self.notes,
-            origin=self.origin,
-            fields=self.fields,
+            self.options,
+            LogFacts(
+                source=self.peek.source,
+                form="Inspect samples",
+                labels=self.labels,
+                notes=self.notes,
+                origin=self.origin,
+                fields=self.fields,
+            ),
         )
 
     def of_archive(self, archive: Archive) -> Iterator[LogRow]:

@@ -112,8 +112,8 @@ def _gather(records: Iterable[tuple[int, dict[str, Any]]], source: str, unit: st
         sources=(source,),
         constant=constant_columns(options, fields),
         notes=tuple(notes.messages(fields)),
-        labels=labels_in(frame.columns),
     )
+    table = replace(table, labels=labels_in(frame.columns))
     return _with_empty(table, empty) if empty else table
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
 from kofn.importers.base import Importer, reject_malformed
-from kofn.importers.log_table import LogRow, log_table
+from kofn.importers.log_table import LogFacts, LogRow, log_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,13 +49,15 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     labels = {name.removeprefix("label."): True for row in rows for name in row.values if name.startswith("label.")}
     return log_table(
         rows,
-        source=peek.source,
-        form="lighteval details",
-        options=options,
-        labels={name: not _LOWER.search(name) for name in labels},
-        notes=_notes(docs, counts),
-        origin={"tool": "lighteval", **_origin(peek, docs)},
-        fields={"id": "document", "text": "predictions", "reference": "gold"},
+        options,
+        LogFacts(
+            source=peek.source,
+            form="lighteval details",
+            labels={name: not _LOWER.search(name) for name in labels},
+            notes=_notes(docs, counts),
+            origin={"tool": "lighteval", **_origin(peek, docs)},
+            fields={"id": "document", "text": "predictions", "reference": "gold"},
+        ),
     )
 
 

@@ -23,7 +23,7 @@ from kofn.errors import InputError
 from kofn.importers.base import Importer, Peek
 from kofn.importers.lm_eval_rows import METRIC, TAG, LineSelection
 from kofn.importers.lm_eval_samples import read_lines
-from kofn.importers.log_table import frame_of_log
+from kofn.importers.log_table import LogFacts, frame_of_log
 from kofn.importers.merge import combine
 
 if TYPE_CHECKING:
@@ -324,13 +324,15 @@ def table_of_lines(
     return frame_of_log(
         rows.drop("line"),
         lambda row: f"line {place[row]}",
-        source=source,
-        form=FORM,
-        options=options,
-        labels={g.name: results.higher_is_better(g.metric) for g in grades},
-        notes=notes,
-        origin=results.origin(),
-        fields=_ANNOUNCED,
+        options,
+        LogFacts(
+            source=source,
+            form=FORM,
+            labels={g.name: results.higher_is_better(g.metric) for g in grades},
+            notes=notes,
+            origin=results.origin(),
+            fields=_ANNOUNCED,
+        ),
     )
 
 

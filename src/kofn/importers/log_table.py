@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,89 +36,70 @@ class LogRow(NamedTuple):
     values: Mapping[str, Any]
 
 
-def log_table(
-    rows: Iterable[LogRow],
-    *,
-    source: str,
-    form: str,
-    options: ReadOptions,
-    labels: Mapping[str, bool] | None = None,
-    systems: tuple[str, ...] = (),
-    notes: Iterable[str] = (),
-    origin: Mapping[str, Any] | None = None,
-    fields: Mapping[str, str] | None = None,
-) -> Table:
-    """A table of a log's rows, those of one id together.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFacts:
+    """What is known of a log as a whole.
 
+    form      what its rows are called, such as "Inspect samples"
     labels    label NAME -> whether more is better; names that stand only in rows are better when higher
     systems   tags that tell systems apart (provider, prompt, model): where a log has several values of one, each
               (case, system) is a set of its own, its id says which, and the sets of one case are a cluster
     fields    role -> what the tool calls it, for "read FILE as ..."
 
+    `labels`, `notes` and `origin` are read after the rows, so an importer may fill them while it yields rows.
+    """
+
+    source: str
+    form: str
+    labels: Mapping[str, bool] = field(default_factory=dict)
+    systems: tuple[str, ...] = ()
+    notes: Iterable[str] = ()
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+def log_table(rows: Iterable[LogRow], options: ReadOptions, log: LogFacts) -> Table:
+    """A table of a log's rows, those of one id together.
+
     A row that occurs twice (the same id and repeat) is a copy of a resumed log: equal ones are dropped, of unequal
-    ones the last is kept, with a note. `options.where` is applied first. `labels`, `notes` and `origin` are read after
-    the rows, so an importer may fill them while it yields rows.
+    ones the last is kept, with a note. `options.where` is applied first.
     """
     collected = Columns()
     places: list[str] = []
     for place, values in rows:
         if matches(values, options.where):
-            collected.add(len(places), _typed(values, f"{source}: {place}"))
+            collected.add(len(places), _typed(values, f"{log.source}: {place}"))
             places.append(place)
     if not places:
-        raise InputError(_no_rows(source, form, options))
+        raise InputError(_no_rows(log.source, log.form, options))
     frame = pl.DataFrame([typed_series(name, values) for name, values in collected.columns.items()])
-    return frame_of_log(
-        frame,
-        places.__getitem__,
-        source=source,
-        form=form,
-        options=options,
-        labels=labels,
-        systems=systems,
-        notes=notes,
-        origin=origin,
-        fields=fields,
-    )
+    return frame_of_log(frame, places.__getitem__, options, log)
 
 
-def frame_of_log(
-    frame: pl.DataFrame,
-    place: Callable[[int], str],
-    *,
-    source: str,
-    form: str,
-    options: ReadOptions,
-    labels: Mapping[str, bool] | None = None,
-    systems: tuple[str, ...] = (),
-    notes: Iterable[str] = (),
-    origin: Mapping[str, Any] | None = None,
-    fields: Mapping[str, str] | None = None,
-) -> Table:
+def frame_of_log(frame: pl.DataFrame, place: Callable[[int], str], options: ReadOptions, log: LogFacts) -> Table:
     """The second half of `log_table`, for readers that have columns already: named as in `LogRow`, each of its type."""
     frame = frame.drop([c for c in frame.columns if c != "id" and frame[c].null_count() == frame.height])
     frame, tags = _unprefix_tags(frame)
-    frame = _separate_systems(frame, [name for name in systems if name in tags])
+    frame = _separate_systems(frame, [name for name in log.systems if name in tags])
     frame = frame.with_columns(pl.Series("at", range(frame.height)))
     frame, copies = without_copies(frame)
     at = frame["at"]
     frame = frame.drop("at")
-    roles = {c: (fields or {}).get(c, c.removeprefix(_LABEL)) for c in frame.columns if c not in tags}
-    check_named_fields([*roles, *roles.values(), *tags], source, options)
+    roles = {c: log.fields.get(c, c.removeprefix(_LABEL)) for c in frame.columns if c not in tags}
+    check_named_fields([*roles, *roles.values(), *tags], log.source, options)
     graded = [c.removeprefix(_LABEL) for c in frame.columns if c.startswith(_LABEL)]
-    order = dict.fromkeys([*(name for name in labels or {} if name in graded), *graded])
-    return from_rows(
+    order = dict.fromkeys([*(name for name in log.labels if name in graded), *graded])
+    table = from_rows(
         frame,
         roles,
         tags,
-        lambda row: f"{source}: {place(at[row])}",
-        form=form,
-        sources=(source,),
+        lambda row: f"{log.source}: {place(at[row])}",
+        form=log.form,
+        sources=(log.source,),
         constant=constant_columns(options, roles),
-        labels={name: (labels or {}).get(name, True) for name in order},
-        notes=(*notes, *copies),
-        origin=origin,
+        notes=(*log.notes, *copies),
     )
+    return replace(table, labels={name: log.labels.get(name, True) for name in order}, origin=log.origin)
 
 
 def matches(values: Mapping[str, Any], where: Mapping[str, str]) -> bool:

@@ -52,7 +52,7 @@ def long_table(raw: pl.DataFrame, source: str, where: Where, options: ReadOption
     tag_names = [
         c for c in raw.columns if c not in fields.values() and c in rows.columns and not c.startswith(PREFIXES)
     ]
-    return from_rows(
+    table = from_rows(
         rows,
         fields,
         tag_names,
@@ -61,8 +61,8 @@ def long_table(raw: pl.DataFrame, source: str, where: Where, options: ReadOption
         sources=(source,),
         constant=constant_columns(options, fields),
         notes=tuple(_mixed_words_note(raw, fields)),
-        labels=labels_in(rows.columns),
     )
+    return replace(table, labels=labels_in(rows.columns))
 
 
 def filter_cases(table: Table, options: ReadOptions) -> Table:

@@ -132,7 +132,7 @@ def concatenate(tables: Sequence[Table], options: ReadOptions) -> Table:
     fields = {role: name for table in reversed(tables) for role, name in table.fields.items()}
     ends = np.cumsum([table.n_candidates for table in tables])
     names = [table.sources[0] for table in tables]
-    return from_rows(
+    table = from_rows(
         merged,
         fields,
         list(tags),
@@ -140,10 +140,10 @@ def concatenate(tables: Sequence[Table], options: ReadOptions) -> Table:
         form=" and ".join(dict.fromkeys(table.form for table in tables)),
         sources=tuple(source for table in tables for source in table.sources),
         constant=constant_columns(options, fields),
-        labels={name: better for table in reversed(tables) for name, better in table.labels.items()},
         notes=(*_notes_by_file(tables), *_duplicate_file_notes(tables)),
-        origin=_shared([table.origin for table in tables]),
     )
+    labels = {name: better for table in reversed(tables) for name, better in table.labels.items()}
+    return replace(table, labels=labels, origin=_shared([table.origin for table in tables]))
 
 
 def _notes_by_file(tables: Sequence[Table]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
 from kofn.importers.base import Importer, Peek
-from kofn.importers.log_table import LogRow, log_table, objects
+from kofn.importers.log_table import LogFacts, LogRow, log_table, objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,22 +68,24 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     notes = _OutputNotes()
     return log_table(
         _all_rows(peek, notes),
-        source=peek.source,
-        form="NeMo-Skills outputs",
-        options=options,
-        labels=dict.fromkeys(_LABELS, True),
-        notes=notes,
-        origin={"tool": "nemo-skills"},
-        fields={
-            "id": "id",
-            "text": "generation",
-            "answer": "predicted_answer",
-            "reference": "expected_answer",
-            "input": "problem",
-            "tokens": "num_generated_tokens",
-            "seconds": "generation_time",
-            "note": "error_message",
-        },
+        options,
+        LogFacts(
+            source=peek.source,
+            form="NeMo-Skills outputs",
+            labels=dict.fromkeys(_LABELS, True),
+            notes=notes,
+            origin={"tool": "nemo-skills"},
+            fields={
+                "id": "id",
+                "text": "generation",
+                "answer": "predicted_answer",
+                "reference": "expected_answer",
+                "input": "problem",
+                "tokens": "num_generated_tokens",
+                "seconds": "generation_time",
+                "note": "error_message",
+            },
+        ),
     )
 
 

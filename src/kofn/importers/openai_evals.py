@@ -10,7 +10,7 @@ from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
-from kofn.importers.log_table import LogRow, log_table, objects
+from kofn.importers.log_table import LogFacts, LogRow, log_table, objects
 from kofn.importers.scalars import dialogue
 
 if TYPE_CHECKING:
@@ -34,12 +34,14 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     log.load()
     return log_table(
         log.rows(),
-        source=peek.source,
-        form="OpenAI evals events",
-        options=options,
-        notes=log.notes(),
-        origin=log.origin(),
-        fields={"id": "sample_id", "text": "sampled", "reference": "expected", "answer": "picked"},
+        options,
+        LogFacts(
+            source=peek.source,
+            form="OpenAI evals events",
+            notes=log.notes(),
+            origin=log.origin(),
+            fields={"id": "sample_id", "text": "sampled", "reference": "expected", "answer": "picked"},
+        ),
     )
 
 

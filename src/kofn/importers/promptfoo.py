@@ -17,7 +17,7 @@ from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
 from kofn.importers.json_stream import iter_members
-from kofn.importers.log_table import LogRow, log_table, objects
+from kofn.importers.log_table import LogFacts, LogRow, log_table, objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,20 +54,22 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     rows = export.rows()
     return log_table(
         rows,
-        source=peek.source,
-        form="promptfoo results",
-        options=options,
-        labels={"pass": True, "score": True},
-        systems=("provider", "prompt"),
-        notes=export.notes(),
-        origin=export.origin(rows),
-        fields={
-            "text": "response.output",
-            "repeat": "testIdx",
-            "seconds": "latencyMs",
-            "label.pass": "success",
-            "label.score": "score",
-        },
+        options,
+        LogFacts(
+            source=peek.source,
+            form="promptfoo results",
+            labels={"pass": True, "score": True},
+            systems=("provider", "prompt"),
+            notes=export.notes(),
+            origin=export.origin(rows),
+            fields={
+                "text": "response.output",
+                "repeat": "testIdx",
+                "seconds": "latencyMs",
+                "label.pass": "success",
+                "label.score": "score",
+            },
+        ),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kofn.core.types import Case
 from kofn.generate.runner import generate
@@ -20,10 +20,8 @@ from kofn.tasks.stages import Item, Stage, Template
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kofn.generate.calls import CallTally
-    from kofn.generate.limits import Limits
-    from kofn.generate.pending import PriceFunction
-    from kofn.generate.store import Cache, ReplyRow, Store
+    from kofn.generate.calls import CallContext
+    from kofn.generate.store import ReplyRow
     from kofn.judge.rubric import Rubric
     from kofn.models.base import Model, Prompt, Sampling
 
@@ -159,34 +157,27 @@ async def ask_judge(
     questions: Mapping[str, JudgeQuestion],
     rubric: Rubric,
     model: Model,
-    store: Store,
+    context: CallContext,
     *,
     sampling: Sampling,
     repeats: int = 1,
-    limits: Limits,
-    seed: int = 0,
-    price: PriceFunction | None = None,
-    cache: Cache | None = None,
-    tally: CallTally | None = None,
 ) -> JudgeReplies:
     """Ask a judge every question `repeats` times. A question without a reply that was stopped has no verdicts."""
-    common: dict[str, Any] = {"limits": limits, "run_seed": seed, "price": price, "cache": cache, "tally": tally}
     rows: dict[tuple[str, int], ReplyRow] = {}
     outcome = await generate(
         [Item(case=Case(id=id_)) for id_ in questions],
         _JudgeRecipe(rubric=rubric, questions=questions, sampling=sampling),
         {"judge": model},
-        store,
+        context,
         repeats=Fixed(repeats),
         on_case=lambda item, rows_of_item: rows.update({(item.case.id, row.repeat): row for row in rows_of_item}),
-        **common,
     )
     repaired: dict[tuple[str, int], ReplyRow] = {}
     stopped = outcome.stopped
     for repeat in range(repeats) if stopped is None else ():
         broken = {key: row.text or "" for key, row in rows.items() if key[1] == repeat and _needs_repair(row, rubric)}
         if broken:
-            repairs, stopped_repair = await _repair(broken, repeat, questions, rubric, model, store, sampling, common)
+            repairs, stopped_repair = await _repair(broken, repeat, questions, rubric, model, context, sampling)
             repaired.update(repairs)
             stopped = stopped or stopped_repair
     return _collect(rows, repaired, rubric, stopped)
@@ -203,9 +194,8 @@ async def _repair(
     questions: Mapping[str, JudgeQuestion],
     rubric: Rubric,
     model: Model,
-    store: Store,
+    context: CallContext,
     sampling: Sampling,
-    common: dict[str, Any],
 ) -> tuple[dict[tuple[str, int], ReplyRow], str | None]:
     """One more try for the replies of one repeat; it is question and reply that name it in the store."""
     rows: dict[tuple[str, int], ReplyRow] = {}
@@ -219,10 +209,9 @@ async def _repair(
             replies={(id_, 0): text for (id_, _), text in broken.items()},
         ),
         {"judge": model},
-        store,
+        context,
         repeats=Fixed(1),
         on_case=lambda item, rows_of_item: rows.update({(item.case.id, repeat): rows_of_item[0]}),
-        **common,
     )
     return rows, outcome.stopped
 

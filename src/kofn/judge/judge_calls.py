@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from kofn.errors import InputError
-from kofn.generate.calls import CallTally, sum_tallies
+from kofn.generate.calls import CallContext, CallTally, sum_tallies
 from kofn.generate.pricing import Prices
 from kofn.generate.progress_line import ProgressLine, snapshot_of
 from kofn.generate.progress_writer import ProgressWriter
@@ -79,14 +79,16 @@ async def ask_judges(
                         questions,
                         rubric,
                         model,
-                        store,
+                        CallContext(
+                            store=store,
+                            limits=limits,
+                            price=prices.cost,
+                            cache=cache,
+                            seed=settings.seed,
+                            tally=tallies[-1],
+                        ),
                         sampling=settings.sampling(rubric),
                         repeats=settings.repeats,
-                        limits=limits,
-                        seed=settings.seed,
-                        price=prices.cost,
-                        cache=cache,
-                        tally=tallies[-1],
                     )
                 found.append(judge_replies)
                 progress_writer.stop(next((one.stopped for one in found if one.stopped), None))

@@ -302,12 +302,12 @@ def run_samples(
     out: Path,
     seconds: float | None = None,
     aggregate: Sequence[str] = (),
-    on_total: Callable[[int, int, int], None] | None = None,
-    on_case: Callable[[CaseOutcome], None] | None = None,
+    progress: ExecutionCount | None = None,
 ) -> SampleResults:
     """Run every sample; equal ones are run once, and what is finished in `out` is not run again.
 
     `aggregate` are the aggregators of the report: what cannot be computed is refused before anything is run.
+    `progress` counts the samples while they are run.
     """
     known_tasks = read_tasks(tasks)
     loaded = read_samples(samples, known_tasks)
@@ -319,7 +319,7 @@ def run_samples(
             SampleResults(paths=paths, tasks=known_tasks, samples=loaded, outcomes=nothing, seconds=limit), aggregate
         )
     programs = [Program(text=known_tasks[s.task_id].program(s.completion), seconds=limit) for s in loaded]
-    count, name = ExecutionCount(then_total=on_total, then_case=on_case), tasks.name.partition(".")[0]
+    count, name = progress or ExecutionCount(), tasks.name.partition(".")[0]
     with CaseStore(out) as store, write_progress(out, count, name, [path.name for path in samples], keep=True):
         keys = list(dict.fromkeys(p.key(sandbox) for p in programs))
         known = {key: _as_program_outcome(stored) for key, stored in store.get(keys).items()}

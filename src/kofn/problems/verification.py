@@ -265,14 +265,9 @@ def verify(
     engine: ParallelEngine | None = None,
     sandbox: Sandbox | None = None,
     out: Path | None = None,
-    on_total: Callable[[int, int, int], None] | None = None,
-    on_case: Callable[[CaseOutcome], None] | None = None,
+    progress: ExecutionCount | None = None,
 ) -> Verification:
-    """Several submissions against several checkpoints.
-
-    `on_total` is called with the number of executions, how many of them are finished already, and how many of those
-    passed; `on_case` with the outcome of each that is run.
-    """
+    """Several submissions against several checkpoints. `progress` counts the executions while they are run."""
     rule = PassPolicy(policy)
     selected = select_cases(checkpoints, groups, cases)
     with _open_engine(engine, workers) as map_engine, scratch_folder() as scratch, _store(out) as store:
@@ -290,7 +285,7 @@ def verify(
         known |= _unusable_outcomes(problem, submissions, items)  # after the store: they are never kept in it
         n_before = len(known)
         todo = _unfinished(every, known)
-        count = ExecutionCount(then_total=on_total, then_case=on_case)
+        count = progress or ExecutionCount()
         with write_progress(out, count, problem.name, [one.name for one in submissions], keep=False):
             finished = keys - {case.key for item in todo for case in item.cases}
             count.on_total(len(keys), len(finished), sum(has_passed(known[key]) for key in finished))

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from kofn.problems.case import CaseOutcome
 
-    OnTotal = Callable[[int, int, int], None]
-    OnCase = Callable[[CaseOutcome], None]
-
 
 def format_line(done: int, total: int, rate: float, n_passed: int, *, broken: int = 0, width: int = 80) -> str:
     """The line, at most `width` characters.
@@ -41,12 +38,11 @@ def format_line(done: int, total: int, rate: float, n_passed: int, *, broken: in
 class ExecutionCount:
     """How many executions there are, and the outcomes of those that are done; `before` were finished already.
 
-    `then_total` and `then_case` are called with the same, after it.
+    `then` is called with the outcome of each that is run, after it was counted.
     """
 
     clock: Callable[[], float] = time.monotonic
-    then_total: OnTotal | None = None
-    then_case: OnCase | None = None
+    then: Callable[[CaseOutcome], None] | None = None
     total: int = 0
     done: int = 0
     before: int = 0
@@ -61,16 +57,14 @@ class ExecutionCount:
         """Set how many there are, how many are finished already, and how many of those passed."""
         self.total, self.done, self.before, self.passed = total, finished, finished, n_passed
         self.began = self.clock()
-        if self.then_total is not None:
-            self.then_total(total, finished, n_passed)
 
     def on_case(self, outcome: CaseOutcome) -> None:
         """Count one more."""
         self.done += 1
         self.passed += has_passed(outcome)
         self.broken += outcome.harness_error is not None
-        if self.then_case is not None:
-            self.then_case(outcome)
+        if self.then is not None:
+            self.then(outcome)
 
     @property
     def seconds(self) -> float:
@@ -126,19 +120,13 @@ class VerifyProgress:
     _width: int = 0
 
     def __post_init__(self) -> None:
-        self.count = ExecutionCount(self.clock)
+        self.count = ExecutionCount(self.clock, self._show)
 
-    def on_total(self, total: int, finished: int, n_passed: int) -> None:
-        """As of `ExecutionCount`."""
-        self.count.on_total(total, finished, n_passed)
-        self._last = self.count.began
-
-    def on_case(self, outcome: CaseOutcome) -> None:
-        """Count one more, and rewrite the line."""
+    def _show(self, _: CaseOutcome) -> None:
+        """Rewrite the line."""
         count = self.count
-        count.on_case(outcome)
         now = self.clock()
-        if now - self._last < INTERVAL or not self.stream.isatty():
+        if now - max(self._last, count.began) < INTERVAL or not self.stream.isatty():
             return
         self._last = now
         # of this command alone: cases that were finished before took no time
