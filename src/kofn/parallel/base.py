@@ -1,12 +1,13 @@
-"""The `ParallelEngine` protocol, and what engines share: the queue of items, and values as bytes."""
+"""`ParallelEngine`, what an engine provides, and what engines share: the queue of items, and values as bytes."""
 
 from __future__ import annotations
 
 import pickle
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kofn.errors import InputError
 from kofn.parallel.worker import DONE, find_function, format_error
@@ -31,15 +32,26 @@ class FailedItem:
     lost: bool
 
 
-class ParallelEngine(Protocol):
-    """Maps functions over items. One map at a time."""
+class ParallelEngine(ABC):
+    """Maps functions over items. One map at a time.
 
-    remote: bool  # items may run on other machines: paths of this one mean nothing there
+    remote    whether items may run on other machines: paths of this one mean nothing there
+    retries   how often more an item is tried of which the worker died
+    """
+
+    remote: ClassVar[bool]
+
+    def __init__(self, workers: int | None, retries: int) -> None:
+        if workers is not None and workers < 1:
+            raise InputError(f"workers: expected 1 or more, not {workers}")
+        self.retries = retries
+        self._max_workers = workers
+        self._busy = False
 
     @property
+    @abstractmethod
     def workers(self) -> int:
         """How many items run at a time."""
-        ...
 
     def map(
         self, function: Function, items: Sequence[Any], *, shared: Any = None, on_done: OnDone | None = None
@@ -50,15 +62,30 @@ class ParallelEngine(Protocol):
         raises, or the caller is interrupted, everything that runs is killed. `shared` is sent once to each worker. How
         long an item may take is for the function to limit.
         """
-        ...
+        if self._busy:
+            raise RuntimeError("an engine runs one map at a time")
+        queue = ItemQueue(items, self.retries, on_done)
+        message = function_name(function).encode() + b"\n" + pickle_value(shared, "what is shared")
+        self._busy = True
+        try:
+            self._run(queue, message)
+        finally:
+            self._busy = False
+        return queue.results
 
+    @abstractmethod
+    def _run(self, queue: ItemQueue, message: bytes) -> None:
+        """Run until every item has a result; a worker loads `message` first: the function and what is shared."""
+
+    @abstractmethod
     def close(self) -> None:
         """End what the engine started."""
-        ...
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, *problem: object) -> None: ...
+    def __exit__(self, *problem: object) -> None:
+        self.close()
 
 
 def function_name(function: Function) -> str:
@@ -94,11 +121,6 @@ def pickle_value(value: Any, what: str) -> bytes:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except Exception as error:  # a __reduce__ of the user's may raise anything
         raise InputError(f"{what} cannot be pickled: {format_error(error)}") from error
-
-
-def build_load_message(function: Function, shared: Any) -> bytes:
-    """The message to a worker before its first item: the name of the function, and what is shared."""
-    return function_name(function).encode() + b"\n" + pickle_value(shared, "what is shared")
 
 
 class ItemQueue:

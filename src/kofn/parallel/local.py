@@ -12,17 +12,17 @@ from collections import deque
 from contextlib import suppress
 from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from kofn.errors import InputError, WorldError
-from kofn.parallel.base import ItemQueue, build_load_message
+from kofn.parallel.base import ParallelEngine
 from kofn.parallel.worker import HEADER, ITEM, LOAD, READY, UNUSABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from selectors import BaseSelector
 
-    from kofn.parallel.base import Function, OnDone
+    from kofn.parallel.base import ItemQueue
 
 # The parent's sys.path comes first, so that its modules, kofn among them, are found in the same places.
 _BOOT = """
@@ -178,8 +178,10 @@ _QUICK_ITEM = 0.1  # seconds; a worker whose last item took less has its next on
 _CHECK_INTERVAL = 1.0  # seconds without a message, after which it is checked that all workers live
 
 
-class LocalEngine:
+class LocalEngine(ParallelEngine):
     """Worker processes of this machine, as many as it has cores for this process unless `workers` says otherwise.
+
+    A worker is replaced when it dies.
 
     >>> import operator
     >>> with LocalEngine(workers=1) as engine:
@@ -187,34 +189,24 @@ class LocalEngine:
     [11, 12, FailedItem(reason="TypeError: unsupported operand type(s) for +: 'int' and 'str'", attempts=1, lost=False)]
     """
 
-    remote = False
+    remote: ClassVar[bool] = False
 
     def __init__(self, workers: int | None = None, retries: int = 2) -> None:
-        if workers is not None and workers < 1:
-            raise InputError(f"workers: expected 1 or more, not {workers}")
-        self.workers = workers or available_cores()
-        self.retries = retries
+        super().__init__(workers, retries)
         self._processes: list[WorkerProcess] = []
-        self._busy = False
 
-    def map(
-        self, function: Function, items: Sequence[Any], *, shared: Any = None, on_done: OnDone | None = None
-    ) -> list[Any]:
-        """See `ParallelEngine.map`. A worker is replaced when it dies; its item is tried `retries` times more."""
-        if self._busy:
-            raise RuntimeError("an engine runs one map at a time")
-        queue = ItemQueue(items, self.retries, on_done)
-        message = build_load_message(function, shared)
-        self._busy = True
+    @property
+    def workers(self) -> int:
+        """As of `ParallelEngine`."""
+        return self._max_workers or available_cores()
+
+    def _run(self, queue: ItemQueue, message: bytes) -> None:
         try:
             with DefaultSelector() as selector:
-                _LocalMap(self._ready_processes(len(items)), queue, message, selector).run()
+                _LocalMap(self._ready_processes(queue.left), queue, message, selector).run()
         except BaseException:
             self._kill()
             raise
-        finally:
-            self._busy = False
-        return queue.results
 
     def _ready_processes(self, n_items: int) -> list[WorkerProcess]:
         """The worker processes, without dead ones and with as many as there is work for."""
@@ -238,12 +230,6 @@ class LocalEngine:
             worker.disconnect()
         while self._processes:
             self._processes.pop().stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        self.close()
 
 
 def available_cores() -> int:

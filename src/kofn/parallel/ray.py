@@ -14,19 +14,19 @@ import warnings
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kofn._version import __version__
 from kofn.errors import InputError, MissingExtra, WorldError
-from kofn.parallel.base import ItemQueue, build_load_message
+from kofn.parallel.base import ParallelEngine
 from kofn.parallel.local import module_path
 from kofn.parallel.ray_worker import BROKEN, LOST, STORED, MapOrder, SharedFolder, digest, run
 from kofn.parallel.worker import DONE, UNUSABLE, format_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from kofn.parallel.base import Function, OnDone
+    from kofn.parallel.base import ItemQueue
 
 _IN_FLIGHT = 4  # tasks a core that Ray knows of: enough to keep it busy, and a million items are not a million tasks
 _RECOUNT = 5.0  # seconds between two looks at how large the cluster is
@@ -34,7 +34,7 @@ _CANCEL = 15.0  # seconds to wait for what was cancelled
 _CONNECT = 5.0  # seconds to wait for a cluster's port
 
 
-class RayEngine:
+class RayEngine(ParallelEngine):
     """Workers on the nodes of a Ray cluster.
 
     `address` is HOST:PORT, "auto" for the cluster this machine is part of, or "local" for a new one; without it, Ray
@@ -42,7 +42,7 @@ class RayEngine:
     is a URL of storage that all nodes reach: what is shared, and results above a megabyte, go through it.
     """
 
-    remote = True
+    remote: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -51,37 +51,24 @@ class RayEngine:
         shared_path: str | None = None,
         workers: int | None = None,
     ) -> None:
-        if workers is not None and workers < 1:
-            raise InputError(f"workers: expected 1 or more, not {workers}")
+        super().__init__(workers, retries)
         self._store = None if shared_path is None else SharedFolder(shared_path)
         self._ray = _import_ray()
         self._leave = _connect(self._ray, address, workers)
         self._task = self._ray.remote(num_cpus=1, max_retries=0)(run)
-        self._max_tasks = workers
-        self._busy = False
-        self.retries = retries
 
     @property
     def workers(self) -> int:
         """The cores of the cluster at this moment, or fewer where `workers` says so."""
         n = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
-        return n if self._max_tasks is None else min(n, self._max_tasks)
+        return min(n, self._max_workers or n)
 
-    def map(
-        self, function: Function, items: Sequence[Any], *, shared: Any = None, on_done: OnDone | None = None
-    ) -> list[Any]:
-        """See `ParallelEngine.map`. An item whose worker or node is lost is tried `retries` times more."""
-        if self._busy:
-            raise RuntimeError("an engine runs one map at a time")
-        queue = ItemQueue(items, self.retries, on_done)
-        running = _RayMap(self, queue, self._map_order(build_load_message(function, shared)))
-        self._busy = True
+    def _run(self, queue: ItemQueue, message: bytes) -> None:
+        running = _RayMap(self, queue, self._map_order(message))
         try:
             running.run()
         finally:
-            self._busy = False
             running.clear()
-        return queue.results
 
     def _map_order(self, message: bytes) -> MapOrder:
         folder = f"results-{uuid.uuid4().hex}"
@@ -98,12 +85,6 @@ class RayEngine:
         if self._leave is not None:
             self._leave()
             self._leave = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        self.close()
 
 
 class _RayMap:
@@ -135,7 +116,7 @@ class _RayMap:
         """How many tasks may be in flight. Nodes come and go, so this is looked up again now and then."""
         if time.monotonic() - self._counted > _RECOUNT:
             self._counted = time.monotonic()
-            self._limit = self._engine._max_tasks or _IN_FLIGHT * self._engine.workers
+            self._limit = self._engine._max_workers or _IN_FLIGHT * self._engine.workers
         return self._limit
 
     def _finished(self) -> list[Any]:

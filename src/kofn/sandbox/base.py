@@ -1,4 +1,4 @@
-"""The `Sandbox` protocol, and what its drivers share: a worker's directories, limits of the kernel, the environment.
+"""`Sandbox`, and what drivers share: a worker's directories, limits that the kernel enforces, a clean environment.
 
 A driver is a frozen dataclass in a file of its own (`bubblewrap.py`, `limits_only.py`): it is sent to the workers and
 is part of the keys of finished cases. `drivers.py` picks the one that this machine uses.
@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
 from math import ceil
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
+from kofn._version import __version__
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,50 +26,43 @@ if TYPE_CHECKING:
     from kofn.sandbox.program import ProcessResult, ProgramLimits
 
 
-class Sandbox(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox(ABC):
     """Runs programs, one at a time, in the directories of a worker.
 
-    name       of the driver, as reports have it
-    isolated   whether programs have file system, processes and network of their own; False: limits are all there is
+    name              of the driver, as reports have it
+    isolated          whether programs have file system, processes and network of their own; False: limits are all
+    scratch_folders   file systems in memory of `SCRATCH_SIZE` bytes each, whose files are counted
+    python            the interpreter that a submission gets for the word `python`
+    packages          the folders of that interpreter's packages
+    release           the version of that interpreter, as it is reported
+    search            the folders in which programs are looked up after the interpreter's own
     """
 
     name: ClassVar[str]
     isolated: ClassVar[bool]
+    scratch_folders: ClassVar[tuple[str, ...]] = ()
 
-    @property
-    def python(self) -> str:
-        """The interpreter that a submission gets for the word `python`."""
-        ...
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """The folders of that interpreter's packages."""
-        ...
-
-    @property
-    def release(self) -> str:
-        """The version of that interpreter, as it is reported."""
-        ...
+    python: str = sys.executable
+    packages: tuple[str, ...] = ()
+    release: str = ""
+    search: tuple[str, ...] = ()
 
     @property
     def identity(self) -> tuple[str, ...]:
         """Everything of the sandbox that can change a result: part of the key of a finished case."""
-        ...
+        return (__version__, self.name, self.python, self.release)
 
     @property
     def search_path(self) -> list[str]:
         """The folders in which programs are looked up."""
-        ...
+        return list(dict.fromkeys([os.path.dirname(self.python), *self.search]))  # noqa: PTH120 - in the sandbox
 
-    @property
-    def scratch_folders(self) -> tuple[str, ...]:
-        """File systems in memory of `SCRATCH_SIZE` bytes each, whose files are counted."""
-        ...
-
-    def program_user(self, directories: WorkerDirectories) -> int | None:
+    def program_user(self, directories: WorkerDirectories) -> int | None:  # noqa: ARG002 - for those that have one
         """The user that owns what programs write; None: the user of this process."""
-        ...
+        return None
 
+    @abstractmethod
     def start(
         self,
         argv: Sequence[str],
@@ -79,36 +74,28 @@ class Sandbox(Protocol):
         monitor: Monitor,
     ) -> RunningProgram:
         """Start a program in the work folder; the caller waits for it."""
-        ...
 
-    def failure(self, result: ProcessResult) -> str | None:
+    def failure(self, result: ProcessResult) -> str | None:  # noqa: ARG002 - for those that can fail
         """Why the sandbox itself failed, where that is what a result means; None: it is the program's own."""
-        ...
+        return None
 
+    def resolve_python(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """A command as it is run: a first word `python` or `python3` is the interpreter of the sandbox."""
+        first, *rest = argv
+        return (self.python if first in ("python", "python3") else first, *rest)
 
-def resolve_python(argv: Sequence[str], python: str) -> tuple[str, ...]:
-    """A command as it is run: a first word `python` or `python3` is the interpreter of the sandbox."""
-    first, *rest = argv
-    return (python if first in ("python", "python3") else first, *rest)
-
-
-def search_path(python: str, folders: Sequence[str]) -> list[str]:
-    """The folder of the interpreter before these folders."""
-    return list(dict.fromkeys([os.path.dirname(python), *folders]))  # noqa: PTH120 - in the sandbox
-
-
-def clean_environment(path: Sequence[str], home: str, temporary: str, env: Mapping[str, str]) -> dict[str, str]:
-    """An environment with nothing of the user's, and `env`, which the problem asks for."""
-    return {
-        "PATH": ":".join(path),
-        "HOME": home,
-        "TMPDIR": temporary,
-        "USER": "user",
-        "LOGNAME": "user",
-        "LANG": "C.UTF-8",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        **env,
-    }
+    def clean_environment(self, home: str, temporary: str, env: Mapping[str, str]) -> dict[str, str]:
+        """An environment with nothing of the user's, and `env`, which the problem asks for."""
+        return {
+            "PATH": ":".join(self.search_path),
+            "HOME": home,
+            "TMPDIR": temporary,
+            "USER": "user",
+            "LOGNAME": "user",
+            "LANG": "C.UTF-8",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **env,
+        }
 
 
 HOME = "/home/user"  # as the programs see it

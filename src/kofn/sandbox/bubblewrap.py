@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from functools import cache
@@ -18,15 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from kofn._version import __version__
-from kofn.sandbox.base import (
-    HOME,
-    WorkerDirectories,
-    clean_environment,
-    is_root,
-    prlimit_words,
-    resolve_python,
-    search_path,
-)
+from kofn.sandbox.base import HOME, Sandbox, WorkerDirectories, is_root, prlimit_words
 from kofn.sandbox.process import RunningProgram
 from kofn.sandbox.program import SCRATCH_SIZE, ProgramLimits
 from kofn.sandbox.seccomp import filter_descriptor
@@ -39,7 +30,6 @@ if TYPE_CHECKING:
 
 WORK = "/work"
 INSTALL_COMMAND = "apt install bubblewrap"
-SCRATCH_FOLDERS = ("/dev/shm", "/tmp", HOME)  # noqa: S108 - inside the sandbox
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SETTINGS = (
     "/etc/ld.so.cache",
@@ -50,40 +40,25 @@ _SETTINGS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bubblewrap:
+class Bubblewrap(Sandbox):
     """The sandbox that bubblewrap makes.
 
     bwrap       the program bubblewrap
-    python      what `python` is to a submission
     readable    further paths that programs may read
-    packages    where that Python has its packages
-    release     which Python it is
     """
 
     name: ClassVar[str] = "bubblewrap"
     isolated: ClassVar[bool] = True
+    scratch_folders: ClassVar[tuple[str, ...]] = ("/dev/shm", "/tmp", HOME)  # noqa: S108 - inside the sandbox
 
     bwrap: str
-    python: str = sys.executable
     readable: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ()
     search: tuple[str, ...] = ("/usr/local/bin", "/usr/bin", "/bin")
-    release: str = ""
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """As of `Sandbox`."""
+        """As of `Sandbox`, and what programs may read."""
         return (__version__, self.name, self.python, self.release, *self.readable)
-
-    @property
-    def search_path(self) -> list[str]:
-        """As of `Sandbox`."""
-        return search_path(self.python, self.search)
-
-    @property
-    def scratch_folders(self) -> tuple[str, ...]:
-        """As of `Sandbox`."""
-        return SCRATCH_FOLDERS
 
     def program_user(self, directories: WorkerDirectories) -> int | None:
         """As of `Sandbox`: in a user namespace the user inside is the one outside."""
@@ -103,7 +78,7 @@ class Bubblewrap:
         info_pipe = os.pipe()
         seccomp = filter_descriptor()
         command = self.command(
-            resolve_python(argv, self.python),
+            self.resolve_python(argv),
             directories=directories,
             limits=limits,
             env=env,
@@ -157,7 +132,7 @@ class Bubblewrap:
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """The environment of a program."""
-        return clean_environment(self.search_path, HOME, "/tmp", env)  # noqa: S108 - its own
+        return self.clean_environment(HOME, "/tmp", env)  # noqa: S108 - its own
 
 
 def missing_programs() -> list[str]:
@@ -208,7 +183,7 @@ def _mounts(sandbox: Bubblewrap, directories: WorkerDirectories) -> list[str]:
         words += ["--ro-bind", path, path]
     # bubblewrap's own process, by whose memory a program of the same user could reach out of its limits, is not shown
     words += ["--proc", "/proc", "--perms", "0555", "--size", "4096", "--tmpfs", "/proc/1", "--dev", "/dev"]
-    for path in SCRATCH_FOLDERS:
+    for path in sandbox.scratch_folders:
         words += [w for parent in _parents(path) for w in ("--perms", "0755", "--dir", parent)]
         words += ["--perms", "1777", "--size", str(SCRATCH_SIZE), "--tmpfs", path]
     return [*words, "--remount-ro", "/dev", "--bind", str(directories.work), WORK, "--remount-ro", "/"]

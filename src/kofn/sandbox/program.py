@@ -69,47 +69,58 @@ def descendants(pid: int) -> Iterator[int]:
     while waiting:
         one = waiting.pop()
         yield one
-        waiting += _children(one)
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{one}/task"):  # noqa: PTH208 - names are all that is needed
+                waiting += map(int, _read(f"/proc/{one}/task/{thread}/children").split())
 
 
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - names are all that is needed
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
-                found += map(int, file.read().split())
-    return found
+def _read(path: str) -> bytes:
+    """A file of /proc; empty where there is none, or none any more."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:  # noqa: PTH123 - many of them
+        return file.read()
+    return b""
+
+
+def _amount(path: str, *names: bytes) -> int:
+    """The bytes in the lines of these names. A line ends in a newline alone: a program chooses what it is called."""
+    lines = _read(path).split(b"\n")
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(names))
 
 
 def resident(pid: int) -> int:
     """Bytes of memory that a process holds, shared ones in full, and of the tables that say where."""
-    return _status(pid, (b"VmRSS:", b"VmPTE:"))
-
-
-def _status(pid: int, names: tuple[bytes, ...]) -> int:
-    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/status", "rb") as file:  # noqa: PTH123
-        return sum(int(line.split()[1]) * 1024 for line in file if line.startswith(names))
-    return 0
+    return _amount(f"/proc/{pid}/status", b"VmRSS:", b"VmPTE:")
 
 
 def shared_memory() -> int:
     """Bytes of memory that processes of the whole system share."""
-    with contextlib.suppress(OSError, StopIteration), open("/proc/meminfo", "rb") as file:  # noqa: PTH123
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(b"Shmem:"))
-    return 0
+    return _amount("/proc/meminfo", b"Shmem:")
+
+
+def proportional_share(pid: int) -> int:
+    """Bytes of memory that a process holds, what it shares counted in part; slower to ask."""
+    share = _amount(f"/proc/{pid}/smaps_rollup", b"Pss:")
+    return share + _amount(f"/proc/{pid}/status", b"VmPTE:") if share else resident(pid)
+
+
+def _deleted_mappings(pid: int) -> Iterator[tuple[int, list[bytes]]]:
+    """What a process has mapped of files that have no name any more: how many bytes, and the fields of the line."""
+    for line in _read(f"/proc/{pid}/maps").split(b"\n"):
+        if line.endswith(b" (deleted)"):
+            fields = line.split()
+            start, _, end = fields[0].partition(b"-")
+            yield int(end, 16) - int(start, 16), fields
 
 
 def mapped_shared(pid: int) -> int:
     """Bytes of address space that a process has for memory that it may share, whether or not it is used."""
-    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/maps", "rb") as file:  # noqa: PTH123
-        lines = [line.split() for line in file if line.endswith(b"/dev/zero (deleted)\n")]
-        return sum(int(end, 16) - int(start, 16) for start, _, end in (words[0].partition(b"-") for words in lines))
-    return 0
+    return sum(size for size, fields in _deleted_mappings(pid) if fields[-2].endswith(b"/dev/zero"))
 
 
 def unlinked_bytes(pids: Sequence[int], device: int) -> int:
     """Bytes on a disk of files that processes hold open, or have mapped, and that have no name any more."""
     found: dict[int, int] = {}
+    on_disk = b"%02x:%02x" % (os.major(device), os.minor(device))
     for pid in pids:
         with contextlib.suppress(OSError):
             for number in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - names are all that is needed
@@ -117,13 +128,9 @@ def unlinked_bytes(pids: Sequence[int], device: int) -> int:
                     one = os.stat(f"/proc/{pid}/fd/{number}")  # noqa: PTH116 - a path as text, many of them
                     if one.st_nlink == 0 and one.st_dev == device and stat.S_ISREG(one.st_mode):
                         found[one.st_ino] = one.st_blocks * 512
-        with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/maps", "rb") as file:  # noqa: PTH123
-            for line in file:
-                if line.endswith(b" (deleted)\n"):
-                    span, _, _, where, inode = line.split()[:5]
-                    start, _, end = span.partition(b"-")
-                    if where == b"%02x:%02x" % (os.major(device), os.minor(device)):
-                        found.setdefault(int(inode), int(end, 16) - int(start, 16))
+        for size, fields in _deleted_mappings(pid):
+            if fields[3] == on_disk:
+                found.setdefault(int(fields[4]), size)
     return sum(found.values())
 
 
@@ -140,14 +147,4 @@ def most_inodes(pid: int, folders: Sequence[str], size_of_each: int) -> int:
 
 def cpu_seconds(pid: int) -> float:
     """CPU time of a process and of its children that have ended."""
-    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-        return sum(map(int, file.read().rpartition(b")")[2].split()[11:15])) / _TICKS
-    return 0.0
-
-
-def proportional_share(pid: int) -> int:
-    """Bytes of memory that a process holds, what it shares counted in part; slower to ask."""
-    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/smaps_rollup", "rb") as file:  # noqa: PTH123
-        shares = next(int(line.split()[1]) * 1024 for line in file if line.startswith(b"Pss:"))
-        return shares + _status(pid, (b"VmPTE:",))
-    return resident(pid)
+    return sum(map(int, _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[11:15])) / _TICKS
