@@ -230,14 +230,14 @@ def test_pairing_everything_up_stops_when_it_would_take_too_long():
 
 @given(edges=st.sets(st.tuples(st.integers(0, 4), st.integers(0, 4))))
 def test_as_many_as_possible_are_paired(edges):
-    left, right = unpaired(5, lambda i, j: (i, j) in edges, StepBudget())
+    left, right = unpaired(range(5), range(5), lambda i, j: (i, j) in edges, StepBudget())
     best = max(sum((i, j) in edges for i, j in enumerate(order)) for order in permutations(range(5)))
     assert len(left) == len(right) == 5 - best
 
 
 def test_a_budget_that_ends_before_anything_is_known_is_too_much():
     with pytest.raises(StepsExceeded):
-        unpaired(10, lambda i, j: i + j == 9, StepBudget(5))
+        unpaired(range(10), range(10), lambda i, j: i + j == 9, StepBudget(5))
 
 
 @pytest.mark.parametrize("path", [(), ("a",), ("a b", 0), ("é", "x-y", 12), ('"', "\\")])

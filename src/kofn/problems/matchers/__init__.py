@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from importlib import import_module
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from kofn.errors import InputError, UnknownName
 from kofn.problems.matchers.diff_text import RIGHT, Match, bounded_diff, truncate
@@ -122,20 +122,23 @@ class BuiltinMatcher:
 
     def __post_init__(self) -> None:
         for one in fields(self):  # type: ignore[arg-type] # as above
-            value, parameter = getattr(self, one.name), _PARAMETER_TYPES[one.type]
-            if not parameter.holds(value):
-                raise InputError(f"matcher {self.name}: {one.name} must be {parameter.description}, not {_repr(value)}")
+            value, (description, holds) = getattr(self, one.name), _PARAMETER_TYPES[one.type]
+            if not holds(value):
+                raise InputError(f"matcher {self.name}: {one.name} must be {description}, not {_repr(value)}")
             if isinstance(value, list):  # a matcher is a value: equal and hashable
                 object.__setattr__(self, one.name, tuple(value))
+
+    def check_expected(self, expected: Any) -> None:
+        """As of `Matcher`."""
+        self._parse_expected(expected)
+
+    def _parse_expected(self, expected: Any) -> Any:
+        """An expected value as it is compared; InputError where it cannot be."""
+        return expected_text(self, expected)
 
     def type_error(self, expected: object, description: str) -> InputError:
         """The error for an expected value that is not what the matcher wants."""
         return InputError(f"matcher {self.name}: expected must be {description}, not {describe_value(expected)}")
-
-
-class _ParameterType(NamedTuple):
-    description: str
-    holds: Callable[[Any], bool]
 
 
 def _is_flag(value: object) -> bool:
@@ -151,14 +154,12 @@ def _is_texts(value: object) -> bool:
 
 
 # by annotation, which `from __future__ import annotations` leaves as it is written
-_PARAMETER_TYPES: Mapping[Any, _ParameterType] = {
-    "bool": _ParameterType("true or false", _is_flag),
-    "float": _ParameterType("a number of 0 or more", _is_amount),
-    "str": _ParameterType("text", lambda value: isinstance(value, str)),
-    "Sequence[str]": _ParameterType("a list of texts", _is_texts),
-    "bool | Sequence[str]": _ParameterType(
-        "true, false or a list of texts", lambda value: _is_flag(value) or _is_texts(value)
-    ),
+_PARAMETER_TYPES: Mapping[Any, tuple[str, Callable[[Any], bool]]] = {
+    "bool": ("true or false", _is_flag),
+    "float": ("a number of 0 or more", _is_amount),
+    "str": ("text", lambda value: isinstance(value, str)),
+    "Sequence[str]": ("a list of texts", _is_texts),
+    "bool | Sequence[str]": ("true, false or a list of texts", lambda value: _is_flag(value) or _is_texts(value)),
 }
 
 

@@ -49,30 +49,32 @@ def leftovers(left: Sequence[T], right: Sequence[T], key: Callable[[T], Any]) ->
     return _surplus(left, one - other, key), _surplus(right, other - one, key)
 
 
-def unpaired(n: int, same: Callable[[int, int], bool], budget: StepBudget) -> tuple[list[int], list[int]]:
-    """Which of n things on either side remain when as many as possible are paired one to one.
+def unpaired(
+    left: Sequence[T], right: Sequence[T], same: Callable[[T, T], bool], budget: StepBudget
+) -> tuple[list[T], list[T]]:
+    """What remains of two lists of one length when as many as possible are paired one to one.
 
     With a tolerance 1 may go with 1.4 and 1.4 with 1.8, so that taking the first that fits may leave others alone.
     This finds a largest pairing, one augmenting path at a time (H. W. Kuhn, The Hungarian method for the assignment
     problem, 1955); the sides should come in such an order that most things face their partner. StepsExceeded where the
     budget ends before it is clear whether all can be paired.
 
-    >>> left, right = [1, 2], [2.9, 1.9]
-    >>> unpaired(2, lambda i, j: abs(left[i] - right[j]) <= 1, StepBudget())
+    >>> unpaired([1, 2], [2.9, 1.9], lambda one, other: abs(one - other) <= 1, StepBudget())
     ([], [])
     """
-    same = cache(same)
-    partner = {i: i for i in range(n) if same(i, i)}  # of each on the right
+    n = len(left)
+    fits = cache(lambda i, j: same(left[i], right[j]))
+    partner = {i: i for i in range(n) if fits(i, i)}  # of each on the right
     unmatched = [i for i in range(n) if i not in partner]
     failed = 0
     try:
         for i in unmatched:
-            failed += not _augment(i, n, partner, same, budget)
+            failed += not _augment(i, n, partner, fits, budget)
     except StepsExceeded:
         if not failed:  # else not all can be paired, and those who are not yet will do to show it
             raise
     paired = set(partner.values())
-    return [i for i in range(n) if i not in paired], [j for j in range(n) if j not in partner]
+    return [left[i] for i in range(n) if i not in paired], [right[j] for j in range(n) if j not in partner]
 
 
 def _surplus(side: Sequence[T], counts: Counter[Any], key: Callable[[T], Any]) -> list[T]:

@@ -64,10 +64,6 @@ class TableMatcher(BuiltinMatcher):
         if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
             raise InputError(f"matcher table: delimiter must be one character, not {self.delimiter!r:.20}")
 
-    def check_expected(self, expected: Any) -> None:
-        """A table: text that has a row, with a header no name of which comes twice."""
-        self._parse_expected(expected)
-
     def __call__(self, expected: Any, actual: Actual) -> Match:
         target = self._parse_expected(expected)
         widest = max(map(len, target))
@@ -201,16 +197,14 @@ def _key(row: Row) -> tuple[Any, ...]:
 
 
 def _unpaired(target: list[Row], found: list[Row], names: Row, close: Closeness) -> tuple[list[Row], list[Row]]:
-    one, other = sorted(target, key=_key), sorted(found, key=_key)
     budget = StepBudget()
-    budget.left += sum(map(len, one))
+    budget.left += sum(map(len, target))
 
-    def same(i: int, j: int) -> bool:
-        budget.spend(len(one[i]))
-        return next(_row_differences(one[i], other[j], names, close), None) is None
+    def same(one: Row, other: Row) -> bool:
+        budget.spend(len(one))
+        return next(_row_differences(one, other, names, close), None) is None
 
-    missing, extra = unpaired(len(one), same, budget)
-    return [one[i] for i in missing], [other[j] for j in extra]
+    return unpaired(sorted(target, key=_key), sorted(found, key=_key), same, budget)
 
 
 def _row_counts(target: list[Row], found: list[Row]) -> str:

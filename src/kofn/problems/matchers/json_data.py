@@ -287,12 +287,11 @@ class JsonMatcher(BuiltinMatcher):
         BuiltinMatcher.__post_init__(self)
         self._rules()
 
-    def check_expected(self, expected: Any) -> None:
-        """JSON data, or text that is JSON."""
-        expected_data(self, expected)
+    def _parse_expected(self, expected: Any) -> Any:
+        return expected_data(self, expected)
 
     def __call__(self, expected: Any, actual: Actual) -> Match:
-        target = expected_data(self, expected)
+        target = self._parse_expected(expected)
         try:
             found = read_actual(actual)
         except UnreadableJson as problem:
@@ -384,23 +383,15 @@ class _Comparison:
         if self.close.exact and not self.subset:
             missing, extra = ([item for _, item in side] for side in leftovers(left, right, _first))
         elif len(expected) == len(found):
-            missing, extra = self._unpaired(left, right, path, inner)
+            one, other = ([item for _, item in sorted(side, key=_first)] for side in (left, right))
+            pair = _Comparison(self.close, self.subset, self.pairing, self.pairing)
+            missing, extra = unpaired(
+                one, other, lambda a, b: next(pair.differences(a, b, path, inner), None) is None, self.pairing
+            )
         else:
             return  # who has no partner is worth finding out only where everybody might have one
         yield from (f"{format_path(path)}: missing {_display(item)}" for item in missing)
         yield from (f"{format_path(path)}: not expected {_display(item)}" for item in extra)
-
-    def _unpaired(
-        self, left: list[tuple[Any, Any]], right: list[tuple[Any, Any]], path: Path, rules: _Rules
-    ) -> tuple[list[Any], list[Any]]:
-        one, other = ([item for _, item in sorted(side, key=_first)] for side in (left, right))
-        inner = _Comparison(self.close, self.subset, self.pairing, self.pairing)
-
-        def same(i: int, j: int) -> bool:
-            return next(inner.differences(one[i], other[j], path, rules), None) is None
-
-        missing, extra = unpaired(len(one), same, self.pairing)
-        return [one[i] for i in missing], [other[j] for j in extra]
 
     def _same_scalar(self, expected: Any, found: Any) -> bool:
         if _is_number(expected) and _is_number(found):

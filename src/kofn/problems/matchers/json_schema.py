@@ -66,13 +66,8 @@ class SchemaMatcher(BuiltinMatcher):
         check_limit(self.name, self.limit)
         _jsonschema()
 
-    def check_expected(self, expected: Any) -> None:
-        """A JSON Schema."""
-        _validator(self._text(expected))
-
     def __call__(self, expected: Any, actual: Actual) -> Match:
-        schema, text = self._text(expected), decode_actual(actual)
-        _validator(schema)
+        schema, text = self._parse_expected(expected), decode_actual(actual)
         try:
             lines = self._violations(schema, text)
         except (UnreadableJson, IsolationLimitExceeded) as problem:
@@ -93,8 +88,13 @@ class SchemaMatcher(BuiltinMatcher):
         lines: list[str] = answer["violations"]
         return lines
 
+    def _parse_expected(self, expected: Any) -> str:
+        """The schema, checked, as JSON text, which is what checked schemas are remembered by."""
+        text = self._text(expected)
+        _validator(text)
+        return text
+
     def _text(self, expected: Any) -> str:
-        """The schema as JSON text, which is what checked schemas are remembered by."""
         if isinstance(expected, (str, bytes)):
             expected_data(self, expected)
             return decode_actual(expected).removeprefix("\ufeff")

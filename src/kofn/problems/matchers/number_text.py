@@ -104,10 +104,6 @@ class NumberMatcher(BuiltinMatcher):
     relative: float = 0.0
     anywhere: bool = False
 
-    def check_expected(self, expected: Any) -> None:
-        """A finite number, or text that is one."""
-        self._parse_expected(expected)
-
     def __call__(self, expected: Any, actual: Actual) -> Match:
         target, text = self._parse_expected(expected), decode_without_bom(actual)
         found = parse_last_amount(text) if self.anywhere else parse_amount(text)

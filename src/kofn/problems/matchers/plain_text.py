@@ -53,10 +53,6 @@ class ExactMatcher(BuiltinMatcher):
 
     name: ClassVar[str] = "exact"
 
-    def check_expected(self, expected: Any) -> None:
-        """Text, bytes or a number."""
-        expected_text(self, expected)
-
     def __call__(self, expected: Any, actual: Actual) -> Match:
         target, found = expected_text(self, expected), decode_actual(actual)
         if isinstance(actual, int) and isinstance(expected, (int, float)):
@@ -82,10 +78,6 @@ class StrippedMatcher(BuiltinMatcher):
     name: ClassVar[str] = "stripped"
     ignore_case: bool = False
     collapse: bool = False
-
-    def check_expected(self, expected: Any) -> None:
-        """Text, bytes or a number."""
-        expected_text(self, expected)
 
     def __call__(self, expected: Any, actual: Actual) -> Match:
         target, found = expected_text(self, expected).removeprefix("\ufeff"), decode_without_bom(actual)
@@ -127,10 +119,6 @@ class LinesMatcher(BuiltinMatcher):
     ignore_case: bool = False
     strip: bool = True
     ignore_blank: bool = True
-
-    def check_expected(self, expected: Any) -> None:
-        """Text, or a list of texts or numbers."""
-        self._parse_expected(expected)
 
     def __call__(self, expected: Any, actual: Actual) -> Match:
         target = list(self._kept_lines(self._parse_expected(expected)))
@@ -180,10 +168,6 @@ class ContainsMatcher(BuiltinMatcher):
         BuiltinMatcher.__post_init__(self)
         if "" in self.absent:
             raise InputError("matcher contains: an empty text is in every text: absent must name others")
-
-    def check_expected(self, expected: Any) -> None:
-        """A text that is not empty, or a list of such."""
-        self._parse_expected(expected)
 
     def __call__(self, expected: Any, actual: Actual) -> Match:
         parts, found = self._parse_expected(expected), decode_without_bom(actual)
@@ -271,12 +255,8 @@ class RegexMatcher(BuiltinMatcher):
         BuiltinMatcher.__post_init__(self)
         check_limit(self.name, self.limit)
 
-    def check_expected(self, expected: Any) -> None:
-        """A regular expression."""
-        self._compile_expected(expected)
-
     def __call__(self, expected: Any, actual: Actual) -> Match:
-        compiled, text = self._compile_expected(expected), decode_without_bom(actual)
+        compiled, text = self._parse_expected(expected), decode_without_bom(actual)
         try:
             matches = self._matches(compiled, text)
         except IsolationLimitExceeded as reason:
@@ -286,7 +266,7 @@ class RegexMatcher(BuiltinMatcher):
         no_match = "does not match" if self.full else "no part matches"
         return mismatch(f"{no_match} {truncate(compiled.pattern, 200)}", *preview_lines(text))
 
-    def _compile_expected(self, expected: Any) -> re.Pattern[str]:
+    def _parse_expected(self, expected: Any) -> re.Pattern[str]:
         if isinstance(expected, bytes):  # a file, which ends in a newline that is not meant
             expected = decode_actual(expected).removesuffix("\n").removesuffix("\r")
         if not isinstance(expected, str):
@@ -360,10 +340,6 @@ class HashMatcher(BuiltinMatcher):
         if self.algorithm not in _DIGITS:
             known = ", ".join(_DIGITS)
             raise InputError(f"matcher hash: algorithm must be one of {known}, not {self.algorithm!r:.40}")
-
-    def check_expected(self, expected: Any) -> None:
-        """Bytes, or a digest of the right length."""
-        self._parse_expected(expected)
 
     def __call__(self, expected: Any, actual: Actual) -> Match:
         content = actual if isinstance(actual, bytes) else decode_actual(actual).encode("utf-8", "surrogateescape")
