@@ -16,7 +16,8 @@ import kofn
 from kofn.cli import kofn as command
 from kofn.errors import InputError, KofnError
 from kofn.parallel import engine
-from kofn.problems.execution import _TEST_DRIVER, Program, ProgramContext, run_program
+from kofn.problems.case import WorkContext
+from kofn.problems.execution import _TEST_DRIVER, Program, run_program
 from kofn.problems.functions import build_program, extract_code
 from kofn.runs import load_run
 from kofn.sandbox.drivers import find_sandbox
@@ -382,9 +383,7 @@ def test_without_a_warm_interpreter_programs_are_started(tmp_path, monkeypatch):
     try:
         assert fork_server_for(box) is None
         monkeypatch.setattr("kofn.problems.execution.workspace_for", lambda *_: box)
-        ran = run_program(
-            ProgramContext(sandbox=box.sandbox, limits=ProgramLimits()), Program(text="assert 1 + 1 == 2")
-        )
+        ran = run_program(WorkContext(sandbox=box.sandbox, limits=ProgramLimits()), Program(text="assert 1 + 1 == 2"))
         assert ran.passed
     finally:
         box.close()

@@ -774,7 +774,7 @@ def test_the_sandbox_is_the_same_for_somebody_without_privileges(tmp_path):
         from kofn.sandbox.workspace import Workspace
         from kofn.sandbox.network import PrivateNetwork
         from kofn.problems.execution import Program, run_program
-        from kofn.problems.execution import ProgramContext
+        from kofn.problems.case import WorkContext
         from kofn.sandbox.drivers import find_sandbox
         from kofn.sandbox.fork_server import fork_server_for
         from kofn.sandbox.program import MB
@@ -809,7 +809,7 @@ def test_the_sandbox_is_the_same_for_somebody_without_privileges(tmp_path):
         box.folder.reset(Tree())
         print(run("import os; print(os.listdir())"))
         print(fork_server_for(box))  # whose programs are of the same user could reach the interpreter's file
-        print(run_program(ProgramContext(sandbox=box.sandbox, limits=limits), Program(text="assert True")).passed)
+        print(run_program(WorkContext(sandbox=box.sandbox, limits=limits), Program(text="assert True")).passed)
         box.close()
         """
     )

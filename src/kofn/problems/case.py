@@ -86,8 +86,8 @@ class WorkContext:
     scratch   a folder of this machine for work folders; the system's own where it is not there
     """
 
-    trees: tuple[Tree, ...]
-    entries: tuple[tuple[str, ...], ...]
+    trees: tuple[Tree, ...] = ()
+    entries: tuple[tuple[str, ...], ...] = ()
     adapter: str = "cli"
     limits: ProgramLimits = field(default_factory=ProgramLimits)
     sandbox: Any = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -37,22 +38,17 @@ class CaseStore:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         try:
-            directory.mkdir(parents=True, exist_ok=True)
-            (directory / OUTPUTS).mkdir(exist_ok=True)
-        except OSError as problem:
-            raise WorldError(f"{directory}: cannot be written: {problem.strerror}") from None
-        try:
+            (directory / OUTPUTS).mkdir(parents=True, exist_ok=True)
             self._lock = acquire_lock(directory)
         except OSError as problem:
             raise WorldError(f"{directory}: cannot be written: {problem.strerror}") from None
         try:
             self._file = sqlite3.connect(directory / NAME, isolation_level=None)
             self._prepare()
-        except sqlite3.Error as problem:
+        except BaseException as problem:
             os.close(self._lock)
-            raise _unusable_error(directory / NAME, problem) from None
-        except BaseException:
-            os.close(self._lock)
+            if isinstance(problem, sqlite3.Error):
+                raise _unusable_error(directory / NAME, problem) from None
             raise
 
     def _prepare(self) -> None:
@@ -97,13 +93,14 @@ class CaseStore:
             kept = [self._with_long_values_filed(one) for one in outcomes]
         except OSError as problem:
             raise _write_error(self.directory / OUTPUTS, problem) from None
-        rows = [(one.key, orjson.dumps(_stored(one), default=_text)) for one in kept if one.harness_error is None]
+        rows = []
+        for one in kept:
+            if one.harness_error is None:
+                stored = {_STORED_NAMES.get(name, name): value for name, value in asdict(one).items()}
+                rows.append((one.key, text := orjson.dumps(stored, default=_text), _checksum(one.key, text)))
         try:
             self._file.execute("BEGIN")
-            self._file.executemany(
-                "INSERT OR REPLACE INTO cases (key, done, seal) VALUES (?, ?, ?)",
-                [(key, text, _checksum(key, text)) for key, text in rows],
-            )
+            self._file.executemany("INSERT OR REPLACE INTO cases (key, done, seal) VALUES (?, ?, ?)", rows)
             self._file.execute("COMMIT")
         except sqlite3.Error as problem:
             if self._file.in_transaction:
@@ -134,10 +131,10 @@ class CaseStore:
         return replace(outcome, verdicts=tuple(self._file_values(outcome.key, one) for one in outcome.verdicts))
 
     def _file_values(self, key: str, one: AttributeVerdict) -> AttributeVerdict:
-        notes = []
+        notes, plain = [], re.sub(r"[^\w.-]", "_", one.attribute)[:60]
         for what, whole in (("actual", one.whole), ("expected", one.whole_expected)):
             if whole is not None:
-                name = f"{key[:16]}-{_plain(one.attribute)}-{what}"
+                name = f"{key[:16]}-{plain}-{what}"
                 (self.directory / OUTPUTS / name).write_bytes(whole)
                 notes.append(f"whole {what}: {OUTPUTS}/{name}")
         diff = "\n".join([*filter(None, [one.diff]), *(f"({note})" for note in notes)])
@@ -178,20 +175,9 @@ def _text(data: Any) -> str:
     return data.decode(errors="backslashreplace")
 
 
-def _plain(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "._-" else "_" for c in name)[:60]
-
-
-def _stored(outcome: CaseOutcome) -> dict[str, Any]:
-    return {_STORED_NAMES.get(name, name): value for name, value in asdict(outcome).items()}
-
-
 def _outcome(stored: dict[str, Any]) -> CaseOutcome:
     fields = {_FIELD_NAMES.get(name, name): value for name, value in stored.items()}
     process, log = fields["process"], fields["log"]
-    fields["process"] = ProcessResult(
-        **{**process, "output": process["output"].encode(), "stderr": process["stderr"].encode()}
-    )
-    fields["verdicts"] = tuple(AttributeVerdict(**one) for one in fields["verdicts"])
-    fields["log"] = None if log is None else log.encode()
-    return CaseOutcome(**fields)
+    process |= {name: process[name].encode() for name in ("output", "stderr")}
+    fields |= {"process": ProcessResult(**process), "log": None if log is None else log.encode()}
+    return CaseOutcome(**{**fields, "verdicts": tuple(AttributeVerdict(**one) for one in fields["verdicts"])})

@@ -78,14 +78,22 @@ def verify_case(case: ProblemCase, observation: Observation, *, with_verifier: b
 def _check_attribute(check: AttributeCheck, observation: Observation) -> AttributeVerdict:
     actual = observation.attributes.get(check.attribute)
     correct, diff = _compare(check, actual, observation.process)
-    expected, whole_expected = _for_report(check.expected)
-    reported, whole = _for_report(None if isinstance(actual, UnreadableFile) else actual)
+    shown = None if isinstance(actual, UnreadableFile) else actual
+    return _verdict(check.attribute, correct, check.weight, check.expected, shown, diff)
+
+
+def _verdict(
+    attribute: str, correct: bool | None, weight: float, expected: Any, actual: Any, diff: str
+) -> AttributeVerdict:
+    """The verdict with its values as a report holds them."""
+    reported, whole_expected = _for_report(expected)
+    found, whole = _for_report(actual)
     return AttributeVerdict(
-        attribute=check.attribute,
+        attribute=attribute,
         correct=correct,
-        weight=check.weight,
-        expected=expected,
-        actual=reported,
+        weight=weight,
+        expected=reported,
+        actual=found,
         diff=diff,
         whole=whole,
         whole_expected=whole_expected,
@@ -224,18 +232,9 @@ def _custom_verdict(name: str, value: Any) -> AttributeVerdict:
     correct = fields.get("correct", fields.get("is_correct"))
     if correct is not None and not isinstance(correct, bool):
         raise TypeError(f"{name}: correct is {correct!r}: expected true, false or none")
-    expected, whole_expected = _for_report(_storable(fields.get("expected")))
-    actual, whole = _for_report(_storable(fields.get("actual")))
-    return AttributeVerdict(
-        attribute=name,
-        correct=correct,
-        weight=float(fields.get("weight", 1.0)),
-        expected=expected,
-        actual=actual,
-        diff="" if correct else _storable(str(fields.get("diff", ""))),
-        whole=whole,
-        whole_expected=whole_expected,
-    )
+    diff = "" if correct else _storable(str(fields.get("diff", "")))
+    expected, actual = (_storable(fields.get(key)) for key in ("expected", "actual"))
+    return _verdict(name, correct, float(fields.get("weight", 1.0)), expected, actual, diff)
 
 
 def _observe(workspace: Workspace, context: WorkContext, item: WorkItem) -> Iterator[tuple[ProblemCase, Observation]]:
@@ -373,16 +372,7 @@ class ProgramOutcome:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramContext:
-    """What all programs share."""
-
-    sandbox: Any
-    limits: ProgramLimits
-    scratch: str | None = None
-
-
-def run_program(context: ProgramContext, program: Program) -> ProgramOutcome:
+def run_program(context: WorkContext, program: Program) -> ProgramOutcome:
     """Run one program with its tests."""
     workspace = workspace_for(context.sandbox, context.scratch)
     workspace.folder.reset(_EMPTY)

@@ -25,9 +25,9 @@ from kofn.importers.base import ReadOptions
 from kofn.metrics.base import Metric, references_of
 from kofn.parallel import engine as make_engine
 from kofn.parallel.base import FailedItem
-from kofn.problems.case import AttributeVerdict, CaseOutcome
+from kofn.problems.case import AttributeVerdict, CaseOutcome, WorkContext
 from kofn.problems.case_store import CaseStore
-from kofn.problems.execution import SECONDS, Program, ProgramContext, ProgramOutcome, run_program
+from kofn.problems.execution import SECONDS, Program, ProgramOutcome, run_program
 from kofn.problems.verify_progress import ExecutionCount, write_progress
 from kofn.render.run_directory import write_run
 from kofn.runs.load import load_table
@@ -97,7 +97,7 @@ def run_programs(
             on_outcome(names[index], outcome)
 
     with scratch_folder() as scratch:
-        context = ProgramContext(sandbox=sandbox, limits=limits, scratch=scratch)
+        context = WorkContext(sandbox=sandbox, limits=limits, scratch=scratch)
         engine.map(run_program, list(todo.values()), shared=context, on_done=keep)
     return [None if key is None else outcomes[key] for key in keys]
 

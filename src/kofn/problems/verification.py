@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,7 +37,7 @@ from kofn.sandbox.workspace import scratch_folder
 from kofn.scoring.policy import PassPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kofn.parallel.base import ParallelEngine
     from kofn.problems.case import AttributeVerdict, ProblemCase, WorkItem
@@ -188,11 +188,8 @@ class SubmissionResult:
 
     def flaky(self) -> list[str]:
         """The cases that pass at some times and fail at others."""
-        found = []
-        for (group, case), repeats in self.outcomes.items():
-            if 0 < sum(map(has_passed, repeats)) < len(repeats):
-                found.append(f"{group}/{case}")
-        return found
+        passing = {key: sum(map(has_passed, repeats)) for key, repeats in self.outcomes.items()}
+        return [f"{group}/{case}" for (group, case), n in passing.items() if 0 < n < len(self.outcomes[group, case])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,9 +209,8 @@ class Verification:
     warnings: tuple[str, ...] = ()
 
     @property
-    def several(self) -> bool:
-        """Whether there is more than one submission."""
-        return len({one.submission.name for one in self.submission_results}) > 1
+    def n_submissions(self) -> int:
+        return len({one.submission.name for one in self.submission_results})
 
 
 def run_checkpoint(
@@ -270,7 +266,11 @@ def verify(
     """Several submissions against several checkpoints. `progress` counts the executions while they are run."""
     rule = PassPolicy(policy)
     selected = select_cases(checkpoints, groups, cases)
-    with _open_engine(engine, workers) as map_engine, scratch_folder() as scratch, _store(out) as store:
+    with (
+        make_engine("local", workers=workers) if engine is None else nullcontext(engine) as map_engine,
+        scratch_folder() as scratch,
+        nullcontext(None) if out is None else CaseStore(out) as store,
+    ):
         program_sandbox = sandbox or find_sandbox()
         submissions = _submissions(problem, paths, store, packed=map_engine.remote)
         if not map_engine.remote:
@@ -289,9 +289,17 @@ def verify(
         with write_progress(out, count, problem.name, [one.name for one in submissions], keep=False):
             finished = keys - {case.key for item in todo for case in item.cases}
             count.on_total(len(keys), len(finished), sum(has_passed(known[key]) for key in finished))
-            keep = _OutcomeKeeper(todo, known, store, count.on_case)
+
+            def keep(index: int, result: list[CaseOutcome] | FailedItem) -> None:
+                if isinstance(result, FailedItem):
+                    result = [CaseOutcome(key=case.key, harness_error=result.reason) for case in todo[index].cases]
+                for outcome in result if store is None else store.put(result):
+                    known[outcome.key] = outcome
+                    count.on_case(outcome)
+
             map_engine.map(run_item, todo, shared=context, on_done=keep)
     now = datetime.now(UTC)  # one time for all reports of a command
+    part_names = [f"group {name}" for name in groups] + [f"case {name}" for name in cases]
     submission_results = []
     for (number, name), part in items.items():
         submission, checkpoint = submissions[number], next(c for c in selected if c.name == name)
@@ -307,15 +315,9 @@ def verify(
         n_executions=len(known) - n_before,
         n_reused=n_reused,
         repeats=repeat,
-        part=_describe_part(groups, cases),
+        part=f"only {', '.join(part_names)}" if part_names else None,
         warnings=tuple(filter(None, (submission_warning(problem, one) for one in submissions))),
     )
-
-
-def _describe_part(groups: Sequence[str], cases: Sequence[str]) -> str | None:
-    """Which groups and cases were selected, in words."""
-    selected = [f"group {name}" for name in groups] + [f"case {name}" for name in cases]
-    return f"only {', '.join(selected)}" if selected else None
 
 
 def _submissions(problem: Problem, paths: Sequence[Path], store: CaseStore | None, *, packed: bool) -> list[Submission]:
@@ -374,27 +376,6 @@ def _unfinished(items: Sequence[WorkItem], known: dict[str, CaseOutcome]) -> lis
     return found
 
 
-class _OutcomeKeeper:
-    """Stores the outcomes of items as they finish."""
-
-    def __init__(
-        self,
-        items: Sequence[WorkItem],
-        known: dict[str, CaseOutcome],
-        store: CaseStore | None,
-        on_case: Callable[[CaseOutcome], None],
-    ) -> None:
-        self._items, self._known, self._store, self._on_case = items, known, store, on_case
-
-    def __call__(self, index: int, result: list[CaseOutcome] | FailedItem) -> None:
-        if isinstance(result, FailedItem):
-            result = [CaseOutcome(key=case.key, harness_error=result.reason) for case in self._items[index].cases]
-        kept = result if self._store is None else self._store.put(result)
-        for outcome in kept:
-            self._known[outcome.key] = outcome
-            self._on_case(outcome)
-
-
 def _outcomes_by_case(
     items: Sequence[WorkItem], known: dict[str, CaseOutcome]
 ) -> dict[tuple[str, str], list[CaseOutcome]]:
@@ -403,19 +384,3 @@ def _outcomes_by_case(
         for case in item.cases:
             found.setdefault((item.group, case.id), []).append(known[case.key])
     return found
-
-
-@contextmanager
-def _open_engine(engine: ParallelEngine | None, workers: int | None) -> Iterator[ParallelEngine]:
-    """The engine of the caller, who closes it, or a local one."""
-    if engine is not None:
-        yield engine
-        return
-    with make_engine("local", workers=workers) as local:
-        yield local
-
-
-def _store(out: Path | None) -> Any:
-    if out is None:
-        return nullcontext(None)
-    return CaseStore(out)

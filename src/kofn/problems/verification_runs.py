@@ -11,6 +11,7 @@ import polars as pl
 
 from kofn.core.document import Grid, grid_lines
 from kofn.core.escape import escape_controls
+from kofn.core.format import format_count
 from kofn.importers.base import ReadOptions
 from kofn.problems.case import has_passed
 from kofn.render.result_text import result_document
@@ -34,6 +35,17 @@ if TYPE_CHECKING:
 
 EXECUTIONS = "executions.parquet"
 SET = "set"
+_EXECUTIONS_SCHEMA = {
+    **dict.fromkeys(("group", "case_id"), pl.String),
+    "repeat": pl.Int64,
+    "passed": pl.Boolean,
+    "status_code": pl.Int64,
+    "stopped": pl.String,
+    "timed_out": pl.Boolean,
+    **dict.fromkeys(("seconds", "cpu_seconds"), pl.Float64),
+    "peak_memory": pl.Int64,
+    **dict.fromkeys(("output", "stderr", "harness"), pl.String),
+}
 _PART = ".part"
 _MAX_SOURCE = 20_000  # characters of a submission in the report of the set
 
@@ -47,7 +59,9 @@ def write_runs(
         manifest = _manifest(verification, one, options) | ({"tags": list(tags)} if tags else {})
         write_evaluation(one.results, target, manifest, {EXECUTIONS: executions(one)})
     return (
-        write_set(verification, directory / set_run_name(verification), options, tags) if verification.several else None
+        write_set(verification, directory / set_run_name(verification), options, tags)
+        if verification.n_submissions > 1
+        else None
     )
 
 
@@ -104,36 +118,25 @@ def _manifest(verification: Verification, one: SubmissionResult, options: Mappin
 def executions(one: SubmissionResult) -> pl.DataFrame:
     """One row per execution: what a program wrote, how it ended, and what it used."""
     rows = [
-        {
-            "group": group,
-            "case_id": case,
-            "repeat": repeat,
-            "passed": has_passed(outcome),
-            "status_code": outcome.process.status,
-            "stopped": outcome.process.stopped,
-            "timed_out": outcome.process.timed_out,
-            "seconds": outcome.process.seconds,
-            "cpu_seconds": outcome.process.cpu_seconds,
-            "peak_memory": outcome.process.peak_memory,
-            "output": outcome.process.output.decode(errors="backslashreplace"),
-            "stderr": outcome.process.stderr.decode(errors="backslashreplace"),
-            "harness": outcome.harness_error,
-        }
+        (
+            group,
+            case,
+            repeat,
+            has_passed(outcome),
+            outcome.process.status,
+            outcome.process.stopped,
+            outcome.process.timed_out,
+            outcome.process.seconds,
+            outcome.process.cpu_seconds,
+            outcome.process.peak_memory,
+            outcome.process.output.decode(errors="backslashreplace"),
+            outcome.process.stderr.decode(errors="backslashreplace"),
+            outcome.harness_error,
+        )
         for (group, case), repeats in one.outcomes.items()
         for repeat, outcome in enumerate(repeats)
     ]
-    schema = {
-        **dict.fromkeys(("group", "case_id"), pl.String),
-        "repeat": pl.Int64,
-        "passed": pl.Boolean,
-        "status_code": pl.Int64,
-        "stopped": pl.String,
-        "timed_out": pl.Boolean,
-        **dict.fromkeys(("seconds", "cpu_seconds"), pl.Float64),
-        "peak_memory": pl.Int64,
-        **dict.fromkeys(("output", "stderr", "harness"), pl.String),
-    }
-    return pl.DataFrame(rows, schema=schema)
+    return pl.DataFrame(rows, schema=_EXECUTIONS_SCHEMA, orient="row")
 
 
 def set_rows(verification: Verification) -> list[dict[str, Any]]:
@@ -190,8 +193,7 @@ def set_result(verification: Verification, aggregate: Sequence[str] = ()) -> Res
 
     A vote, or the first of them, says nothing of programs that nobody ranked.
     """
-    n = len({one.submission.name for one in verification.submission_results})
-    usual = ("mean", "any_pass", *(f"pass@{k}" for k in (1, 2, 5, 10, 20, 50, 100) if k <= n))
+    usual = ("mean", "any_pass", *(f"pass@{k}" for k in (1, 2, 5, 10, 20, 50, 100) if k <= verification.n_submissions))
     return _evaluate(set_rows(verification), aggregate or usual)
 
 
@@ -235,16 +237,12 @@ def as_text(verification: Verification, result: Result | None, out: Path, style:
 
 
 def _head(verification: Verification) -> list[str]:
-    n = len({one.submission.name for one in verification.submission_results})
     place = f"in {verification.sandbox.name}" if verification.sandbox.isolated else "without a sandbox (--unsafe)"
-    done = f"{_count(verification.n_executions, 'execution')} {place}"
+    done = f"{format_count(verification.n_executions, 'execution')} {place}"
     reused = f", {verification.n_reused:,} finished before" if verification.n_reused else ""
-    title = f"{verification.problem.name} (version {verification.problem.version}), {_count(n, 'submission')}"
+    submissions = format_count(verification.n_submissions, "submission")
+    title = f"{verification.problem.name} (version {verification.problem.version}), {submissions}"
     return [escape_controls(f"{title}{f', {verification.part}' if verification.part else ''}: {done}{reused}")]
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def _submissions(here: list[SubmissionResult], style: Style) -> list[str]:
@@ -285,7 +283,7 @@ def _failures(one: SubmissionResult, style: Style) -> list[str]:
     order = list(GroupType)
     failing.sort(key=lambda r: order.index(r.type))
     lines = (
-        [style(escape_controls(f"{one.submission.name}: {_count(len(failing), 'case')} not passed"), "strong")]
+        [style(escape_controls(f"{one.submission.name}: {format_count(len(failing), 'case')} not passed"), "strong")]
         if failing
         else []
     )
@@ -301,7 +299,7 @@ def _failures(one: SubmissionResult, style: Style) -> list[str]:
     if flaky:
         lines.append(
             escape_controls(
-                f"{one.submission.name}: {_count(len(flaky), 'flaky case')}: {', '.join(flaky[:_MAX_CASES])}"
+                f"{one.submission.name}: {format_count(len(flaky), 'flaky case')}: {', '.join(flaky[:_MAX_CASES])}"
             )
         )
     return lines
@@ -317,8 +315,8 @@ def _set_lines(result: Result, verification: Verification, style: Style) -> list
     graded = next(iter(result.understood["metrics"]), "")
     grids = result_document(result).grids
     several = len(grids) > 1
-    n = len({one.submission.name for one in verification.submission_results})
-    title = f"over the set: {_count(result.n_cases, 'checkpoint')}, {_count(n, 'submission')}"
+    submissions = format_count(verification.n_submissions, "submission")
+    title = f"over the set: {format_count(result.n_cases, 'checkpoint')}, {submissions}"
     displayed = [grid for grid in grids if not several or grid.title == graded]
     lines = [style(title, "strong")]
     for grid in displayed:
@@ -328,7 +326,7 @@ def _set_lines(result: Result, verification: Verification, style: Style) -> list
 
 def _ends(verification: Verification, out: Path) -> list[str]:
     run = out / run_name(verification, verification.submission_results[0])
-    more = f", the set in {out / set_run_name(verification)}" if verification.several else ""
+    more = f", the set in {out / set_run_name(verification)}" if verification.n_submissions > 1 else ""
     return [escape_controls(f"runs in {out}{more}; kofn report {run} --detailed shows every case")]
 
 
