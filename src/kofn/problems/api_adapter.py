@@ -43,9 +43,9 @@ class SubmissionServer:
         port = PORT if loopback is None else loopback.port
         entry = [word.replace("{port}", str(port)) for word in context.entries[item.submission]]
         env = {**item.env, "PORT": str(port), "HOST": "127.0.0.1"}
-        self._running = workspace.start_server(entry, limits=context.limits, env=env)
-        self._watch = threading.Thread(target=self._running.wait, daemon=True)
-        self._watch.start()
+        self._running = workspace.start(entry, limits=replace(context.limits, seconds=86_400.0), env=env)  # it stays
+        self.watch = threading.Thread(target=self._running.wait, daemon=True)
+        self.watch.start()
         try:
             self._network = loopback
             self.problem = self._wait_until_ready(context.ready_seconds)
@@ -96,15 +96,11 @@ class SubmissionServer:
 
     @property
     def alive(self) -> bool:
-        return self._running.alive and self._watch.is_alive()
-
-    def wait_for_exit(self) -> None:
-        """Give a server that closed the connection time to exit, so that it is known whether it is still there."""
-        self._watch.join(0.3)
+        return self._running.alive and self.watch.is_alive()
 
     def describe_end(self) -> str:
         """How a server that is no longer there ended."""
-        self._watch.join(5)
+        self.watch.join(5)
         result = self._running.result or ProcessResult()
         if result.stopped:
             return f"the server was stopped: it {result.stopped}"
@@ -113,7 +109,7 @@ class SubmissionServer:
     def log(self) -> bytes:
         """What it wrote so far; all of it where it has ended."""
         if not self._running.alive:
-            self._watch.join(5)
+            self.watch.join(5)
         return self._running.text_so_far()
 
     def send(self, request: HttpRequest, seconds: float) -> dict[str, Any]:
@@ -139,7 +135,7 @@ class SubmissionServer:
         """Stop it."""
         if self._running.result is None:
             self._running.stop("the group is done")
-        self._watch.join(10)
+        self.watch.join(10)
         if self._network is not None:
             self._network.close()
 
@@ -237,7 +233,7 @@ def _observe_case(
     except TimeoutError:
         stopped, timed_out = f"no answer within {case.seconds:g} s", True
     except InvalidResponse as problem:
-        server.wait_for_exit()
+        server.watch.join(0.3)  # one that closed the connection gets time to exit: is it still there?
         stopped = str(problem) if server.alive else f"{server.describe_end()} ({problem})"
     process = ProcessResult(stopped=stopped, timed_out=timed_out, seconds=time.monotonic() - began)
     limits = replace(context.limits, seconds=case.seconds)

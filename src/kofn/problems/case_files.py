@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from kofn.core.yaml_file import Yaml, format_validation_error
 from kofn.errors import InputError, KofnError, UnknownName
 from kofn.problems.case import AttributeCheck, HttpRequest, ProblemCase
-from kofn.problems.config import CaseSpec, FromFile
+from kofn.problems.config import CaseSpec, FromFile, VerifySpec
 from kofn.problems.matchers import default_matcher, matcher
 from kofn.sandbox.work_folder import File, safe_name
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from kofn.problems.config import Contents, GroupSpec, RequestSpec, VerifySpec
+    from kofn.problems.config import Contents, GroupSpec, RequestSpec
 
 CASE, EXPECTED, FILES = "case.yaml", "expected", "files"
 _ONE_VALUE = ("output", "stderr", "status_code", "response")
@@ -54,6 +54,10 @@ class _WrittenCase(NamedTuple):
     at: tuple[Any, ...] = ()
     expected: Mapping[str, bytes] = {}
 
+    @property
+    def place(self) -> str:
+        return format_place(self.file, self.at, self.where)
+
 
 def load_cases(
     group: str,
@@ -77,7 +81,7 @@ def load_cases(
         case = _build_case(written_case, spec, adapter, seconds)
         if case.id in found:
             raise InputError(
-                f"{_place(written_case)}: case {case.id!r} is there twice in group {group!r}: give each its own id"
+                f"{written_case.place}: case {case.id!r} is there twice in group {group!r}: give each its own id"
             )
         found[case.id] = case
     _check_defaults(group, spec, source, found.values())
@@ -180,12 +184,12 @@ def _expected_in(folder: Path) -> dict[str, bytes]:
 
 def _build_case(written: _WrittenCase, group: GroupSpec, adapter: str, seconds: float) -> ProblemCase:
     if not isinstance(written.value, Mapping):
-        raise InputError(f"{_place(written)}: expected a mapping with the keys of a case")
+        raise InputError(f"{written.place}: expected a mapping with the keys of a case")
     try:
         spec = CaseSpec.model_validate(merge_cases(group.case_defaults, written.value))
     except ValidationError as problem:
         raise InputError(format_validation_error(problem, written.where, written.file, written.at)) from None
-    place = f"{_place(written)}: case {spec.id!r}"
+    place = f"{written.place}: case {spec.id!r}"
     try:
         return ProblemCase(
             key="",
@@ -201,10 +205,6 @@ def _build_case(written: _WrittenCase, group: GroupSpec, adapter: str, seconds: 
         )
     except KofnError as problem:
         raise InputError(f"{place}: {problem}") from None
-
-
-def _place(written: _WrittenCase) -> str:
-    return format_place(written.file, written.at, written.where)
 
 
 def format_place(file: Yaml | None, at: Sequence[Any], where: object) -> str:
@@ -287,7 +287,8 @@ def _checks(spec: CaseSpec, written: _WrittenCase, adapter: str) -> tuple[Attrib
             expected.setdefault(name, None)  # the author's own function may need nothing
     for name in written.value.get("verify") or ():  # of the group's defaults, what does not apply to a case is left out
         _check_named(name, expected)
-    checks = tuple(_check(name, value, _rule(name, spec.verify)) for name, value in expected.items())
+    rules = {name: spec.verify.get(name) or spec.verify.get(name.partition("/")[0]) for name in expected}
+    checks = tuple(_check(name, value, rules[name] or VerifySpec()) for name, value in expected.items())
     for check in checks:
         _check_adapter(check.attribute, adapter)
     return checks
@@ -311,17 +312,15 @@ def _check_adapter(name: str, adapter: str) -> None:
         safe_name(name.removeprefix("files/"))
 
 
-def _rule(name: str, rules: Mapping[str, VerifySpec]) -> VerifySpec | None:
-    return rules.get(name) or rules.get(name.partition("/")[0])
-
-
-def _check(name: str, expected: Any, rule: VerifySpec | None) -> AttributeCheck:
+def _check(name: str, expected: Any, rule: VerifySpec) -> AttributeCheck:
     if name == "status_code" and isinstance(expected, bytes):
-        expected = _status(expected)
-    matcher_name = (rule.match if rule else None) or default_matcher(name, expected)
-    params = rule.params if rule else {}
+        try:
+            expected = int(expected)
+        except ValueError:
+            raise InputError(f"expected/status_code: {expected[:40]!r} is not a whole number") from None
+    matcher_name = rule.match or default_matcher(name, expected)
     try:
-        built = matcher(matcher_name, params)
+        built = matcher(matcher_name, rule.params)
         if not is_custom(matcher_name):  # the author's own function decides what it can be compared with
             built.check_expected(expected)
     except KofnError as problem:
@@ -330,21 +329,14 @@ def _check(name: str, expected: Any, rule: VerifySpec | None) -> AttributeCheck:
         attribute=name,
         matcher=matcher_name,
         expected=expected,
-        params=params,
-        weight=rule.weight if rule else 1.0,
+        params=rule.params,
+        weight=rule.weight,
     )
 
 
 def is_custom(match: str) -> bool:
     """Whether a matcher is a function of the author's: `module:function` or `package.module.function`."""
     return ":" in match or "." in match
-
-
-def _status(text: bytes) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise InputError(f"expected/status_code: {text[:40]!r} is not a whole number") from None
 
 
 def _report_entry(spec: CaseSpec) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -71,41 +71,33 @@ def _several(value: Any) -> Any:
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(f"expected a number, not {value!r}")
+    return value
+
+
 Word = Annotated[str, BeforeValidator(_word)]
 Words = Annotated[tuple[Word, ...], BeforeValidator(_words)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_several)]
 Json = Annotated[Any, BeforeValidator(_json)]
 Environment = dict[str, Word]
-Seconds = Annotated[float, Field(gt=0, strict=False), BeforeValidator(lambda value: _number(value))]
-Weight = Annotated[float, Field(gt=0, strict=False), BeforeValidator(lambda value: _number(value))]
+Positive = Annotated[float, Field(gt=0, strict=False), BeforeValidator(_number)]
 Version = Annotated[int, Field(ge=0, lt=2**63)]
 
 
-class FromFile(Strict):
+class FromFile(NamedTuple):
     """Contents that stand in a file, named relative to the folder of the case."""
 
-    model_config = ConfigDict(populate_by_name=True)
-
-    path: str = Field(alias="from")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known_keys(cls, value: Any) -> Any:
-        return value
+    path: str
 
 
 def _contents(value: Any) -> Any:
     if isinstance(value, (str, FromFile)):
         return value
     if isinstance(value, dict) and list(value) == ["from"] and isinstance(value["from"], str):
-        return FromFile.model_validate(value)
+        return FromFile(value["from"])
     raise InputError("expected text, or a mapping with `from: PATH`")
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputError(f"expected a number, not {value!r}")
-    return value
 
 
 Contents = Annotated[str | FromFile, BeforeValidator(_contents)]
@@ -184,7 +176,7 @@ class VerifySpec(Strict):
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
     match: str | None = None
-    weight: Weight = 1.0
+    weight: Positive = 1.0
     expected: Json = None
 
     @model_validator(mode="before")
@@ -206,7 +198,7 @@ class CaseSpec(Strict):
     files: dict[str, Contents] = Field(default_factory=dict)
     env: Environment = Field(default_factory=dict)
     request: RequestSpec | None = None
-    timeout: Seconds | None = None
+    timeout: Positive | None = None
     expected: ExpectedSpec = Field(default_factory=ExpectedSpec)
     verify: dict[str, VerifySpec] = Field(default_factory=dict)
     description: str = ""
@@ -219,8 +211,8 @@ class GroupSpec(Strict):
     """
 
     type: str = GroupType.FUNCTIONALITY.value
-    weight: Weight = 1.0
-    timeout: Seconds | None = None
+    weight: Positive = 1.0
+    timeout: Positive | None = None
     case_defaults: dict[str, Any] = Field(default_factory=dict)
     isolated: bool | None = None
     cases: list[dict[str, Any]] | str | None = None
@@ -287,7 +279,7 @@ class CheckpointSpec(Strict):
 
     version: Version = 1
     order: int | None = None
-    timeout: Seconds | None = None
+    timeout: Positive | None = None
     env: Environment = Field(default_factory=dict)
     specification: str = ""
     groups: dict[Annotated[str, Field(pattern=NAME)], GroupSpec] = Field(default_factory=dict)
@@ -325,7 +317,7 @@ class AdapterSpec(Strict):
 
     kind: Literal["cli", "api"] = "cli"
     ready_path: str | None = None
-    ready_timeout: Seconds = 10.0
+    ready_timeout: Positive = 10.0
 
     @model_validator(mode="before")
     @classmethod
@@ -357,7 +349,7 @@ class ProblemSpec(Strict):
     tags: Annotated[tuple[str, ...], Field(strict=False)] = ()
     entry: Words
     adapter: AdapterSpec = Field(default_factory=AdapterSpec)
-    timeout: Seconds = 10.0
+    timeout: Positive = 10.0
     env: Environment = Field(default_factory=dict)
     limits: LimitsSpec = Field(default_factory=LimitsSpec)
     static_assets: dict[str, str] = Field(default_factory=dict)

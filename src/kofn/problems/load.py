@@ -5,17 +5,19 @@ An error names the file, the line and the field.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
 from kofn.core.format import MB
-from kofn.core.yaml_file import Yaml, format_validation_error
+from kofn.core.yaml_file import Strict, Yaml, format_validation_error
 from kofn.errors import InputError, UnknownName
 from kofn.problems.case_files import CheckpointSource, format_place, load_cases
 from kofn.problems.config import EVERY, CheckpointSpec, ProblemSpec
@@ -27,11 +29,12 @@ from kofn.scoring.policy import GroupType
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kofn.problems.config import GroupSpec, LimitsSpec, RegressionSpec
+    from kofn.problems.config import LimitsSpec, RegressionSpec
     from kofn.sandbox.work_folder import File
 
     Read = tuple[Checkpoint, CheckpointSpec, CheckpointSource]
 
+_Spec = TypeVar("_Spec", bound=Strict)
 CONFIG = "config.yaml"
 LOADER = "loader"
 
@@ -47,8 +50,8 @@ def load_problem(path: Path | str) -> Problem:
             f"{folder}: {what}: expected a problem, a folder with {CONFIG} (kofn new problem NAME makes one)"
         )
     file = _yaml(folder / CONFIG)
-    spec = _problem_spec(file)
-    code = _code(folder)
+    spec = _validated(ProblemSpec, file)
+    code = {path.name: _text(path) for path in sorted(folder.glob("*.py"))}  # the author's own, trusted
     loader = _loader(folder) if f"{LOADER}.py" in code else None
     checkpoints = [
         _checkpoint(name, one, number, folder, spec, loader)
@@ -81,9 +84,9 @@ def _yaml(path: Path) -> Yaml:
     return found
 
 
-def _problem_spec(file: Yaml) -> ProblemSpec:
+def _validated(model: type[_Spec], file: Yaml) -> _Spec:
     try:
-        return ProblemSpec.model_validate(file.value)
+        return model.model_validate(file.value)
     except ValidationError as problem:
         raise InputError(format_validation_error(problem, str(file.path), file)) from None
 
@@ -95,26 +98,16 @@ def _checkpoint_specs(
     checkpoints = spec.checkpoints
     if not checkpoints:
         raise InputError(f"{file.path}: checkpoints: there is none: expected at least one")
+    found: dict[str, tuple[CheckpointSpec, CheckpointSource]] = {}
     if isinstance(checkpoints, dict):
-        return {
-            name: (
-                one,
-                CheckpointSource(
-                    folder / name if (folder / name).is_dir() else folder, file, ("checkpoints", name, "groups")
-                ),
-            )
-            for name, one in checkpoints.items()
-        }
-    found = {}
+        for name, one in checkpoints.items():
+            own = folder / name if (folder / name).is_dir() else folder
+            found[name] = (one, CheckpointSource(own, file, ("checkpoints", name, "groups")))
+        return found
     for name in checkpoints:
         checkpoint_file = _yaml(folder / name / CONFIG)
-        try:
-            found[name] = (
-                CheckpointSpec.model_validate(checkpoint_file.value),
-                CheckpointSource(folder / name, checkpoint_file, ("groups",)),
-            )
-        except ValidationError as problem:
-            raise InputError(format_validation_error(problem, str(checkpoint_file.path), checkpoint_file)) from None
+        source = CheckpointSource(folder / name, checkpoint_file, ("groups",))
+        found[name] = (_validated(CheckpointSpec, checkpoint_file), source)
         if name in checkpoints[checkpoints.index(name) + 1 :]:
             raise InputError(f"{file.path}: checkpoints: {name!r} is there twice")
     return found
@@ -148,7 +141,8 @@ def _checkpoint(
                 name=group_name,
                 type=GroupType(group.type),
                 weight=group.weight,
-                isolated=_isolated(group, problem),
+                # a server is started once a group unless somebody asks for more
+                isolated=problem.adapter.kind == "cli" if group.isolated is None else group.isolated,
                 env={**problem.env, **spec.env},
                 cases=cases,
             )
@@ -161,11 +155,6 @@ def _checkpoint(
         groups=tuple(groups),
     )
     return checkpoint, spec, source
-
-
-def _isolated(group: GroupSpec, problem: ProblemSpec) -> bool:
-    """A server is started once a group unless somebody asks for more."""
-    return group.isolated if group.isolated is not None else problem.adapter.kind == "cli"
 
 
 def _specification(source: CheckpointSource, text: str) -> str:
@@ -201,11 +190,6 @@ def _assets(folder: Path, paths: Mapping[str, str]) -> tuple[File, ...]:
     return tuple(found)
 
 
-def _code(folder: Path) -> dict[str, str]:
-    """The Python beside config.yaml: the author's own, trusted."""
-    return {path.name: _text(path) for path in sorted(folder.glob("*.py"))}
-
-
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
@@ -215,9 +199,6 @@ def _text(path: Path) -> str:
 
 def _loader(folder: Path) -> Any:
     """`cases(checkpoint, group)` of loader.py, which may import what is beside it."""
-    import importlib.util
-    import sys
-
     path = folder / f"{LOADER}.py"
     spec = importlib.util.spec_from_file_location(f"kofn_{LOADER}_{folder.name}", path)
     assert spec is not None
@@ -344,16 +325,11 @@ def new_problem(folder: Path, *, adapter: str = "cli") -> list[Path]:
         folder.mkdir(parents=True)
     except FileExistsError:
         raise InputError(f"{folder}: is there already: give a name that is free") from None
-    source = _TEMPLATES / adapter
-    return [_written(path, folder / path.relative_to(source), name) for path in sorted(_files(source))]
-
-
-def _files(source: Path) -> list[Path]:
-    return [path for path in source.rglob("*") if path.is_file()]
-
-
-def _written(template: Path, path: Path, name: str) -> Path:
-    target = path.with_suffix("") if path.name.endswith(f".py{_TEXT}") else path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(template.read_text(encoding="utf-8").replace(_NAME, name), encoding="utf-8")
-    return target
+    written = []
+    for template in sorted(path for path in (_TEMPLATES / adapter).rglob("*") if path.is_file()):
+        path = folder / template.relative_to(_TEMPLATES / adapter)
+        target = path.with_suffix("") if path.name.endswith(f".py{_TEXT}") else path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(template.read_text(encoding="utf-8").replace(_NAME, name), encoding="utf-8")
+        written.append(target)
+    return written

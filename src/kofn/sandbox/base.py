@@ -156,13 +156,7 @@ def prlimit_words(limits: ProgramLimits) -> list[str]:
     """The command that sets the limits and then runs what follows; nothing where there is no `prlimit`."""
     if cached_which("prlimit") is None:
         return []
-    limited = rlimits(limits)
-    options = {"cpu": "CPU", "data": "DATA", "fsize": "FSIZE", "core": "CORE", "nofile": "NOFILE", "nproc": "NPROC"}
-    return ["prlimit", *(f"--{option}={_as_word(*limited[name])}" for option, name in options.items()), "--"]
-
-
-def _as_word(soft: int, hard: int) -> str:
-    return str(soft) if soft == hard else f"{soft}:{hard}"
+    return ["prlimit", *(f"--{name.lower()}={soft}:{hard}" for name, (soft, hard) in rlimits(limits).items()), "--"]
 
 
 def rlimits(limits: ProgramLimits) -> dict[str, tuple[int, int]]:

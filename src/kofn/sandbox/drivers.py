@@ -71,7 +71,8 @@ def find_sandbox(*, unsafe: bool = False, python: str | None = None, show: Itera
         python=found.path,
         packages=found.packages,
         release=found.release,
-        readable=_not_below_usr(paths),
+        # those that /usr does not hold already, outer ones first
+        readable=tuple(p for p in dict.fromkeys(sorted(paths)) if p != "/usr" and not p.startswith("/usr/")),
     )
     problem = probe(sandbox)
     if problem is not None:
@@ -80,8 +81,3 @@ def find_sandbox(*, unsafe: bool = False, python: str | None = None, show: Itera
             "--security-opt seccomp=unconfined --cap-add SYS_ADMIN), or --unsafe to run with nothing but limits"
         )
     return sandbox
-
-
-def _not_below_usr(paths: Iterable[str]) -> tuple[str, ...]:
-    """The paths that /usr does not hold already, outer ones first."""
-    return tuple(p for p in dict.fromkeys(sorted(paths)) if p != "/usr" and not p.startswith("/usr/"))

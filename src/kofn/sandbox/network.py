@@ -91,12 +91,10 @@ class PrivateNetwork:
         except OSError:
             answer, fds = b"", []
         if answer == b"":
-            raise OSError(f"cannot enter the sandbox's network: {self._complaint()}")
+            self.close()
+            complaint = (self._stderr.decode(errors="replace").strip().splitlines() or ["no answer"])[-1][-200:]
+            raise OSError(f"cannot enter the sandbox's network: {complaint}")
         return socket.socket(fileno=fds[0]) if fds else None
-
-    def _complaint(self) -> str:
-        self.close()
-        return (self._stderr.decode(errors="replace").strip().splitlines() or ["no answer"])[-1][-200:]
 
     def close(self) -> None:
         """End the process that connects."""

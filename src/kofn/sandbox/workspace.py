@@ -9,7 +9,6 @@ import tempfile
 import threading
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,10 +111,6 @@ class Workspace:
             argv, directories=self.directories, limits=limits, env=env, stdin=stdin, monitor=self.monitor(limits)
         )
 
-    def start_server(self, argv: Sequence[str], *, limits: ProgramLimits, env: Mapping[str, str]) -> RunningProgram:
-        """Start a program that stays."""
-        return self.start(argv, limits=replace(limits, seconds=86_400.0), env=env)
-
     def monitor(self, limits: ProgramLimits) -> UsageMonitor:
         """Watches what programs leave in the work folder and in the scratch folders."""
         return UsageMonitor(self.folder, limits, self.sandbox.scratch_folders)
@@ -140,9 +135,7 @@ class UsageMonitor:
         device = os.lstat(self._folder.path).st_dev
         # a file that was deleted while it is open takes room on the disk and is found by no listing
         reason = self._folder.excess(self._limits, unlinked_bytes(pids, device))
-        if reason is None and self._most_scratch_files(pids) > self._limits.files:
-            return f"made more than {self._limits.files:,} files"
+        if reason is None:
+            most = max(most_inodes(pid, self._scratch_folders, SCRATCH_SIZE) for pid in pids)
+            return f"made more than {self._limits.files:,} files" if most > self._limits.files else None
         return reason
-
-    def _most_scratch_files(self, pids: Sequence[int]) -> int:
-        return max(most_inodes(pid, self._scratch_folders, SCRATCH_SIZE) for pid in pids)
