@@ -12,7 +12,7 @@ from tests.shared import ROOT
 
 from kofn.parallel import engine
 from kofn.problems import load_problem
-from kofn.problems.verification import verify
+from kofn.problems.verification import VerifyOptions, verify
 from kofn.problems.verify_progress import ExecutionCount
 
 pytest.importorskip("ray", reason="ray is not installed")
@@ -61,7 +61,7 @@ def test_local_and_ray_engines_give_the_same(ray_engine, name):
     folder = ROOT / "examples" / "problems" / name
     problem = load_problem(folder)
     paths = sorted((folder / "submissions").iterdir())
-    here = verify(problem, paths, problem.checkpoints, workers=2)
+    here = verify(problem, paths, problem.checkpoints, options=VerifyOptions(workers=2))
     there = verify(problem, paths, problem.checkpoints, engine=ray_engine)
     assert plain(here) == plain(there)
     assert here.n_executions == there.n_executions
@@ -81,17 +81,18 @@ def test_a_node_lost_in_the_middle_loses_and_doubles_nothing(ray_engine, cluster
     node = cluster.add_node(**NODE)
     seen = []
 
-    def on_case(done):
-        seen.append(done.key)
-        if len(seen) == 12:
-            cluster.remove_node(node, allow_graceful=False)
+    class NodeRemoved(ExecutionCount):
+        def on_case(self, outcome):
+            super().on_case(outcome)
+            seen.append(outcome.key)
+            if len(seen) == 12:
+                cluster.remove_node(node, allow_graceful=False)
 
-    progress = ExecutionCount(then=on_case)
     there = verify(
-        problem, [submission], problem.checkpoints, engine=ray_engine, out=tmp_path / "out", progress=progress
+        problem, [submission], problem.checkpoints, engine=ray_engine, out=tmp_path / "out", progress=NodeRemoved()
     )
-    here = verify(problem, [submission], problem.checkpoints, workers=2)
+    here = verify(problem, [submission], problem.checkpoints, options=VerifyOptions(workers=2))
     assert plain(here) == plain(there)
     assert len(seen) == len(set(seen)) == 60
-    again = verify(problem, [submission], problem.checkpoints, workers=1, out=tmp_path / "out")
+    again = verify(problem, [submission], problem.checkpoints, options=VerifyOptions(workers=1), out=tmp_path / "out")
     assert (again.n_executions, again.n_reused) == (0, 60)

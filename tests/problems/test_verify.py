@@ -27,7 +27,7 @@ from kofn.problems import load_problem
 from kofn.problems.case import CaseOutcome
 from kofn.problems.case_store import CaseStore
 from kofn.problems.execution import Program
-from kofn.problems.verification import run_checkpoint, verify
+from kofn.problems.verification import VerifyOptions, run_checkpoint, verify
 from kofn.runs import PassPolicy, load_run
 from kofn.sandbox.drivers import find_sandbox
 from kofn.sandbox.program import ProcessResult
@@ -117,7 +117,9 @@ def test_a_submission_of_one_file_takes_the_name_in_the_entry(echo, tmp_path):
 
 def test_the_same_submission_under_two_paths_is_run_once(echo, tmp_path):
     other = submission_in(tmp_path, ECHO_CODE, "other")
-    found = verify(load_problem(echo[0]), [echo[1], other], load_problem(echo[0]).checkpoints, workers=1)
+    found = verify(
+        load_problem(echo[0]), [echo[1], other], load_problem(echo[0]).checkpoints, options=VerifyOptions(workers=1)
+    )
     assert found.n_executions == 3
     assert [one.results.score() for one in found.submission_results] == [1.0, 1.0]
 
@@ -125,14 +127,32 @@ def test_the_same_submission_under_two_paths_is_run_once(echo, tmp_path):
 def test_what_is_finished_is_not_run_again_and_what_changed_is(echo, tmp_path):
     problem, submission = echo
     out = tmp_path / "out"
-    first = verify(load_problem(problem), [submission], load_problem(problem).checkpoints, out=out, workers=1)
-    again = verify(load_problem(problem), [submission], load_problem(problem).checkpoints, out=out, workers=1)
+    first = verify(
+        load_problem(problem),
+        [submission],
+        load_problem(problem).checkpoints,
+        out=out,
+        options=VerifyOptions(workers=1),
+    )
+    again = verify(
+        load_problem(problem),
+        [submission],
+        load_problem(problem).checkpoints,
+        out=out,
+        options=VerifyOptions(workers=1),
+    )
     assert (first.n_executions, again.n_executions, again.n_reused) == (3, 0, 3)
     assert plain(first.submission_results[0].results) == plain(again.submission_results[0].results)
     (problem / "config.yaml").write_text(
         ECHO.replace("args: [b], expected: {output: b,", "args: [b], expected: {output: x,")
     )
-    changed = verify(load_problem(problem), [submission], load_problem(problem).checkpoints, out=out, workers=1)
+    changed = verify(
+        load_problem(problem),
+        [submission],
+        load_problem(problem).checkpoints,
+        out=out,
+        options=VerifyOptions(workers=1),
+    )
     assert changed.n_executions == 1
     assert [r.did_pass() for r in changed.submission_results[0].results.reports] == [True, False, True]
     (submission / "main.py").write_text(ECHO_CODE + "\n")
@@ -150,7 +170,10 @@ def test_what_was_run_elsewhere_is_run_again_here(echo, tmp_path):
         find_sandbox(unsafe=True),
     ]
     out = tmp_path / "out"
-    runs = [verify(problem, [submission], problem.checkpoints, sandbox=b, out=out, workers=1) for b in boxes]
+    runs = [
+        verify(problem, [submission], problem.checkpoints, sandbox=b, out=out, options=VerifyOptions(workers=1))
+        for b in boxes
+    ]
     assert [run.n_executions for run in runs] == [3, 3, 3, 3]
     keys = {Program(text="x = 1").key(box) for box in boxes}
     assert len(keys) == 4
@@ -268,7 +291,9 @@ checkpoints:
 def test_flaky_cases_are_named(tmp_path, echo):
     code = "import random, sys; print(sys.argv[1] if random.random() < 0.5 or sys.argv[1] == 'c' else 'no')"
     submission = submission_in(tmp_path, code, "flaky")
-    found = verify(load_problem(echo[0]), [submission], load_problem(echo[0]).checkpoints, repeat=12)
+    found = verify(
+        load_problem(echo[0]), [submission], load_problem(echo[0]).checkpoints, options=VerifyOptions(repeat=12)
+    )
     (one,) = found.submission_results
     assert one.flaky() == ["basic/a", "basic/b"]
     report = one.results.reports[0]

@@ -14,7 +14,7 @@ from tests.waiting import wait_until
 
 from kofn.generate.progress_file import NAME, read_progress
 from kofn.problems.case import AttributeVerdict, CaseOutcome
-from kofn.problems.verification import verify
+from kofn.problems.verification import VerifyOptions, verify
 from kofn.problems.verify_progress import ExecutionCount
 
 SLOW = "import sys, time; time.sleep(0.2); n = int(sys.argv[1]); print(n if n % 5 else 'wrong')"
@@ -55,12 +55,20 @@ def test_an_error_is_said(squares, tmp_path):
 
     problem = load_problem(squares[0])
 
-    def interrupted(_):
-        raise KeyboardInterrupt
+    class Interrupted(ExecutionCount):
+        def on_case(self, outcome):
+            super().on_case(outcome)
+            raise KeyboardInterrupt
 
-    count = ExecutionCount(then=interrupted)
     with pytest.raises(KeyboardInterrupt):
-        verify(problem, [squares[1]], problem.checkpoints, out=tmp_path / "out", workers=1, progress=count)
+        verify(
+            problem,
+            [squares[1]],
+            problem.checkpoints,
+            out=tmp_path / "out",
+            options=VerifyOptions(workers=1),
+            progress=Interrupted(),
+        )
     found = read_progress(tmp_path / "out")
     assert (found.state, found.reason, found.cases_done) == ("stopped", "interrupted", 1)
 

@@ -14,7 +14,7 @@ from tests.programs import need_sandbox, problem_in, submission_in
 
 from kofn.errors import WorldError
 from kofn.problems import load_problem
-from kofn.problems.verification import run_checkpoint, verify
+from kofn.problems.verification import VerifyOptions, run_checkpoint, verify
 from kofn.problems.verification_runs import set_rows
 from kofn.sandbox.work_folder import WorkFolder, read_tree, remove_tree
 from kofn.sandbox.workspace import scratch_folder
@@ -501,7 +501,7 @@ def both(tmp_path, bad, config=TWICE):
     """What the cases of a hostile submission and of a good one that runs after it show, on one worker."""
     problem = load_problem(problem_in(tmp_path, config))
     paths = [submission_in(tmp_path, bad, "bad"), submission_in(tmp_path, GOOD, "good")]
-    found = verify(problem, paths, problem.checkpoints, workers=1)
+    found = verify(problem, paths, problem.checkpoints, options=VerifyOptions(workers=1))
     hostile, good = found.submission_results
     assert hostile.results.infrastructure_failure is None
     assert good.results.score() == 1.0
@@ -590,7 +590,7 @@ def test_a_submission_that_cannot_be_run_fails_with_the_reason_and_stops_no_othe
         (bad / "main.py").unlink()
     problem = load_problem(problem_in(tmp_path, TWICE))
     good = submission_in(tmp_path, GOOD, "good")
-    found = verify(problem, [bad, good], problem.checkpoints, workers=1)
+    found = verify(problem, [bad, good], problem.checkpoints, options=VerifyOptions(workers=1))
     assert [one.results.score() for one in found.submission_results] == [0.0, 1.0]
     said = {
         "large": "1,024 MB of files, more than the 20 MB",
@@ -618,7 +618,9 @@ def test_names_that_are_no_text_are_shown_as_they_can_be(tmp_path):
     bad = submission_in(tmp_path, GOOD, "bad")
     (bad / os.fsdecode(b"\xff\xfe.txt")).write_text("x")
     problem = load_problem(problem_in(tmp_path, TWICE))
-    found = verify(problem, [bad, submission_in(tmp_path, GOOD, "good")], problem.checkpoints, workers=1)
+    found = verify(
+        problem, [bad, submission_in(tmp_path, GOOD, "good")], problem.checkpoints, options=VerifyOptions(workers=1)
+    )
     assert [one.results.score() for one in found.submission_results] == [1.0, 1.0]
     assert "\\udcff" in set_rows(found)[0]["output"]
 

@@ -14,7 +14,7 @@ from tests.viewer.serving import ask, open_in, served
 
 from kofn.analysis.trend.trend import load_trend
 from kofn.problems import load_problem
-from kofn.problems.verification import verify
+from kofn.problems.verification import VerifyOptions, verify
 from kofn.problems.verification_runs import write_runs as write_runs
 from kofn.runs.record import load_run
 from kofn.sandbox.drivers import find_sandbox
@@ -73,7 +73,12 @@ def folder(tmp_path_factory):
         chosen = problem.select_checkpoints("all" if repeat > 1 else "basics")
         target = root / "runs" / out
         found = verify(
-            problem, [root / name for name in names], chosen, repeat=repeat, workers=1, sandbox=box, out=target
+            problem,
+            [root / name for name in names],
+            chosen,
+            options=VerifyOptions(repeat=repeat, workers=1),
+            sandbox=box,
+            out=target,
         )
         options = {"checkpoint": "all", "policy": "core-cases", "repeat": repeat}
         write_runs(found, target, options)

@@ -42,7 +42,7 @@ def verify_samples(tasks: Path, samples: tuple[Path, ...], *, as_json: bool, **o
                 engine=engine,
                 sandbox=sandbox,
                 out=out,
-                progress=progress.count,
+                progress=progress,
             )
     except KeyboardInterrupt:
         click.echo(f"what is finished is kept in {out}: the same command goes on", err=True)

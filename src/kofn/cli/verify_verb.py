@@ -87,14 +87,13 @@ def _verify(path: Path, submissions: tuple[Path, ...], as_json: bool, options: d
                 problem,
                 submissions,
                 chosen,
-                policy=options["policy"],
-                groups=options["groups"],
-                cases=options["cases"],
-                repeat=options["repeat"],
+                options=problems.verification.VerifyOptions(
+                    **{name: options[name] for name in ("policy", "groups", "cases", "repeat")}
+                ),
                 engine=engine,
                 sandbox=sandbox,
                 out=out,
-                progress=progress.count,
+                progress=progress,
             )
     except KeyboardInterrupt:
         click.echo(f"what is finished is kept in {out}: the same command goes on", err=True)

@@ -67,7 +67,6 @@ class WorkItem:
     """
 
     submission: int
-    checkpoint: str
     group: str
     env: Mapping[str, str] = field(default_factory=dict)
     cases: tuple[ProblemCase, ...] = ()

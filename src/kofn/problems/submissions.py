@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from kofn.problems.case import ProblemCase
     from kofn.problems.problem import CaseGroup, Checkpoint, Problem
     from kofn.sandbox.base import Sandbox
 
@@ -165,7 +164,7 @@ def work_context(
 
 
 def work_items(
-    problem: Problem, submission: int, tree: Tree, group: CaseGroup, checkpoint: str, *, repeats: int, sandbox: Sandbox
+    problem: Problem, submission: int, tree: Tree, group: CaseGroup, *, repeats: int, sandbox: Sandbox
 ) -> list[WorkItem]:
     """The items of a group: one per case where cases are isolated, else one with all of them; each `repeats` times."""
     # the key of a finished case in the store: a change of anything here runs the case again
@@ -184,28 +183,18 @@ def work_items(
     for repeat in range(repeats):
         cases, before = [], base
         for case in group.cases:
-            key = _digest([base if group.isolated else before, _case_identity(case), repeat])
+            # all of a case that can change its outcome, by the names of its fields: renaming one changes all keys
+            identity = {name: value for name, value in asdict(case).items() if name not in ("key", "summary")}
+            key = _digest([base if group.isolated else before, identity, repeat])
             before = key  # a case that is not isolated depends on those before it
             cases.append(replace(case, key=key))
         parts = [(case,) for case in cases] if group.isolated else [tuple(cases)]
         items += [
-            WorkItem(
-                submission=submission,
-                checkpoint=checkpoint,
-                group=group.name,
-                env=group.env,
-                cases=part,
-                reset=group.isolated,
-            )
+            WorkItem(submission=submission, group=group.name, env=group.env, cases=part, reset=group.isolated)
             for part in parts
             if part
         ]
     return items
-
-
-def _case_identity(case: ProblemCase) -> Any:
-    """Everything of a case that can change its outcome, by the names of its fields: renaming one changes all keys."""
-    return {name: value for name, value in asdict(case).items() if name not in ("key", "summary")}
 
 
 def _digest(value: Any) -> str:

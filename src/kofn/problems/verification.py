@@ -37,7 +37,7 @@ from kofn.sandbox.workspace import scratch_folder
 from kofn.scoring.policy import PassPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from kofn.parallel.base import ParallelEngine
     from kofn.problems.case import AttributeVerdict, ProblemCase, WorkItem
@@ -178,6 +178,17 @@ def _tail(data: bytes | None) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """Which cases are run, how often, by how many workers of this machine, and when a submission passes."""
+
+    policy: PassPolicy | str = PassPolicy.CORE_CASES
+    groups: Sequence[str] = ()
+    cases: Sequence[str] = ()
+    repeat: int = 1
+    workers: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionResult:
     """One submission at one checkpoint: the results, and every execution by (group, case)."""
 
@@ -237,11 +248,7 @@ def run_checkpoint(
         loaded,
         [Path(submission)],
         loaded.select_checkpoints(checkpoint),
-        policy=policy,
-        groups=groups,
-        cases=cases,
-        repeat=repeat,
-        workers=workers,
+        options=VerifyOptions(policy=policy, groups=groups, cases=cases, repeat=repeat, workers=workers),
         sandbox=find_sandbox(unsafe=unsafe),
         out=None if out is None else Path(out),
     )
@@ -253,21 +260,18 @@ def verify(
     paths: Sequence[Path],
     checkpoints: Sequence[Checkpoint],
     *,
-    policy: PassPolicy | str = PassPolicy.CORE_CASES,
-    groups: Sequence[str] = (),
-    cases: Sequence[str] = (),
-    repeat: int = 1,
-    workers: int | None = None,
+    options: VerifyOptions | None = None,
     engine: ParallelEngine | None = None,
     sandbox: Sandbox | None = None,
     out: Path | None = None,
     progress: ExecutionCount | None = None,
 ) -> Verification:
-    """Several submissions against several checkpoints. `progress` counts the executions while they are run."""
-    rule = PassPolicy(policy)
-    selected = select_cases(checkpoints, groups, cases)
+    """Several submissions against several checkpoints; `progress` counts the executions as they finish."""
+    options, count = options or VerifyOptions(), progress or ExecutionCount()
+    rule = PassPolicy(options.policy)
+    selected = select_cases(checkpoints, options.groups, options.cases)
     with (
-        make_engine("local", workers=workers) if engine is None else nullcontext(engine) as map_engine,
+        make_engine("local", workers=options.workers) if engine is None else nullcontext(engine) as map_engine,
         scratch_folder() as scratch,
         nullcontext(None) if out is None else CaseStore(out) as store,
     ):
@@ -277,7 +281,7 @@ def verify(
             check_entry(problem, program_sandbox)
         context = work_context(problem, submissions, program_sandbox, scratch)
         check_author_code(context, selected, map_engine, problem.folder)
-        items = _items(problem, submissions, selected, repeat, program_sandbox)
+        items = _items(problem, submissions, selected, options.repeat, program_sandbox)
         every = [item for part in items.values() for item in part]
         keys = {case.key for item in every for case in item.cases}
         known = {} if store is None else store.get(keys)
@@ -285,7 +289,6 @@ def verify(
         known |= _unusable_outcomes(problem, submissions, items)  # after the store: they are never kept in it
         n_before = len(known)
         todo = _unfinished(every, known)
-        count = progress or ExecutionCount()
         with write_progress(out, count, problem.name, [one.name for one in submissions], keep=False):
             finished = keys - {case.key for item in todo for case in item.cases}
             count.on_total(len(keys), len(finished), sum(has_passed(known[key]) for key in finished))
@@ -299,7 +302,7 @@ def verify(
 
             map_engine.map(run_item, todo, shared=context, on_done=keep)
     now = datetime.now(UTC)  # one time for all reports of a command
-    part_names = [f"group {name}" for name in groups] + [f"case {name}" for name in cases]
+    part_names = [f"group {name}" for name in options.groups] + [f"case {name}" for name in options.cases]
     submission_results = []
     for (number, name), part in items.items():
         submission, checkpoint = submissions[number], next(c for c in selected if c.name == name)
@@ -314,7 +317,7 @@ def verify(
         submission_results=tuple(submission_results),
         n_executions=len(known) - n_before,
         n_reused=n_reused,
-        repeats=repeat,
+        repeats=options.repeat,
         part=f"only {', '.join(part_names)}" if part_names else None,
         warnings=tuple(filter(None, (submission_warning(problem, one) for one in submissions))),
     )
@@ -341,7 +344,7 @@ def _items(
         (number, checkpoint.name): [
             item
             for group in checkpoint.groups
-            for item in work_items(problem, number, one.tree, group, checkpoint.name, repeats=repeat, sandbox=sandbox)
+            for item in work_items(problem, number, one.tree, group, repeats=repeat, sandbox=sandbox)
         ]
         for number, one in enumerate(submissions)
         for checkpoint in checkpoints

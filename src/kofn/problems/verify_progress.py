@@ -34,21 +34,17 @@ def format_line(done: int, total: int, rate: float, n_passed: int, *, broken: in
     return f"{bar(done / total, 12)} {line}" if total and len(line) + 15 <= width else line[:width]
 
 
-@dataclass(slots=True)
+@dataclass
 class ExecutionCount:
-    """How many executions there are, and the outcomes of those that are done; `before` were finished already.
-
-    `then` is called with the outcome of each that is run, after it was counted.
-    """
+    """How many executions there are, and the outcomes of those that are done; `before` were finished already."""
 
     clock: Callable[[], float] = time.monotonic
-    then: Callable[[CaseOutcome], None] | None = None
-    total: int = 0
-    done: int = 0
-    before: int = 0
-    passed: int = 0
-    broken: int = 0
-    began: float = 0.0
+    total: int = field(default=0, init=False)
+    done: int = field(default=0, init=False)
+    before: int = field(default=0, init=False)
+    passed: int = field(default=0, init=False)
+    broken: int = field(default=0, init=False)
+    began: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
         self.began = self.clock()
@@ -63,8 +59,6 @@ class ExecutionCount:
         self.done += 1
         self.passed += has_passed(outcome)
         self.broken += outcome.harness_error is not None
-        if self.then is not None:
-            self.then(outcome)
 
     @property
     def seconds(self) -> float:
@@ -109,30 +103,30 @@ def write_progress(
         yield
 
 
-@dataclass(slots=True)
-class VerifyProgress:
+@dataclass
+class VerifyProgress(ExecutionCount):
     """Writes the line at most five times a second, to a terminal; leaving the `with` block erases it."""
 
     stream: TextIO = field(default_factory=lambda: sys.stderr)
-    clock: Callable[[], float] = time.monotonic
-    count: ExecutionCount = field(init=False)
     _last: float = 0.0
     _width: int = 0
 
-    def __post_init__(self) -> None:
-        self.count = ExecutionCount(self.clock, self._show)
+    def on_total(self, total: int, finished: int, n_passed: int) -> None:
+        """As of `ExecutionCount`."""
+        super().on_total(total, finished, n_passed)
+        self._last = self.began
 
-    def _show(self, _: CaseOutcome) -> None:
-        """Rewrite the line."""
-        count = self.count
+    def on_case(self, outcome: CaseOutcome) -> None:
+        """Count one more, and rewrite the line."""
+        super().on_case(outcome)
         now = self.clock()
-        if now - max(self._last, count.began) < INTERVAL or not self.stream.isatty():
+        if now - self._last < INTERVAL or not self.stream.isatty():
             return
         self._last = now
         # of this command alone: cases that were finished before took no time
-        rate = (count.done - count.before) / max(1e-9, now - count.began)
+        rate = (self.done - self.before) / max(1e-9, now - self.began)
         width = shutil.get_terminal_size().columns - 1
-        line = format_line(count.done, count.total, rate, count.passed, broken=count.broken, width=width)
+        line = format_line(self.done, self.total, rate, self.passed, broken=self.broken, width=width)
         self.stream.write("\r" + line.ljust(self._width))
         self.stream.flush()
         self._width = len(line)
