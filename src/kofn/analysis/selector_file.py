@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
 from kofn.analysis.selectors import Selector
-from kofn.core.yaml_file import Strict, Yaml, format_validation_error
+from kofn.core.yaml_file import Strict, Yaml, parse_model
 from kofn.errors import InputError
 
 ENDINGS = (".yaml", ".yml")
@@ -54,8 +54,5 @@ def _read(path: Path) -> Selector:
     file = Yaml(path)
     if not isinstance(file.value, dict):
         raise InputError(f"{path}: expected a mapping with `by`, such as by: reward")
-    try:
-        spec = SelectorSpec.model_validate(file.value)
-    except ValidationError as problem:
-        raise InputError(format_validation_error(problem, str(path), file)) from None
+    spec = parse_model(SelectorSpec, file.value, str(path), file)
     return Selector(**{**spec.model_dump(), "name": spec.name or path.stem})

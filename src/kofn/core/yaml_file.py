@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from kofn.errors import InputError, UnknownName
 
@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from pydantic import ValidationError
 
-
+Model = TypeVar("Model", bound=BaseModel)
 _PYDANTICS = re.compile(r"function-|(?:dict|list|tuple|constrained-\w+)\[")  # parts of a place that no file has
 _WORDS = {
     "missing": "missing: expected a value",
@@ -44,6 +43,16 @@ class Strict(BaseModel):
                 if key not in cls.model_fields:
                     raise UnknownName("key", str(key), list(cls.model_fields))
         return given
+
+
+def parse_model(
+    model: type[Model], value: Any, source: str, file: Yaml | None = None, inside: Sequence[Any] = ()
+) -> Model:
+    """A part of a file as its model; a mistake is an InputError with its place, as of `format_validation_error`."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as problem:
+        raise InputError(format_validation_error(problem, source, file, inside)) from None
 
 
 def format_validation_error(

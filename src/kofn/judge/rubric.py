@@ -9,9 +9,9 @@ from math import nextafter
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from kofn.core.yaml_file import Strict, Yaml, format_validation_error
+from kofn.core.yaml_file import Strict, Yaml, parse_model
 from kofn.errors import InputError, UnknownName
 from kofn.tasks.stages import Template
 
@@ -154,19 +154,12 @@ def load_rubric(rubric: str | Path | Mapping[str, Any] | Rubric) -> Rubric:
     if isinstance(rubric, Rubric):
         return rubric
     if isinstance(rubric, Mapping):
-        return _rubric(rubric, str(rubric.get("name", "rubric")))
+        return parse_model(Rubric, dict(rubric), str(rubric.get("name", "rubric")))
     if isinstance(rubric, Path) or rubric.endswith((".yaml", ".yml")):
         file = Yaml(Path(rubric))
         if not isinstance(file.value, dict):
             raise InputError(f"{rubric}: expected a mapping with name and prompt")
-        return _rubric(file.value, str(rubric), file)
+        return parse_model(Rubric, dict(file.value), str(rubric), file)
     if rubric in names():
         return load_rubric(HERE / f"{rubric}.yaml")
     raise UnknownName("rubric", rubric, names(), hint="a rubric of your own is a file that ends in .yaml")
-
-
-def _rubric(value: Mapping[str, Any], source: str, file: Yaml | None = None) -> Rubric:
-    try:
-        return Rubric.model_validate(dict(value))
-    except ValidationError as problem:
-        raise InputError(format_validation_error(problem, source, file)) from None

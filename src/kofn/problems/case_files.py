@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-from pydantic import ValidationError
-
-from kofn.core.yaml_file import Yaml, format_validation_error
+from kofn.core.yaml_file import Yaml, parse_model
 from kofn.errors import InputError, KofnError, UnknownName
 from kofn.problems.case import AttributeCheck, HttpRequest, ProblemCase
 from kofn.problems.config import CaseSpec, FromFile, VerifySpec
@@ -185,10 +183,8 @@ def _expected_in(folder: Path) -> dict[str, bytes]:
 def _build_case(written: _WrittenCase, group: GroupSpec, adapter: str, seconds: float) -> ProblemCase:
     if not isinstance(written.value, Mapping):
         raise InputError(f"{written.place}: expected a mapping with the keys of a case")
-    try:
-        spec = CaseSpec.model_validate(merge_cases(group.case_defaults, written.value))
-    except ValidationError as problem:
-        raise InputError(format_validation_error(problem, written.where, written.file, written.at)) from None
+    value = merge_cases(group.case_defaults, written.value)
+    spec = parse_model(CaseSpec, value, written.where, written.file, written.at)
     place = f"{written.place}: case {spec.id!r}"
     try:
         return ProblemCase(

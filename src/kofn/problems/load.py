@@ -12,12 +12,10 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Any
 
 from kofn.core.format import MB
-from kofn.core.yaml_file import Strict, Yaml, format_validation_error
+from kofn.core.yaml_file import Yaml, parse_model
 from kofn.errors import InputError, UnknownName
 from kofn.problems.case_files import CheckpointSource, format_place, load_cases
 from kofn.problems.config import EVERY, CheckpointSpec, ProblemSpec
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 
     Read = tuple[Checkpoint, CheckpointSpec, CheckpointSource]
 
-_Spec = TypeVar("_Spec", bound=Strict)
 CONFIG = "config.yaml"
 LOADER = "loader"
 
@@ -50,7 +47,7 @@ def load_problem(path: Path | str) -> Problem:
             f"{folder}: {what}: expected a problem, a folder with {CONFIG} (kofn new problem NAME makes one)"
         )
     file = _yaml(folder / CONFIG)
-    spec = _validated(ProblemSpec, file)
+    spec = parse_model(ProblemSpec, file.value, str(file.path), file)
     code = {path.name: _text(path) for path in sorted(folder.glob("*.py"))}  # the author's own, trusted
     loader = _loader(folder) if f"{LOADER}.py" in code else None
     checkpoints = [
@@ -84,13 +81,6 @@ def _yaml(path: Path) -> Yaml:
     return found
 
 
-def _validated(model: type[_Spec], file: Yaml) -> _Spec:
-    try:
-        return model.model_validate(file.value)
-    except ValidationError as problem:
-        raise InputError(format_validation_error(problem, str(file.path), file)) from None
-
-
 def _checkpoint_specs(
     folder: Path, file: Yaml, spec: ProblemSpec
 ) -> dict[str, tuple[CheckpointSpec, CheckpointSource]]:
@@ -105,9 +95,9 @@ def _checkpoint_specs(
             found[name] = (one, CheckpointSource(own, file, ("checkpoints", name, "groups")))
         return found
     for name in checkpoints:
-        checkpoint_file = _yaml(folder / name / CONFIG)
-        source = CheckpointSource(folder / name, checkpoint_file, ("groups",))
-        found[name] = (_validated(CheckpointSpec, checkpoint_file), source)
+        own_file = _yaml(folder / name / CONFIG)
+        one = parse_model(CheckpointSpec, own_file.value, str(own_file.path), own_file)
+        found[name] = (one, CheckpointSource(folder / name, own_file, ("groups",)))
         if name in checkpoints[checkpoints.index(name) + 1 :]:
             raise InputError(f"{file.path}: checkpoints: {name!r} is there twice")
     return found

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from kofn.core.yaml_file import Strict, format_validation_error
+from kofn.core.yaml_file import Strict, parse_model
 from kofn.errors import InputError, UnknownName
 from kofn.scoring.policy import GroupType, PassPolicy
 from kofn.tasks.shapes import ROLES, SHAPES
@@ -304,7 +304,4 @@ class TaskSpec(Strict):
 
 def parse_spec(value: Mapping[str, Any], source: str, file: Yaml | None = None) -> TaskSpec:
     """The specification that a mapping holds."""
-    try:
-        return TaskSpec.model_validate(dict(value))
-    except ValidationError as problem:
-        raise InputError(format_validation_error(problem, source, file)) from None
+    return parse_model(TaskSpec, dict(value), source, file)
