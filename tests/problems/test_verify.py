@@ -50,6 +50,8 @@ import os, sys
 print(sys.argv[1], *filter(None, [sys.stdin.read(), os.environ.get("WORD")]))
 """
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.fixture(autouse=True)
 def _sandbox():
@@ -204,7 +206,9 @@ def test_a_killed_harness_loses_no_finished_case(tmp_path):
     command = [sys.executable, str(script), str(problem), str(submission), str(out)]
     counts = []
     for _ in range(6):
-        running = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})
+        running = subprocess.Popen(
+            command, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+        )
         _wait_for_more(out, counts[-1] if counts else 0, running)
         time.sleep(draws.random() * 0.3)
         running.send_signal(signal.SIGKILL)
@@ -243,7 +247,9 @@ def test_programs_end_with_a_harness_that_is_killed(tmp_path):
     problem, submission = problem_in(tmp_path), submission_in(tmp_path, code)
     script = Path(__file__).with_name("worker_killed.py")
     command = [sys.executable, str(script), str(problem), str(submission), str(tmp_path / "out")]
-    running = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})
+    running = subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+    )
     wait_until(lambda: _running(mark), "the program starts")
     running.kill()
     running.wait()

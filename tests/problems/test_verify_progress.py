@@ -19,6 +19,8 @@ from kofn.problems.verify_progress import ExecutionCount
 
 SLOW = "import sys, time; time.sleep(0.2); n = int(sys.argv[1]); print(n if n % 5 else 'wrong')"
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.fixture
 def squares(tmp_path):
@@ -33,7 +35,9 @@ def test_it_is_seen_while_it_goes_and_after_a_kill_and_is_gone_when_all_is_done(
     out = tmp_path / "out"
     script = Path(__file__).with_name("worker_killed.py")
     command = [sys.executable, str(script), *map(str, squares), str(out)]
-    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})
+    process = subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+    )
     try:
         found = wait_until(lambda: (live := read_progress(out)) and live.cases_done and live, "the first cases")
         assert (found.kind, found.task, found.model, found.pid) == ("verify", "same", "sub", process.pid)
@@ -46,7 +50,9 @@ def test_it_is_seen_while_it_goes_and_after_a_kill_and_is_gone_when_all_is_done(
         process.wait()
     left = read_progress(out)
     assert (left.state, left.alive) == ("running", False)
-    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}, check=True)
+    subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}, check=True
+    )
     assert not (out / NAME).exists()  # a folder of runs is no run
 
 
