@@ -45,11 +45,7 @@ class RayEngine(ParallelEngine):
     remote: ClassVar[bool] = True
 
     def __init__(
-        self,
-        address: str | None = None,
-        retries: int = 2,
-        shared_path: str | None = None,
-        workers: int | None = None,
+        self, address: str | None = None, retries: int = 2, shared_path: str | None = None, workers: int | None = None
     ) -> None:
         super().__init__(workers, retries)
         self._store = None if shared_path is None else SharedFolder(shared_path)
@@ -107,17 +103,13 @@ class _RayMap:
                 self._take(reference)
 
     def _submit(self) -> None:
-        limit = self._limit_in_flight()
-        while len(self._in_flight) < limit and (found := self._queue.next()) is not None:
-            index, item = found
-            self._in_flight[self._engine._task.remote(self._map_order, item)] = index
-
-    def _limit_in_flight(self) -> int:
-        """How many tasks may be in flight. Nodes come and go, so this is looked up again now and then."""
+        """Fill up what may be in flight. Nodes come and go, so how much that is is looked up again now and then."""
         if time.monotonic() - self._counted > _RECOUNT:
             self._counted = time.monotonic()
             self._limit = self._engine._max_workers or _IN_FLIGHT * self._engine.workers
-        return self._limit
+        while len(self._in_flight) < self._limit and (found := self._queue.next()) is not None:
+            index, item = found
+            self._in_flight[self._engine._task.remote(self._map_order, item)] = index
 
     def _finished(self) -> list[Any]:
         """All tasks that are over; waits for the first."""
@@ -189,7 +181,9 @@ def _import_ray() -> Any:
 def _connect(ray: Any, address: str | None, workers: int | None) -> Callable[[], None] | None:
     """Join or start a cluster; how to leave it, or None if this process was part of it already."""
     if ray.is_initialized():
-        _check_same(ray, address)
+        here = ray.get_runtime_context().gcs_address
+        if address not in (None, "auto", here):
+            raise InputError(f"this process is part of the Ray cluster at {here} already, and not of {address}")
         return None
     cluster = _cluster_address(address)
     if cluster is not None:
@@ -235,12 +229,6 @@ def _silence_ray() -> Callable[[], None]:
     before = getattr(module, name, None)
     setattr(module, name, lambda *_, **__: None)
     return lambda: setattr(module, name, before)
-
-
-def _check_same(ray: Any, address: str | None) -> None:
-    here = ray.get_runtime_context().gcs_address
-    if address not in (None, "auto", here):
-        raise InputError(f"this process is part of the Ray cluster at {here} already, and not of {address}")
 
 
 def _cluster_address(address: str | None) -> str | None:

@@ -159,7 +159,9 @@ def _load(order: MapOrder) -> tuple[int, bytes] | None:
     except Exception as error:  # every kind of store has its own
         return BROKEN, f"{platform.node()} cannot read what is shared: {format_error(error)}".encode()
     if _Helper.worker is None:
-        _Helper.worker = WorkerProcess(_combined_path(order.path))
+        here = module_path()  # first, then where the caller looks, as far as there are such places on this node
+        more = [entry for entry in order.path if entry not in here and Path(entry).exists()]
+        _Helper.worker = WorkerProcess(here + more)
     answer = _Helper.worker.request(LOAD, message)
     if answer is None:
         return BROKEN, f"{platform.node()}: worker processes end before they can work ({_discard_worker()})".encode()
@@ -176,12 +178,6 @@ def _message(order: MapOrder) -> bytes:
 
     message: bytes = ray.get(order.reference[0])
     return message
-
-
-def _combined_path(callers: list[str]) -> list[str]:
-    """Where this node looks for modules, then where the caller does, as far as there are such places here."""
-    here = module_path()
-    return here + [entry for entry in callers if entry not in here and Path(entry).exists()]
 
 
 def _discard_worker() -> str:

@@ -198,12 +198,8 @@ def observe(workspace: Workspace, context: WorkContext, item: WorkItem) -> Itera
                 server.close()
                 server = None
             try:
-                if server is None:
-                    workspace.folder.reset(tree, case.files)
-                    server = SubmissionServer(workspace, context, item)
-                else:
-                    for file in case.files:
-                        workspace.folder.put(file)
+                workspace.folder.fill(tree if server is None else None, case.files)
+                server = server or SubmissionServer(workspace, context, item)
             except PathBlocked as problem:
                 yield case, Observation(process=ProcessResult(stopped=str(problem)))
                 continue

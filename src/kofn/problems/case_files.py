@@ -12,6 +12,7 @@ from kofn.errors import InputError, KofnError, UnknownName
 from kofn.problems.case import AttributeCheck, HttpRequest, ProblemCase
 from kofn.problems.config import CaseSpec, FromFile, VerifySpec
 from kofn.problems.matchers import default_matcher, matcher
+from kofn.problems.matchers.diff_text import truncate
 from kofn.sandbox.work_folder import File, safe_name
 
 if TYPE_CHECKING:
@@ -322,11 +323,7 @@ def _check(name: str, expected: Any, rule: VerifySpec) -> AttributeCheck:
     except KofnError as problem:
         raise InputError(f"verify {name}: {problem}") from None
     return AttributeCheck(
-        attribute=name,
-        matcher=matcher_name,
-        expected=expected,
-        params=rule.params,
-        weight=rule.weight,
+        attribute=name, matcher=matcher_name, expected=expected, params=rule.params, weight=rule.weight
     )
 
 
@@ -342,9 +339,7 @@ def _report_entry(spec: CaseSpec) -> dict[str, Any]:
         "id": spec.id,
         "description": spec.description,
         "args": list(spec.args),
-        "stdin": stdin
-        if len(stdin) <= _MAX_STDIN
-        else f"{stdin[:_MAX_STDIN]}... ({len(stdin) - _MAX_STDIN:,} more characters)",
+        "stdin": truncate(stdin, _MAX_STDIN),
         "files": list(spec.files),
         "env": dict(spec.env),
         "request": None if spec.request is None else spec.request.model_dump(exclude_unset=True, by_alias=True),

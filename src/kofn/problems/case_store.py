@@ -90,7 +90,7 @@ class CaseStore:
         import orjson
 
         try:
-            kept = [self._with_long_values_filed(one) for one in outcomes]
+            kept = [replace(o, verdicts=tuple(self._file_values(o.key, one) for one in o.verdicts)) for o in outcomes]
         except OSError as problem:
             raise _write_error(self.directory / OUTPUTS, problem) from None
         rows = []
@@ -126,11 +126,8 @@ class CaseStore:
                 raise _unusable_error(self.directory / NAME, problem) from None
         return found
 
-    def _with_long_values_filed(self, outcome: CaseOutcome) -> CaseOutcome:
-        """With long values in files, and notes that say where."""
-        return replace(outcome, verdicts=tuple(self._file_values(outcome.key, one) for one in outcome.verdicts))
-
     def _file_values(self, key: str, one: AttributeVerdict) -> AttributeVerdict:
+        """With long values in files, and notes that say where."""
         notes, plain = [], re.sub(r"[^\w.-]", "_", one.attribute)[:60]
         for what, whole in (("actual", one.whole), ("expected", one.whole_expected)):
             if whole is not None:

@@ -23,6 +23,7 @@ from kofn.errors import InputError, WorldError
 from kofn.parallel.worker import format_error
 from kofn.problems.case import FILES, HEADERS, AttributeVerdict, CaseOutcome, Observation, read_files
 from kofn.problems.matchers import CustomMatcher, matcher
+from kofn.problems.matchers.diff_text import truncate
 from kofn.sandbox.fork_server import fork_server_for, stop_fork_server
 from kofn.sandbox.program import ProcessResult
 from kofn.sandbox.work_folder import PathBlocked, Tree, UnreadableFile
@@ -161,9 +162,7 @@ def _for_report(value: Any) -> tuple[Any, bytes | None]:
         whole = text.encode(errors="surrogatepass")
     else:
         return value, None
-    if len(text) <= MAX_REPORTED:
-        return text, None
-    return f"{text[:MAX_REPORTED]}... ({len(text) - MAX_REPORTED:,} more characters)", whole
+    return truncate(text, MAX_REPORTED), whole if len(text) > MAX_REPORTED else None
 
 
 def _run_verifier(case: ProblemCase, observation: Observation) -> dict[str, AttributeVerdict]:
@@ -243,11 +242,7 @@ def _observe(workspace: Workspace, context: WorkContext, item: WorkItem) -> Iter
     entry = context.entries[item.submission]
     for number, case in enumerate(item.cases):
         try:
-            if item.reset or number == 0:
-                workspace.folder.reset(tree, case.files)
-            else:
-                for file in case.files:
-                    workspace.folder.put(file)
+            workspace.folder.fill(tree if item.reset or number == 0 else None, case.files)
         except PathBlocked as problem:
             yield case, Observation(process=ProcessResult(stopped=str(problem)))
             continue

@@ -267,12 +267,8 @@ def _submissions(here: list[SubmissionResult], style: Style) -> list[str]:
     right = (False, False, True, *(True for _ in types), True, False)
     title = f"{here[0].checkpoint.name} (version {here[0].checkpoint.version})"
     lines = grid_lines(Grid(title, header, tuple(rows), right), style)
-    return [_colored(line, style) for line in lines]
-
-
-def _colored(line: str, style: Style) -> str:
-    role = {"✓": "good", "✗": "bad"}.get(line[:1])
-    return line if role is None else style(line[0], role) + line[1:]
+    roles = {"✓": "good", "✗": "bad"}
+    return [style(line[0], roles[line[0]]) + line[1:] if line[:1] in roles else line for line in lines]
 
 
 def _failures(one: SubmissionResult, style: Style) -> list[str]:
@@ -282,11 +278,8 @@ def _failures(one: SubmissionResult, style: Style) -> list[str]:
         return []
     order = list(GroupType)
     failing.sort(key=lambda r: order.index(r.type))
-    lines = (
-        [style(escape_controls(f"{one.submission.name}: {format_count(len(failing), 'case')} not passed"), "strong")]
-        if failing
-        else []
-    )
+    title = escape_controls(f"{one.submission.name}: {format_count(len(failing), 'case')} not passed")
+    lines = [style(title, "strong")] if failing else []
     for report in failing[:_MAX_CASES]:
         wrong = next(((n, a) for n, a in report.results.items() if not a.is_correct), None)
         what = "nothing was verified" if wrong is None else f"{wrong[0]}: {_first_lines(wrong[1].diff)}"
@@ -297,11 +290,8 @@ def _failures(one: SubmissionResult, style: Style) -> list[str]:
         lines.append(f"  and {len(failing) - _MAX_CASES:,} more")
     flaky = one.flaky()
     if flaky:
-        lines.append(
-            escape_controls(
-                f"{one.submission.name}: {format_count(len(flaky), 'flaky case')}: {', '.join(flaky[:_MAX_CASES])}"
-            )
-        )
+        names = ", ".join(flaky[:_MAX_CASES])
+        lines.append(escape_controls(f"{one.submission.name}: {format_count(len(flaky), 'flaky case')}: {names}"))
     return lines
 
 

@@ -48,6 +48,8 @@ class RunningProgram:
     `monitor` is given its processes now and then, and says what they use too much of, if anything.
     """
 
+    _process: subprocess.Popen[bytes] | None = None  # none of one that was forked
+
     def __init__(
         self,
         command: Sequence[str],
@@ -87,12 +89,7 @@ class RunningProgram:
                 os.set_blocking(info_pipe[0], False)
 
     def _prepare(
-        self,
-        limits: ProgramLimits,
-        monitor: Monitor,
-        *,
-        info_pipe: int | None = None,
-        first_pid: int | None = None,
+        self, limits: ProgramLimits, monitor: Monitor, *, info_pipe: int | None = None, first_pid: int | None = None
     ) -> None:
         self._limits, self._monitor = limits, monitor
         self._info, self._first_pid = info_pipe, first_pid
@@ -255,7 +252,8 @@ class RunningProgram:
         else:
             _kill_group(self.pid)
             _end_orphans()
-        self._mark_reaped(code)
+        if self._process is not None:
+            self._process.returncode = code  # it was waited for here
         end = time.monotonic() + _GRACE
         while self._open and time.monotonic() < end:
             ready, _, _ = select.select(list(self._open), [], [], 0.05)
@@ -275,9 +273,6 @@ class RunningProgram:
             peak_memory=max(used.ru_maxrss * (1024 if _LINUX else 1), self._peaks[0]),
         )
         return self.result
-
-    def _mark_reaped(self, code: int) -> None:
-        self._process.returncode = code  # it was waited for here
 
     def _sandbox_usage(self) -> resource.struct_rusage | None:
         """What everything in the sandbox used.
@@ -331,9 +326,6 @@ class JoinedProgram(RunningProgram):
 
     def _kill_sandbox(self) -> None:
         self._end()
-
-    def _mark_reaped(self, code: int) -> None:
-        """Nothing of it is left: the sandbox is its owner's."""
 
 
 class _ExitWatch:

@@ -193,8 +193,15 @@ class WorkFolder:
         self.path, self._uid = path, uid
         self._removed = 0
 
-    def reset(self, tree: Tree, files: Iterable[File] = ()) -> None:
-        """A new folder with what `tree` says and then `files`. The old one goes, with whatever was done to it.
+    def fill(self, tree: Tree | None, files: Iterable[File]) -> None:
+        """Put `files` into the folder, or into a new one with what `tree` says."""
+        if tree is not None:
+            self.reset(tree)
+        for file in files:
+            self.put(file)
+
+    def reset(self, tree: Tree) -> None:
+        """A new folder with what `tree` says. The old one goes, with whatever was done to it.
 
         Nothing of it is used again, not even the folder itself: modes, attributes and times could tell the next case
         of the one before.
@@ -203,8 +210,6 @@ class WorkFolder:
         existing = {""}
         for file in tree.files:
             self._write_entry(file, existing)
-        for file in files:
-            self.put(file)
 
     def _renew(self) -> None:
         old = self._free_name()

@@ -121,19 +121,16 @@ class TableMatcher(BuiltinMatcher):
             rows = list(filter(any, self._rows_of_data(expected)))
         else:
             text = expected_text(self, expected)
-            rows = self._read_expected(text.removeprefix("\ufeff"))
+            try:
+                rows = list(self._rows(text.removeprefix("\ufeff")))
+            except csv.Error as problem:
+                raise InputError(f"matcher table: expected is no table: {problem}") from None
         if not rows:
             raise InputError("matcher table: expected has no row")
         for name, times in Counter(rows[0] if self.header else ()).items():
             if times > 1:
                 raise InputError(f"matcher table: expected has two columns {name!r:.60}; without names: header: false")
         return rows
-
-    def _read_expected(self, text: str) -> list[Row]:
-        try:
-            return list(self._rows(text))
-        except csv.Error as problem:
-            raise InputError(f"matcher table: expected is no table: {problem}") from None
 
     def _rows_of_data(self, rows: Sequence[Any]) -> Iterator[Row]:
         if rows and all(isinstance(row, Mapping) for row in rows):

@@ -196,19 +196,18 @@ def _plain(matcher: BuiltinMatcher, value: Any, path: Path) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(matcher, item, (*path, at)) for at, item in enumerate(value)]
     if isinstance(value, Mapping):
-        return {_text_key(matcher, key, path): _plain(matcher, item, (*path, key)) for key, item in value.items()}
+        for key in value:
+            if not isinstance(key, str):
+                raise InputError(
+                    f"matcher {matcher.name}: keys are texts: write {key!r} at {format_path(path)} in quotes"
+                )
+        return {key: _plain(matcher, item, (*path, key)) for key, item in value.items()}
     if isinstance(value, float) and isfinite(value):
         return to_decimal(value)
     if value is None or isinstance(value, (str, int)):
         return value
     where = f" at {format_path(path)}" if path else ""
     raise InputError(f"matcher {matcher.name}: expected has {describe_value(value)}{where}, which JSON cannot hold")
-
-
-def _text_key(matcher: BuiltinMatcher, key: object, path: Path) -> str:
-    if isinstance(key, str):
-        return key
-    raise InputError(f"matcher {matcher.name}: keys are texts: write {key!r} at {format_path(path)} in quotes")
 
 
 def _check_size(text: str) -> None:

@@ -116,7 +116,9 @@ def violations(schema: str, actual: bytes) -> list[str]:
         raise InputError(f"matcher schema: cannot resolve $ref {ref!r}: put it in $defs") from None
     except (ArithmeticError, RecursionError) as problem:
         return [f"cannot be checked: {type(problem).__name__}"]
-    lines = [f"{format_path(tuple(error.absolute_path))}: {_truncate_middle(error.message)}" for error in errors]
+    # a message begins with the value, however long, and ends with what is wrong: the middle is left out
+    messages = [m if len(m) <= 200 else f"{m[:80]} ... {m[-110:]}" for m in (error.message for error in errors)]
+    lines = [f"{format_path(tuple(e.absolute_path))}: {text}" for e, text in zip(errors, messages, strict=True)]
     return lines if len(lines) <= _MAX_VIOLATIONS else [*lines[:_MAX_VIOLATIONS], "... and more"]
 
 
@@ -135,11 +137,6 @@ def _validator(schema: str) -> Any:
         reason = truncate(" ".join(problem.message.split()), 200)
         raise InputError(f"matcher schema: expected is no JSON Schema: {where}: {reason}") from None
     return kind(data, registry=registry)
-
-
-def _truncate_middle(message: str) -> str:
-    """A message without its middle: it begins with the value, however long, and ends with what is wrong."""
-    return message if len(message) <= 200 else f"{message[:80]} ... {message[-110:]}"
 
 
 def _number(text: str) -> int | float:
