@@ -771,7 +771,7 @@ def test_the_sandbox_is_the_same_for_somebody_without_privileges(tmp_path):
         pytest.skip("no Python of the system, of 3.11 or later, that another user could run")
     code = textwrap.dedent(
         """
-        import sys, threading, time
+        import dataclasses, sys, threading, time
         sys.path.insert(0, sys.argv[1])
         from kofn.sandbox.workspace import Workspace
         from kofn.sandbox.network import PrivateNetwork
@@ -794,7 +794,8 @@ def test_the_sandbox_is_the_same_for_somebody_without_privileges(tmp_path):
         print(run("import socket; socket.create_connection(('1.1.1.1', 53), 1)"))
         print(run("open('/etc/shadow')"))
         print(run("import time; time.sleep(9)"))
-        server = box.start_server(["python", "-m", "http.server", "8080"], limits=limits, env={})
+        patient = dataclasses.replace(limits, seconds=600)
+        server = box.start(["python", "-m", "http.server", "8080"], limits=patient, env={})
         watch = threading.Thread(target=server.wait)
         watch.start()
         reached, end = None, time.monotonic() + 120

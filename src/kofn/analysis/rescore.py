@@ -55,10 +55,6 @@ class VerdictChanges:
     rows: pl.DataFrame
     numbers: dict[str, Comparison]
 
-    @property
-    def n_moved(self) -> int:
-        return sum(self.moved.values())
-
     def to_dict(self) -> dict[str, Any]:
         """As run.json keeps it, with the first candidates whose verdict changed."""
         names = ("a", "b", "difference", "low", "high", "p", "wins", "losses", "n")

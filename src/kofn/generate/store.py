@@ -202,11 +202,7 @@ class Store(_ReplyFile):
 
         `fingerprint` is what may not change when a run goes on: the first one is kept, and another one is refused.
         """
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            lock = acquire_lock(directory)
-        except OSError as problem:
-            raise WorldError(f"{directory}: cannot be written: {problem.strerror}") from None
+        lock = acquire_lock(directory)
         try:
             store = cls(directory / STORE, lock)
         except BaseException:

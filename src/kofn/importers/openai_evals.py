@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kofn.core.table import Table
     from kofn.importers.base import Peek, ReadOptions
 
-_EVENTS = ("sampling", "match", "metrics", "raw_sample", "error")
-
 
 def recognises(peek: Peek) -> bool:
     """The first line is the spec of a run."""

@@ -37,18 +37,17 @@ class CaseStore:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._lock = acquire_lock(directory)
         try:
-            (directory / OUTPUTS).mkdir(parents=True, exist_ok=True)
-            self._lock = acquire_lock(directory)
-        except OSError as problem:
-            raise WorldError(f"{directory}: cannot be written: {problem.strerror}") from None
-        try:
+            (directory / OUTPUTS).mkdir(exist_ok=True)
             self._file = sqlite3.connect(directory / NAME, isolation_level=None)
             self._prepare()
         except BaseException as problem:
             os.close(self._lock)
             if isinstance(problem, sqlite3.Error):
                 raise _unusable_error(directory / NAME, problem) from None
+            if isinstance(problem, OSError):
+                raise _write_error(directory / OUTPUTS, problem) from None
             raise
 
     def _prepare(self) -> None:

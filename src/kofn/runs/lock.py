@@ -23,11 +23,7 @@ LOCK = "store.lock"
 def lock_directory(directory: Path) -> Iterator[None]:
     """The lock of a directory, from before it is read until it is written; afterwards nothing is left of it."""
     there = directory.is_dir()
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = acquire_lock(directory)
-    except OSError as problem:
-        raise WorldError(f"{directory}: cannot be written: {problem.strerror}") from None
+    lock = acquire_lock(directory)
     try:
         yield
     finally:
@@ -41,13 +37,24 @@ def lock_directory(directory: Path) -> Iterator[None]:
 
 
 def acquire_lock(directory: Path) -> int:
-    """An open file that holds the lock of this directory, our process id in it. However we end, the lock ends too."""
+    """The lock of a directory, which is made where it is not there: an open file with our process id in it.
+
+    However we end, the lock ends too.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        return _open_lock(directory)
+    except OSError as problem:
+        raise WorldError(f"{directory}: cannot be written: {problem.strerror}") from None
+
+
+def _open_lock(directory: Path) -> int:
     file = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         lock_file(file)
         if not _is_current(file, directory / LOCK):  # who had it removed it: the next one has a file of its own
             os.close(file)
-            return acquire_lock(directory)
+            return _open_lock(directory)
         os.ftruncate(file, 0)
         os.pwrite(file, b"%d\n" % os.getpid(), 0)
     except BlockingIOError:
