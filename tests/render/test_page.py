@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import re
 from hashlib import sha256
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -24,12 +24,12 @@ from kofn.render.embedded_data import ByteBudget, PackedData, cut_texts, fit_chu
 from kofn.render.page import html_document, report_page
 from kofn.render.page_payload import report_data
 from kofn.render.run_charts import bin_values
-from kofn.render.vega import vega_bundle
 from kofn.runs import AttributeResult, CorrectnessResults, Run, VerifierReport
 from kofn.runs.report_builder import report_of
 from kofn.runs.report_table import SCHEMA, nest_rows
 from kofn.scoring.configuration import ReportConfig
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 EVIL = (
     "</script><script>window.pwned=1</script><!-- ]]> <img src=x onerror='window.pwned=1'> \u202e\x00\x1b[31m\"'&amp;"
 )
@@ -92,6 +92,7 @@ class Reader(HTMLParser):
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
         self.tags, self.attributes, self.scripts, self.islands, self.text = [], [], [], {}, []
+        self.styles = []
         self.inside = None
         self.feed(text)
         self.close()
@@ -111,15 +112,10 @@ class Reader(HTMLParser):
             self.text.append(data)
         elif self.inside["tag"] == "script" and "type" not in self.inside:
             self.scripts[-1] += data
+        elif self.inside["tag"] == "style":
+            self.styles.append(data)
         elif self.inside.get("type") == "text/plain":
             self.islands[self.inside["id"]] = self.islands.get(self.inside["id"], "") + data
-
-
-def without_library(html):
-    """The page without the chart library: a megabyte of script that is the same in every page."""
-    library = escape_script(vega_bundle())
-    assert library in html
-    return html.replace(library, "")
 
 
 def unpacked(text):
@@ -138,8 +134,8 @@ def cases_of(islands):
 @pytest.mark.long
 @given(NAMES, NAMES, NAMES, NAMES)
 def test_the_tags_of_a_page_do_not_depend_on_what_a_program_run_is_called_or_says(task, group, case_id, expected):
-    hostile = Reader(without_library(report_page(program_run(task, group, case_id, expected))))
-    plain = Reader(without_library(report_page(program_run("problem", "g", "c", "a"))))
+    hostile = Reader(report_page(program_run(task, group, case_id, expected)))
+    plain = Reader(report_page(program_run("problem", "g", "c", "a")))
     assert hostile.tags == plain.tags
     assert {(tag, name) for tag, name, _ in hostile.attributes} == {(tag, name) for tag, name, _ in plain.attributes}
 
@@ -153,14 +149,14 @@ def test_the_tags_of_a_page_do_not_depend_on_what_candidates_and_tags_say(text, 
             {"id": f"{case_id}{i}", "input": text, "reference": "7", "kind": f"{tag}{i % 2}", "outputs": outputs}
             for i in range(4)
         ]
-        return Reader(without_library(report_page(run_of(rows, group="kind", by="kind"))))
+        return Reader(report_page(run_of(rows, group="kind", by="kind")))
 
     assert made(text, tag, case_id).tags == made("say", "k", "c").tags
 
 
 @pytest.mark.parametrize("where", ["task", "group", "case_id", "expected"])
 def test_a_hostile_text_is_never_in_the_page_as_it_is(where):
-    html = without_library(report_page(program_run(**{"name" if where == "task" else where: EVIL})))
+    html = report_page(program_run(**{"name" if where == "task" else where: EVIL}))
     assert "<script>window.pwned" not in html
     assert ("&lt;script&gt;window.pwned" in html) is (where in ("task", "group", "case_id"))  # the rest is in islands
     assert not set(html) & set(HIDDEN)
@@ -203,7 +199,9 @@ def test_only_the_scripts_of_the_page_may_run():
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     hashes = {f"'sha256-{base64.b64encode(sha256(s.encode()).digest()).decode()}'" for s in read.scripts}
     assert set(rules["script-src"].split()) == hashes
-    assert len(hashes) == 3  # the chart library, what every page needs, and the cases
+    assert len(hashes) == 2  # what every page needs, and the cases
+    assert rules["style-src"] == f"'sha256-{base64.b64encode(sha256(read.styles[0].encode()).digest()).decode()}'"
+    assert len(read.styles) == 1
     assert rules["default-src"] == "'none'"
     assert "connect-src" not in rules
     assert not [a for a in read.attributes if a[1].startswith("on")]
@@ -219,12 +217,12 @@ def test_a_page_refers_to_nothing_outside_itself():
         assert all(link.startswith(("#", "data:,")) for link in links)
 
 
-def test_the_chart_library_is_in_a_page_only_where_there_are_charts():
-    plain = html_document(title="t", body=Markup("<main>hello</main>"))
-    chart = {"data": {"values": []}, "mark": "point"}
-    drawn = html_document(title="t", body=Markup('<figure class="chart" data-chart="a"></figure>'), charts={"a": chart})
-    assert len(plain) < 100_000 < 500_000 < len(drawn)
-    assert vega_bundle()[:100] in drawn
+def test_the_report_of_sixty_cases_is_small():
+    rows = [json.loads(line) for line in (EXAMPLES / "arithmetic.jsonl").read_text().splitlines()]
+    assert len(rows) == 60
+    html = report_page(run_of(rows, by="kind"))
+    assert html.count("<figure") >= 7
+    assert len(html.encode()) < 400_000
 
 
 @given(st.text(max_size=30))
@@ -501,7 +499,7 @@ def test_a_page_can_be_made_of(rows):
     assert cases_of(Reader(report_page(run)).islands)[0]["n"] == len(rows)
 
 
-def test_real_runs_give_charts_that_the_library_compiles(sets_folder):
+def test_the_specifications_of_real_runs_are_valid_vega_lite(sets_folder):
     import vl_convert
 
     for name in ("qwen_math100x8", "tot_writing_gpt4_io_100x10", "tau_airline_gpt4o_50x4"):
@@ -509,7 +507,7 @@ def test_real_runs_give_charts_that_the_library_compiles(sets_folder):
         drawn = [chart for part in ("estimates", "sets", "segments", "spending") for chart in data[part]]
         assert len({chart.id for chart in drawn}) == len(drawn) >= 3
         for chart in drawn:
-            compiled = vl_convert.vegalite_to_vega({**chart.spec, "width": 300})
+            compiled = vl_convert.vegalite_to_vega({**chart.spec(), "width": 300})
             assert compiled["marks"]
             assert chart.label
             assert all(len(row) == len(chart.header) for row in chart.rows)
@@ -556,25 +554,7 @@ def test_a_number_to_five_digits_is_near_and_never_longer(value):
     assert format_significant(0.0000188, 3) == "0.0000188"
 
 
-# --- the chart library
-
-
-@pytest.mark.long
-def test_the_chart_library_is_kept_checked_and_made_again_when_damaged(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    first = vega_bundle()
-    (kept,) = (tmp_path / "kofn").iterdir()
-    assert re.fullmatch(r"vega-\d[\w.]+\.js", kept.name)
-    kept.write_text(kept.read_text().replace("vegaEmbed", "vegaEmbeb", 1))
-    assert vega_bundle() == first
-    assert vega_bundle() == first  # now from the file again
-    assert kept.read_bytes().partition(b"\n")[2].decode() == first
-
-
-def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert "vegaEmbed" in vega_bundle()
+# --- packing
 
 
 def test_packing_the_same_twice_gives_the_same():

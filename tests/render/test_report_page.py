@@ -355,7 +355,7 @@ def test_a_failing_attribute_shows_expected_actual_and_a_coloured_diff(pages, vi
 
 # --- charts
 
-MARKS = ".mark-rect path, .mark-rule line, .mark-line path, .mark-symbol path, .mark-area path"
+MARKS = ".bars rect, .dots circle, .dots g"
 
 
 def test_every_chart_is_drawn_with_marks_a_label_and_a_table(pages, visit):
@@ -363,8 +363,8 @@ def test_every_chart_is_drawn_with_marks_a_label_and_a_table(pages, visit):
     for figure in tab.query_selector_all("figure[data-chart]"):
         name = figure.get_attribute("data-chart")
         assert figure.eval_on_selector("svg", f"svg => svg.querySelectorAll({MARKS!r}).length") > 0, name
-        label = figure.eval_on_selector(".plot", "plot => [plot.getAttribute('role'), plot.getAttribute('aria-label')]")
-        assert label[0] == "img"
+        label = figure.eval_on_selector(".plot > svg", "svg => [svg.getAttribute('role'), svg.ariaLabel]")
+        assert label[0] == "graphics-document"
         assert any(c.isdigit() for c in label[1]), name
         assert figure.query_selector("details table tbody tr") is not None, name
     drawn = {f.get_attribute("data-chart") for f in tab.query_selector_all("figure[data-chart]")}
@@ -373,26 +373,67 @@ def test_every_chart_is_drawn_with_marks_a_label_and_a_table(pages, visit):
 
 def test_another_aggregator_can_be_chosen_for_the_segments(pages, visit):
     tab = visit(pages["plain"]).when_ready()
-    labels = "figure[data-chart=segments-0] .mark-text text"
+    labels = "figure[data-chart=segments-0] .row-labels:not([hidden]) text"
     before = tab.eval_on_selector_all(labels, "all => all.map(t => t.textContent)")
     tab.select_option("figure[data-chart=segments-0] select", "any_pass")
-    tab.wait_for_function(
-        "([labels, before]) => { const now = [...document.querySelectorAll(labels)].map(t => t.textContent);"
-        " return now.length === before.length && now.join() !== before.join(); }",
-        arg=[labels, before],
-    )
+    now = tab.eval_on_selector_all(labels, "all => all.map(t => t.textContent)")
+    assert len(now) == len(before)
+    assert now != before
+    marks = "figure[data-chart=segments-0] .dots [tabindex='0']"
+    assert tab.eval_on_selector_all(marks, "all => all.filter((m) => m.checkVisibility()).length") == 1
     tab.clean()
 
 
 def test_a_chart_answers_the_pointer_with_text(pages, visit):
     tab = visit(pages["hostile"]).when_ready()
-    mark = tab.query_selector("figure[data-chart=segments-0] .mark-symbol path")
+    mark = tab.query_selector("figure[data-chart=segments-0] .dots:not([hidden]) circle")
     mark.scroll_into_view_if_needed()
     mark.hover()
     tab.wait_for_selector("#tip")
     assert "window.pwned=1" in tab.text("#tip") or "U+202E" in tab.text("#tip")
     assert tab.evaluate("window.pwned") is None
     tab.clean()
+
+
+def test_arrow_keys_go_from_mark_to_mark_and_each_is_one_stop_of_tab(pages, visit):
+    tab = visit(pages["plain"]).when_ready()
+    bars = "[data-chart=passing] .bars [role=graphics-symbol]"
+    tab.focus(f"{bars}[tabindex='0']")
+    names = []
+    for key in ("ArrowLeft", "ArrowRight", "ArrowDown", "End", "Home"):
+        tab.keyboard.press(key)
+        tab.wait_for_selector("#tip")
+        names.append(tab.text("#tip .name"))
+    assert names == ["none pass", "some pass", "some pass", "all pass", "none pass"]
+    assert tab.eval_on_selector_all(f"{bars}[tabindex='0']", "all => all.length") == 1
+    assert tab.evaluate("document.activeElement.ariaLabel").startswith("none pass\n")
+    tab.keyboard.press("Escape")
+    assert tab.query_selector("#tip") is None
+    tab.clean()
+
+
+def test_without_a_script_charts_are_drawn_and_say_their_numbers(pages, visit):
+    tab = visit(pages["plain"], java_script_enabled=False)
+    assert tab.locator("figure[data-chart] .plot > svg").count() >= 7
+    assert tab.locator("[data-chart=passing] rect title").first.text_content().startswith("none pass\n")
+    assert tab.locator("[data-chart=passing] rect").first.bounding_box()["height"] > 20
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_labels_of_a_chart_stay_apart_and_inside(pages, visit, width):
+    tab = visit(pages["plain"], width=width).when_ready()
+    overlapping = tab.evaluate(
+        """() => [...document.querySelectorAll(".plot > svg")].flatMap((svg) => {
+          const plot = svg.parentElement.getBoundingClientRect();
+          const boxes = [...svg.querySelectorAll("text")].filter((t) => t.checkVisibility())
+            .map((t) => [t.textContent, t.getBoundingClientRect()]);
+          const outside = boxes.filter(([, b]) => b.left < plot.left - 1 || b.right > plot.right + 1);
+          const on = boxes.filter(([, b], i) => boxes.slice(i + 1).some(([, c]) =>
+            b.left < c.right - 1 && c.left < b.right - 1 && b.top < c.bottom - 4 && c.top < b.bottom - 4));
+          return [...outside, ...on].map(([words]) => words);
+        })"""
+    )
+    assert overlapping == []
 
 
 # --- looks
@@ -431,7 +472,7 @@ def test_the_screen_is_not_blank_and_dark_differs_from_light(pages, visit):
 
 def test_charts_follow_the_colours_of_the_system_without_being_drawn_again(pages, visit):
     tab = visit(pages["plain"]).when_ready()
-    colour = "getComputedStyle(document.querySelector('[data-chart=passing] .mark-rect path')).fill"
+    colour = "getComputedStyle(document.querySelector('[data-chart=passing] .bars rect')).fill"
     light = tab.evaluate(colour)
     tab.emulate_media(color_scheme="dark")
     dark = tab.evaluate(colour)
@@ -530,7 +571,7 @@ FOCUS = """() => { const e = document.activeElement;
 def test_all_controls_can_be_reached_by_tab_and_show_where_the_focus_is(pages, visit):
     tab = visit(pages["plain"]).when_ready()
     reached = set()
-    for _ in range(45):
+    for _ in range(70):  # the controls before the cases, and a few of those
         tab.keyboard.press("Tab")
         found = tab.evaluate(FOCUS)
         reached.add(found[0])

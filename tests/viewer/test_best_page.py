@@ -448,7 +448,7 @@ def test_a_refusal_leaves_the_table_that_was_there(browser, base):
 def test_the_page_fits_is_drawn_and_runs_nothing_of_the_run(browser, base, run, width, scheme):
     page = explored(browser, base, f"/run/{run}/-/best?gain=20", width=width, scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert page.eval_on_selector_all("[data-chart] .plot svg", "all => all.length") == (0 if run == "single" else 2)
+    assert page.eval_on_selector_all("[data-chart] .plot > svg", "all => all.length") == (0 if run == "single" else 2)
     assert page.evaluate("window.pwned") is None
     unnamed = page.eval_on_selector_all(
         "#levers input, #levers select", "all => all.filter((i) => !i.labels.length && !i.ariaLabel).map((i) => i.id)"

@@ -123,9 +123,11 @@ def history(*points, total=100):
 
 def test_the_chart_draws_every_point_and_a_band_where_there_are_ends():
     found = history((1.0, 10, 0.5, None, None), (2.0, 50, 0.5, 0.25, 0.75), (3.0, 100, 0.5, 0.4, 0.6))
-    assert found.line == "M100,500L500,500L1000,500"
-    assert found.band == "M500,750L1000,600L1000,400L500,250"
-    assert found.at == (1000, 500)
+    band, line, dots = found.plot.layers
+    assert line.points == ((10, 0.5), (50, 0.5), (100, 0.5))
+    assert band.points == ((50, 0.25, 0.75), (100, 0.4, 0.6))
+    assert (dots.dots[0].x, dots.dots[0].y) == (100, 0.5)
+    assert (found.plot.x.domain, found.plot.y.domain) == ((0, 100), (0.0, 1.0))
     assert [row[0] for row in found.rows] == ["10", "50", "100"]
     assert "0.500 [0.400, 0.600] after 100" in found.label
 

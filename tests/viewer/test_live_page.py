@@ -139,7 +139,7 @@ def test_the_page_shows_estimates_that_narrow_money_and_errors(open_page, tmp_pa
         assert facts["tokens"] == "2.0k"
         assert (facts["errors"], facts["retries"], facts["there already"]) == ("3", "4", "1")
         assert "[0.300, 0.700] 7 cases" in page.text(".stats")
-        assert page.eval_on_selector("figure .plot", "n => n.getAttribute('aria-label')").endswith(
+        assert page.eval_on_selector("figure .plot > svg", "n => n.getAttribute('aria-label')").endswith(
             "[0.300, 0.700] after 7"
         )
         page.click("summary")

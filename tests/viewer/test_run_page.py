@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections import Counter
 from urllib.parse import quote
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import polars as pl
@@ -104,7 +106,8 @@ def test_the_page_has_the_numbers_of_the_report(folder, base):
 
 def test_charts_of_all_candidates_come_after_the_page(base):
     found = ask(base, "/run/one/-/charts").json()
-    assert {"curve", "passing", "votes", "spent-cost"} <= set(found["charts"])
+    drawn = re.findall(r'<figure class="chart" data-chart="([^"]+)">', found["sets"] + found["spending"])
+    assert {"curve", "passing", "votes", "spent-cost"} <= set(drawn)
     assert found["sets"].count("<figure") == 3
 
 
@@ -181,6 +184,14 @@ def test_charts_are_drawn_and_can_be_saved(browser, base, tmp_path):
     text = (tmp_path / "c.svg").read_text()
     assert text.startswith("<svg")
     assert "var(--" not in text
+    assert "<title>One candidate passes" in text
+    ET.fromstring(text)  # noqa: S314 - our own
+    with tab.page.expect_download() as spec:
+        figure.locator("button", has_text="Vega-Lite").click()
+    spec.value.save_as(tmp_path / "c.json")
+    saved = json.loads((tmp_path / "c.json").read_text())
+    assert saved["layer"]
+    assert "var(--" not in json.dumps(saved)
     with tab.page.expect_download() as png:
         figure.locator("button", has_text="PNG").click()
     png.value.save_as(tmp_path / "c.png")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
@@ -17,18 +17,30 @@ from kofn.core.format import (
     format_rate,
     format_seconds,
 )
-from kofn.render.charts import Chart
+from kofn.render.charts import Chart, curve_layers, k_dot
 from kofn.render.curve_text import axis_range, cost_rows, curve_cells, selection_rows
 from kofn.render.page import environment, html_document
 from kofn.render.page_payload import checklist_rows
+from kofn.render.plot import (
+    Bar,
+    Bars,
+    Dot,
+    Dots,
+    Guide,
+    Line,
+    Plot,
+    Tip,
+    candidates_axis,
+    names_axis,
+    number_axis,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kofn.analysis.best_of.best_of import BestOf, BestOfRow
     from kofn.analysis.best_of.report import BestOfReport, SegmentCurve
-
-    Spec = dict[str, Any]
+    from kofn.render.plot import Axis, Layer
 
 MOST_SEGMENTS = 24  # drawn; the table has them all
 LOOKS = {  # colour and words of every curve
@@ -41,7 +53,7 @@ LOOKS = {  # colour and words of every curve
 
 def curve_page(found: BestOfReport) -> str:
     """The whole page, in one file that needs no network."""
-    main = main_chart("curve", found.table, found.level, found.choice.n)
+    main = main_chart(found.table, found.level, [_chosen_guide(found.choice.n)])
     spending = _spending_charts(found)
     segments = [_segment_chart(f"segment-{i}", one, found) for i, one in enumerate(found.segments[:MOST_SEGMENTS])]
     header, rows = curve_cells(found.table, found.level)
@@ -72,7 +84,6 @@ def curve_page(found: BestOfReport) -> str:
     return html_document(
         title=f"{show_hidden(found.name)} – best of {found.table.measured[-1].k} · kofn",
         body=Markup(body),  # noqa: S704 - the template escapes
-        charts={chart.id: {**chart.spec, "description": chart.label} for chart in (main, *spending, *segments)},
     )
 
 
@@ -128,7 +139,7 @@ def _segment_rows(found: BestOfReport) -> list[dict[str, str]]:
 # the curves
 
 
-def main_chart(chart_id: str, table: BestOf, level: float, chosen: int | None) -> Chart:
+def main_chart(table: BestOf, level: float, guides: Sequence[Layer] = ()) -> Chart:
     """All curves with their bands; what independence would give is dashed, what is extrapolated dotted."""
     first, last = table.measured[0], table.measured[-1]
     there = [name for name in LOOKS if any(getattr(row, name) is not None for row in table.measured)]
@@ -141,50 +152,45 @@ def main_chart(chart_id: str, table: BestOf, level: float, chosen: int | None) -
     header, rows = curve_cells(table, level)
     beyond = "" if table.model is None else " What lies beyond the last measured k is extrapolated and drawn dotted."
     return Chart(
-        id=chart_id,
+        id="curve",
         title="",
         label=show_hidden(said),
-        spec=_main_spec(table, there, chosen),
+        plot=_main_plot(table, there, guides),
         header=header,
         rows=tuple(rows),
         note=f"Bands are {format_level(level)} intervals over cases; each dot shows its own.{beyond}",
         keys=tuple(keys),
-        wide=True,
         numbers_from=0,
     )
 
 
-def _points(rows: Sequence[BestOfRow], name: str) -> list[Spec]:
-    what = LOOKS[name][1]
-    return [
-        {
-            "k": row.k,
-            "point": getattr(row, name),
-            "low": getattr(row, f"{name}_low"),
-            "high": getattr(row, f"{name}_high"),
-            "what": f"{what}, extrapolated" if row.extrapolated else what,
-            "interval": format_interval(getattr(row, f"{name}_low"), getattr(row, f"{name}_high")),
-        }
-        for row in rows
-        if getattr(row, name) is not None
-    ]
+def _measured_layers(rows: Sequence[BestOfRow], name: str, *, dotted: bool = False) -> list[Layer]:
+    """The curve of one measure: band, line and dots."""
+    colour, what = LOOKS[name]
+    dots, bands = [], []
+    for row in rows:
+        value, low, high = (getattr(row, f"{name}{end}") for end in ("", "_low", "_high"))
+        if value is None:
+            continue
+        said = f"{what}, extrapolated" if row.extrapolated else what
+        dots.append(k_dot(row.k, value, said, format_interval(low, high)))
+        if low is not None and high is not None:
+            bands.append((row.k, low, high))
+    return curve_layers(dots, bands, colour, dotted=dotted)
 
 
-def _main_spec(table: BestOf, there: Sequence[str], chosen: int | None) -> Spec:
-    x, y = _axes(table.rows, _ends(table.rows, there))
-    layers: list[Spec] = []
-    if chosen is not None:
-        layers.append(_chosen_rule(chosen, x))
-    layers.append(_independent(table.rows, x, y))
+def _main_plot(table: BestOf, there: Sequence[str], guides: Sequence[Layer]) -> Plot:
+    layers: list[Layer] = [*guides, _independent(table.rows)]
     beyond = [row for row in table.rows if row.extrapolated]
     if beyond:
         # from the last measured point, so that the dotted line joins the solid one
-        layers += _layers(_points([table.measured[-1], *beyond], "any"), x, y, LOOKS["any"][0], dotted=True)
+        layers += _measured_layers([table.measured[-1], *beyond], "any", dotted=True)
     # the most important last, on top
     for name in reversed(there):
         banded = name in ("any", "corrected", table.measure)  # a fog of bands would hide them all
-        layers += _layers(_points(table.measured, name), x, y, LOOKS[name][0])[0 if banded else 1 :]
-    return {"width": "container", "height": 360, "layer": layers, "usermeta": {"narrow": {"height": 260}}}
+        layers += _measured_layers(table.measured, name)[0 if banded else 1 :]
+    x, y = candidates_axis(table.rows[-1].k), _value_axis(_ends(table.rows, there))
+    return Plot(x=x, y=y, layers=tuple(layers), height=340, look="tall")
 
 
 def _ends(rows: Sequence[BestOfRow], there: Sequence[str]) -> list[float]:
@@ -192,68 +198,17 @@ def _ends(rows: Sequence[BestOfRow], there: Sequence[str]) -> list[float]:
     return [v for row in rows for f in (*fields, "independent") if (v := getattr(row, f)) is not None]
 
 
-def _axes(rows: Sequence[BestOfRow], ends: Sequence[float], *, title: str | None = "candidates k") -> tuple[Spec, Spec]:
-    largest = rows[-1].k
-    x: Spec = {"field": "k", "type": "quantitative", "title": title}
-    if largest > 16:
-        # powers of 2 on a log scale, and the end; one too near to the end would overlap it
-        ticks = [*(2**i for i in range(14) if 2**i <= largest / 1.2), largest]
-        x |= {"scale": {"type": "log", "base": 2, "nice": False, "domain": [1, largest]}}
-        x["axis"] = {"values": ticks, "format": "d", "grid": False}
-    else:
-        x |= {"scale": {"domain": [1, max(2, largest)], "nice": False}}
-        x["axis"] = {"values": list(range(1, largest + 1)), "format": "d", "grid": False}
-    scale = {"domain": list(axis_range(ends)), "nice": False, "zero": False}
-    y = {"field": "point", "type": "quantitative", "title": None, "scale": scale, "axis": {"tickCount": 5}}
-    return x, y
+def _value_axis(ends: Sequence[float]) -> Axis:
+    return number_axis(*axis_range(ends))
 
 
-def _layers(rows: list[Spec], x: Spec, y: Spec, colour: str, *, dotted: bool = False) -> list[Spec]:
-    """Band, line and dots; of what is extrapolated dots are hollow and the line is dotted."""
-    data, dash = {"values": rows}, {"strokeDash": [1.5, 4], "strokeCap": "round"} if dotted else {}
-    dot: Spec = {"type": "point", "filled": True, "size": 60, "opacity": 1, "strokeWidth": 1.5}
-    dot |= {"fill": "var(--paper)", "stroke": colour} if dotted else {"fill": colour, "stroke": "var(--paper)"}
-    tooltip = [
-        {"field": "what", "title": " "},
-        {"field": "k", "title": "k"},
-        {"field": "point", "title": "value", "format": ".3f"},
-        {"field": "interval", "title": "interval"},
-    ]
-    return [
-        {
-            "data": data,
-            "mark": {"type": "area", "fill": colour, "opacity": 0.06 if dotted else 0.13},
-            "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
-        },
-        {
-            "data": data,
-            "mark": {"type": "line", "stroke": colour, "strokeWidth": 2.25, **dash},
-            "encoding": {"x": x, "y": y},
-        },
-        {
-            # the first dotted point is the last measured one, which has its dot
-            "data": {"values": rows[1:] if dotted else rows},
-            "mark": dot,
-            "encoding": {"x": x, "y": y, "tooltip": tooltip},
-        },
-    ]
+def _independent(rows: Sequence[BestOfRow]) -> Line:
+    values = tuple((float(row.k), row.independent) for row in rows if row.independent is not None)
+    return Line(points=values, colour="var(--muted)", width=1.5, dash="dashed")
 
 
-def _independent(rows: Sequence[BestOfRow], x: Spec, y: Spec) -> Spec:
-    values = [{"k": row.k, "point": row.independent} for row in rows if row.independent is not None]
-    return {
-        "data": {"values": values},
-        "mark": {"type": "line", "stroke": "var(--muted)", "strokeDash": [5, 4], "strokeWidth": 1.5},
-        "encoding": {"x": x, "y": y},
-    }
-
-
-def _chosen_rule(chosen: int, x: Spec) -> Spec:
-    return {
-        "data": {"values": [{"k": chosen}]},
-        "mark": {"type": "rule", "stroke": "var(--strong-line)", "strokeWidth": 1.5},
-        "encoding": {"x": x},
-    }
+def _chosen_guide(chosen: int | None) -> Guide:
+    return Guide(value=chosen, colour="var(--strong-line)")
 
 
 # what candidates add and cost
@@ -302,8 +257,8 @@ def _gains(found: BestOfReport) -> Chart:
     return Chart(
         id="gains",
         title="What each further candidate adds",
-        label="; ".join(f"number {row.k} adds {format_number(row.gain)}" for row in rows[:12]),
-        spec={"width": "container", "height": 220, "layer": _gain_layers(rows, found.choice.n or 0, bar)},
+        label=gains_label(rows),
+        plot=gains_plot(rows, found.choice.n or 0, bar),
         header=("candidate", "adds", per),
         rows=tuple((str(row.k), format_number(row.gain), format_rate(row.gain_per_cost or 0.0)) for row in rows),
         keys=tuple(keys),
@@ -311,24 +266,33 @@ def _gains(found: BestOfReport) -> Chart:
     )
 
 
-def _gain_layers(rows: Sequence[BestOfRow], chosen: int, bar: float | None) -> list[Spec]:
-    values = [{"k": str(row.k), "gain": row.gain, "kept": row.k <= chosen} for row in rows]
-    x: Spec = {"field": "k", "type": "ordinal", "sort": None, "title": "candidate number"}
-    x["axis"] = {"labelAngle": 0, "grid": False, "labelOverlap": True}
-    y = {"field": "gain", "type": "quantitative", "title": None, "axis": {"tickCount": 4, "format": ".3~f"}}
-    colour = {"condition": {"test": "datum.kept", "value": "var(--accent)"}, "value": "var(--some)"}
-    tooltip = [{"field": "k", "title": "candidate"}, {"field": "gain", "title": "adds", "format": ".4f"}]
-    bars: Spec = {
-        "data": {"values": values},
-        "mark": {"type": "bar", "cornerRadiusEnd": 2},
-        "encoding": {"x": x, "y": y, "fill": colour, "tooltip": tooltip},
-    }
-    line: Spec = {
-        "data": {"values": [{"gain": bar}]},
-        "mark": {"type": "rule", "stroke": "var(--fail)", "strokeDash": [5, 4], "strokeWidth": 1.5},
-        "encoding": {"y": y},
-    }
-    return [bars] if bar is None else [bars, line]
+def gains_label(rows: Sequence[BestOfRow]) -> str:
+    """What each candidate adds, in words."""
+    return "; ".join(f"number {row.k} adds {format_number(row.gain)}" for row in rows[:12])
+
+
+def gains_plot(rows: Sequence[BestOfRow], chosen: int, bar: float | None, colour: str = "var(--accent)") -> Plot:
+    """A bar a candidate, those up to the chosen n in `colour`; `bar` is what one would have to add."""
+    gains = [row.gain or 0.0 for row in rows]
+    y = number_axis(min(0.0, 1.1 * min(gains)), max(1.1 * max(gains), 1e-6), most=4)
+    bars = [
+        Bar(
+            left=i - 0.43,
+            right=i + 0.43,
+            low=0,
+            high=gain,
+            key=str(row.k),
+            tip=Tip(headline=f"candidate {row.k}", pairs=(("adds", f"{gain:.4f}"),)),
+        )
+        for i, (row, gain) in enumerate(zip(rows, gains, strict=True))
+    ]
+    kept = sum(row.k <= chosen for row in rows)
+    layers: tuple[Layer, ...] = (
+        Bars(bars=tuple(bars[:kept]), colour=colour),
+        Bars(bars=tuple(bars[kept:]), colour="var(--some)"),
+        Guide(axis="y", value=bar, colour="var(--fail)", dash="dashed", name="least"),
+    )
+    return Plot(x=names_axis([str(row.k) for row in rows], "candidate number"), y=y, layers=layers, height=190)
 
 
 def _spending_chart(
@@ -343,50 +307,36 @@ def _spending_chart(
     measure = found.table.measure
     there = [(row, at, value) for row in found.table.measured
              if (at := spent(row)) is not None and (value := row.value(measure)) is not None]  # fmt: skip
-    values: list[Spec] = [
-        {"x": at, "point": value, "k": row.k, "spent": format_spent(at), "chosen": row.k == found.choice.n}
+    dots = tuple(
+        Dot(
+            x=at,
+            y=value,
+            size=7 if row.k == found.choice.n else 4,
+            label=str(row.k) if len(there) <= 16 else "",
+            tip=Tip(headline=f"k = {row.k}", pairs=(("value", format_number(value)), (axis, format_spent(at)))),
+        )
         for row, at, value in there
-    ]
-    said = "; ".join(f"{v['k']} candidates {format_number(v['point'])} for {v['spent']}" for v in values[:12])
+    )
+    said = "; ".join(f"{row.k} candidates {format_number(v)} for {format_spent(at)}" for row, at, v in there[:12])
     colour = LOOKS[measure][0]
+    line = Line(points=tuple((dot.x, dot.y) for dot in dots), colour=colour, width=2)
+    most = max(dot.x for dot in dots) or 1.0
     return Chart(
         id=chart_id,
         title=title,
         label=show_hidden(f"{title}: {said}"),
-        spec=_spending_spec(values, axis, "$,~r" if chart_id == "cost" else ",~r", colour),
+        plot=Plot(
+            x=number_axis(0, most, title=axis, most=4, unit="$" if chart_id == "cost" else "", grid=False),
+            y=_value_axis([dot.y for dot in dots]),
+            layers=(line, Dots(dots=dots, colour=colour)),
+            height=190,
+            top=24,
+        ),
         header=("k", "value", axis),
-        rows=tuple((str(v["k"]), format_number(v["point"]), str(v["spent"])) for v in values),
+        rows=tuple((str(row.k), format_number(value), format_spent(at)) for row, at, value in there),
         keys=((f"{REACHES[measure]}; the number is k", colour, "line"),),
         numbers_from=0,
     )
-
-
-def _spending_spec(values: list[Spec], axis: str, form: str, colour: str) -> Spec:
-    x: Spec = {"field": "x", "type": "quantitative", "title": axis, "scale": {"zero": True, "nice": True}}
-    x["axis"] = {"tickCount": 4, "grid": False, "format": form}
-    scale = {"domain": list(axis_range([v["point"] for v in values])), "nice": False, "zero": False}
-    y: Spec = {"field": "point", "type": "quantitative", "title": None, "scale": scale, "axis": {"tickCount": 4}}
-    tooltip = [
-        {"field": "k", "title": "k"},
-        {"field": "point", "title": "value", "format": ".3f"},
-        {"field": "spent", "title": axis},
-    ]
-    size = {"condition": {"test": "datum.chosen", "value": 150}, "value": 55}
-    dot = {"type": "point", "filled": True, "fill": colour, "stroke": "var(--paper)", "strokeWidth": 1.5, "opacity": 1}
-    text = {"type": "text", "dy": -12, "fill": "var(--muted)"}
-    layers: list[Spec] = [
-        {"mark": {"type": "line", "stroke": colour, "strokeWidth": 2}, "encoding": {"x": x, "y": y}},
-        {"mark": dot, "encoding": {"x": x, "y": y, "tooltip": tooltip, "size": size}},
-    ]
-    if len(values) <= 16:
-        layers.append({"mark": text, "encoding": {"x": x, "y": y, "text": {"field": "k"}}})
-    return {
-        "width": "container",
-        "height": 220,
-        "data": {"values": values},
-        "layer": layers,
-        "padding": {"left": 5, "top": 16, "right": 14, "bottom": 5},
-    }
 
 
 # segments
@@ -398,20 +348,14 @@ def _segment_chart(chart_id: str, one: SegmentCurve, found: BestOfReport) -> Cha
     tables = [found.table, *(s.table for s in found.segments)]
     drawn = [v for t in tables for v in _ends(t.measured, [measure])]
     # one scale for all small charts, or they could not be compared
-    longest = max((t.measured for t in tables), key=lambda rows: rows[-1].k)
-    x, y = _axes(longest, drawn, title=None)
-    overall = {
-        "data": {"values": _points(found.table.measured, measure)},
-        "mark": {"type": "line", "stroke": "var(--muted)", "strokeWidth": 1.5},
-        "encoding": {"x": x, "y": y},
-    }
+    largest = max(t.measured[-1].k for t in tables)
+    overall = [(float(row.k), v) for row in found.table.measured if (v := row.value(measure)) is not None]
     layers = [
-        overall,
-        _independent(one.table.measured, x, y),
-        *_layers(_points(one.table.measured, measure), x, y, LOOKS[measure][0]),
+        _chosen_guide(one.choice.n),
+        Line(points=tuple(overall), colour="var(--muted)", width=1.5),
+        _independent(one.table.measured),
+        *_measured_layers(one.table.measured, measure),
     ]
-    if one.choice.n is not None:
-        layers.insert(0, _chosen_rule(one.choice.n, x))
     first, last = one.table.measured[0], one.table.measured[-1]
     ends = [format_number(row.value(measure)) for row in (first, last)]
     chosen = "" if one.choice.n is None else f", n = {one.choice.n}"
@@ -420,10 +364,9 @@ def _segment_chart(chart_id: str, one: SegmentCurve, found: BestOfReport) -> Cha
         id=chart_id,
         title=show_hidden(f"{one.by} = {(one.table.segment or '')[:60]}"),
         label=show_hidden(f"{one.table.segment}: {ends[0]} with one, {ends[1]} with {last.k}"),
-        spec={"width": "container", "height": 170, "layer": layers},
+        plot=Plot(x=candidates_axis(largest, ""), y=_value_axis(drawn), layers=tuple(layers), height=150),
         header=header,
         rows=tuple(rows),
         note=f"{format_count(one.table.n_cases, 'case')}{chosen}",
-        keys=(),
         numbers_from=0,
     )

@@ -15,7 +15,6 @@ from kofn.core.escape import escape_json, escape_script, html_lines, show_hidden
 from kofn.render.case_payload import case_blocks
 from kofn.render.embedded_data import PackedData, pack
 from kofn.render.page_payload import report_data
-from kofn.render.vega import vega_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,38 +24,33 @@ if TYPE_CHECKING:
     from kofn.render.embedded_data import ByteBudget
     from kofn.runs.record import Run
 
-# "<!--" too: in a script element it starts a state in which "</script>" no longer ends it
-
 
 def html_document(
     *,
     title: str,
     body: Markup,
-    charts: Mapping[str, dict[str, Any]] | None = None,
     scripts: Sequence[str] = (),
     blocks: Mapping[str, bytes | PackedData] | None = None,
 ) -> str:
-    """A whole page: our style sheet, the body, charts, scripts and data.
+    """A whole page: our style sheet, the body, scripts and data.
 
     title    text, escaped here
-    body     markup; `<figure class="chart" data-chart="ID">` is where the chart ID is drawn
-    charts   ID -> Vega-Lite specification; the chart library is in the page only where there are some
+    body     markup
     scripts  JavaScript; each runs alone (strict, its names are its own) after the body is there
     blocks   ID -> bytes, put in as `<script type="text/plain" id=ID>` gzipped in base64; `kofn.embedded(ID)` gives a
              script a promise of the text
     """
-    code = [escape_script(vega_bundle())] if charts else []
-    code += [wrap_script(script) for script in (read_template("page.js"), *scripts)]
+    code = [wrap_script(script) for script in (read_template("page.js"), *scripts)]
+    style = read_template("page.css")
     return (
         environment()
         .get_template("document.html.j2")
         .render(
             title=title,
-            policy=content_policy(code),
-            style=Markup(read_template("page.css")),  # noqa: S704 - our own file
+            policy=content_policy(code, style),
+            style=Markup(style),  # noqa: S704 - our own file
             body=body,
-            charts=Markup(escape_json(dict(charts))) if charts else None,  # noqa: S704 - `<` is escaped
-            scripts=[Markup(text) for text in code],  # noqa: S704 - ours and Vega's, made fit for a script element
+            scripts=[Markup(text) for text in code],  # noqa: S704 - ours, made fit for a script element
             blocks={name: _embed(data) for name, data in (blocks or {}).items()},
         )
     )
@@ -67,7 +61,6 @@ def report_page(run: Run, budget: ByteBudget | None = None) -> str:
     data = report_data(run)
     cases = case_blocks(run, budget)
     data["warnings"] += cases.notes
-    charts = [chart for part in ("estimates", "sets", "segments", "spending") for chart in data[part]]
     template = environment().get_template("report.html.j2")
     body = template.render(
         **data, n_shown=cases.n_shown, total=cases.total, searched=cases.searched, case_link=_link_inside
@@ -75,7 +68,6 @@ def report_page(run: Run, budget: ByteBudget | None = None) -> str:
     return html_document(
         title=f"{data['task']} – {data['verdict']['word'].lower()} · kofn",
         body=Markup(body),  # noqa: S704 - the template escapes
-        charts={chart.id: {**chart.spec, "description": chart.label} for chart in charts},
         scripts=[read_template("report.js")],
         blocks=cases.blocks,
     )
@@ -91,22 +83,29 @@ def _embed(data: bytes | PackedData) -> Markup:
 
 
 def wrap_script(text: str) -> str:
-    """A script of ours with names of its own: the chart library leaves short names on the page."""
+    """A script of ours with names of its own."""
     return escape_script(f'(() => {{\n"use strict";\n{text}\n}})();\n')
 
 
-def content_policy(scripts: Sequence[str]) -> str:
-    """Only these scripts run, by their hash; nothing is loaded from anywhere. Charts set styles on their elements."""
-    hashes = " ".join(f"'sha256-{base64.b64encode(sha256(s.encode()).digest()).decode()}'" for s in scripts)
+def content_policy(scripts: Sequence[str], style: str) -> str:
+    """Only these scripts and this style sheet apply, by their hashes; nothing is loaded from anywhere.
+
+    Attributes may set styles: charts and bars have their sizes there.
+    """
     rules = [
         "default-src 'none'",
-        f"script-src {hashes}" if hashes else "script-src 'none'",
-        "style-src 'unsafe-inline'",
+        f"script-src {' '.join(map(_hash_source, scripts))}",
+        f"style-src {_hash_source(style)}",
+        "style-src-attr 'unsafe-inline'",
         "img-src data: blob:",
         "base-uri 'none'",
         "form-action 'none'",
     ]
     return "; ".join(rules)
+
+
+def _hash_source(text: str) -> str:
+    return f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
 @cache
@@ -130,6 +129,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     env.filters["lines"] = html_lines
+    env.filters["json"] = lambda data: Markup(escape_json(data))  # noqa: S704 - `<` is escaped
     return env
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
@@ -19,7 +19,9 @@ from kofn.core.format import (
     format_p,
     format_signed,
 )
+from kofn.render.charts import Chart
 from kofn.render.page import environment, html_document, read_template
+from kofn.render.plot import Area, Axis, Dot, Dots, Line, Plot, Tip, Whiskers, number_axis
 from kofn.render.trend_text import (
     across_text,
     cases_text,
@@ -32,13 +34,12 @@ from kofn.render.trend_text import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from kofn.analysis.trend.series import CaseHistory, Change
     from kofn.analysis.trend.trend import MetricTrend, TaskTrend, Trend
+    from kofn.render.plot import Layer
     from kofn.runs.index import StoredRun
-
-    Spec = dict[str, Any]
 
 MOST_ROWS = 30  # runs in the table; beyond, the newest and every real change
 MOST_FOLDED = 500  # further ones that can be unfolded
@@ -47,15 +48,10 @@ MOST_COLUMNS = 120  # its columns; beyond, neighbouring runs share one
 MOST_DOTS = 150  # runs that get a dot in the chart; beyond, only real changes do
 STRIP = 20  # newest runs of a flaky case that are drawn one by one
 MOST_SIZES = 24  # real changes whose size is written beside them
+MOST_TICKS = 8  # labels under the chart
 MOST_BARS = 40  # runs whose interval is drawn as a bar too
 LEVELS = 5  # shades of a cell that several runs share
 FAILS = "color-mix(in oklab, var(--fail) 62%, var(--paper))"  # a field of cells, so calmer than a mark
-TOOLTIP = [
-    {"field": "run", "title": " "},
-    {"field": "when", "title": "made"},
-    {"field": "value", "title": "value"},
-    {"field": "change", "title": "change"},
-]
 COLOURS = {"better": "var(--pass)", "worse": "var(--fail)", "higher": "var(--second)", "lower": "var(--second)"}
 
 
@@ -96,7 +92,6 @@ def trend_page(found: Trend) -> str:
     return html_document(
         title=trend_title(found),
         body=Markup(body),  # noqa: S704 - the template escapes
-        charts=charts_of(data),
         scripts=[read_template("trend.js")],
     )
 
@@ -109,11 +104,6 @@ def trend_data(found: Trend, links: TrendLinks | None = None) -> dict[str, Any]:
         "left_out": [show_hidden(one.reason) for one in found.left_out],
         "alpha": f"{found.alpha:g}",
     }
-
-
-def charts_of(data: Mapping[str, Any]) -> dict[str, Spec]:
-    """The charts of a page's data by their names."""
-    return {s["id"]: s["spec"] for t in data["tasks"] for s in t["series"] if s["spec"]}
 
 
 def trend_title(found: Trend) -> str:
@@ -232,7 +222,7 @@ def _series(part: TaskTrend, f: MetricTrend, name: str, links: TrendLinks | None
         "id": name,
         "title": show_hidden(f.name),
         "what": show_hidden(describe_metric(f).partition(": ")[2] if f.name in FROM_REPORTS else describe_metric(f)),
-        "spec": chart_spec(part, f, links) if len(known) > 1 else None,
+        "chart": series_chart(name, part, f, links) if len(known) > 1 else None,
         "keys": [(f"real change, {w}", colour, m) for w, colour in COLOURS.items() for m in "▲▼" if (w, m) in marks],
         "level": interval_heading(f.level),
         "rows": _rows(part.runs, f, listed, links),
@@ -305,36 +295,18 @@ def _strip(verdicts: Sequence[bool | None]) -> list[str]:
 # the chart
 
 
-def chart_spec(part: TaskTrend, f: MetricTrend, links: TrendLinks | None = None) -> Spec:
+def series_chart(chart_id: str, part: TaskTrend, f: MetricTrend, links: TrendLinks | None = None) -> Chart:
     """Runs from left to right: the interval as a band, values as a line, real changes as triangles with their size."""
-    rows = _chart_rows(part, f)
-    tooltip: Spec = {"tooltip": TOOLTIP}
-    if links is not None:
-        rows = [{**row, "href": links.run(run)} for row, run in zip(rows, part.runs, strict=True)]
-        tooltip["href"] = {"field": "href", "type": "nominal"}
-    ends = [r[key] for r in rows for key in ("low", "point", "high") if r[key] is not None]
-    y: Spec = {
-        "field": "point",
-        "type": "quantitative",
-        "title": None,
-        "scale": {"domain": _domain(ends), "nice": False, "zero": False},
-        "axis": {"tickCount": 5},
-    }
-    return {
-        "description": show_hidden(_chart_description(part, f)),
-        "width": "container",
-        "height": 300,
-        "padding": {"left": 4, "top": 22, "bottom": 4, "right": 18},
-        "data": {"values": rows},
-        "layer": _layers(len(rows), y, _x(part.runs, 8), tooltip),
-        "usermeta": {
-            "narrow": {
-                "height": 240,
-                "padding": {"left": 0, "top": 20, "bottom": 4, "right": 10},
-                "layer": _layers(len(rows), y, _x(part.runs, 3), tooltip),
-            }
-        },
-    }
+    estimates = [p.estimate for p in f.series.points]
+    y = number_axis(*_domain([v for e in estimates for v in (e.low, e.point, e.high) if v is not None]))
+    return Chart(
+        id=chart_id,
+        title=show_hidden(f.name),
+        label=show_hidden(_chart_description(part, f)),
+        plot=Plot(x=_x(part.runs), y=y, layers=tuple(_layers(part, f, links)), height=280, top=26, look="tall"),
+        header=(),
+        rows=(),
+    )
 
 
 def _chart_description(part: TaskTrend, f: MetricTrend) -> str:
@@ -350,29 +322,56 @@ def _chart_description(part: TaskTrend, f: MetricTrend) -> str:
     return f"{said}. Real changes: {'; '.join(real[:12]) or 'none'}. The table below has the numbers."
 
 
-def _chart_rows(part: TaskTrend, f: MetricTrend) -> list[Spec]:
-    rows, stretch = [], 0
+def _layers(part: TaskTrend, f: MetricTrend, links: TrendLinks | None) -> list[Layer]:
+    points, changes = f.series.points, f.series.changes
+    real = [c is not None and c.real for c in changes]
+    # no line from run to run where they share no case
+    breaks = [i for i, c in enumerate(changes) if c is not None and not c.comparison.n]
+    parts = [range(low, high) for low, high in zip([0, *breaks], [*breaks, len(points)], strict=True)]
+    ends = {i: (i, e.low, e.high) for i, e in enumerate(p.estimate for p in points)
+            if e.low is not None and e.high is not None}  # fmt: skip
+    values = {i: (i, p.estimate.point) for i, p in enumerate(points) if p.estimate.point is not None}
+    areas = [tuple(ends[i] for i in at if i in ends) for at in parts]
+    layers: list[Layer] = [Area(points=points, colour="var(--accent)") for points in areas]
+    if len(points) <= MOST_BARS:
+        layers.append(Whiskers(points=tuple(ends.values()), colour="var(--accent)"))
+    layers += [Line(points=tuple(values[i] for i in at if i in values), colour="var(--accent)") for at in parts]
+    dots = _dots(part, f, links)
+    shown = [dots[i] for i in values if not real[i]] if len(points) <= MOST_DOTS else []
+    layers.append(Dots(dots=tuple(shown), colour="var(--accent)"))
+    for word, colour in COLOURS.items():
+        for up in (True, False):
+            of_word = [i for i in values if real[i] and _is(changes[i], word, f, up=up)]
+            layers.append(Dots(dots=tuple(dots[i] for i in of_word), colour=colour))
+    return layers
+
+
+def _is(change: Change | None, word: str, f: MetricTrend, *, up: bool) -> bool:
+    return change is not None and change_verdict(change, f.higher_is_better) == word and (change.sign > 0) == up
+
+
+def _dots(part: TaskTrend, f: MetricTrend, links: TrendLinks | None) -> dict[int, Dot]:
+    """The point of each run; a real change is a triangle, its size beside it unless there are too many."""
+    sized = sum(c is not None and c.real for c in f.series.changes) <= MOST_SIZES
+    out = {}
     for i, (run, when) in enumerate(zip(part.runs, run_times(part.runs), strict=True)):
         e, change = f.series.points[i].estimate, f.series.changes[i]
-        stretch += change is not None and not change.comparison.n  # no line across other cases
+        if e.point is None:
+            continue
         word = change_verdict(change, f.higher_is_better) if change is not None else ""
-        rows.append(
-            {
-                "at": i,
-                "run": show_hidden(run.name),
-                "when": when,
-                "point": e.point,
-                "low": e.low,
-                "high": e.high,
-                "value": f"{format_number(e.point)} {format_interval(e.low, e.high)}",
-                "change": _change_words(change, word),
-                "real": word if change is not None and change.real else "",
-                "up": change is not None and change.sign > 0,
-                "size": format_signed(change.comparison.difference) if change is not None else "",
-                "stretch": stretch,
-            }
+        pairs = (
+            ("made", when),
+            ("value", f"{format_number(e.point)} {format_interval(e.low, e.high)}"),
+            ("change", _change_words(change, word)),
         )
-    return rows if sum(row["real"] != "" for row in rows) <= MOST_SIZES else [{**row, "size": ""} for row in rows]
+        dot = Dot(
+            x=i, y=e.point, tip=Tip(headline=show_hidden(run.name), pairs=pairs), href=links.run(run) if links else ""
+        )
+        if change is not None and change.real:
+            size = format_signed(change.comparison.difference) if sized else ""
+            dot = replace(dot, shape="up" if change.sign > 0 else "down", label=size)
+        out[i] = dot
+    return out
 
 
 def _change_words(change: Change | None, word: str) -> str:
@@ -381,88 +380,26 @@ def _change_words(change: Change | None, word: str) -> str:
     return word if not change.comparison.n else f"{format_signed(change.comparison.difference)}, {word}"
 
 
-def _domain(ends: Sequence[float]) -> list[float]:
+def _domain(ends: Sequence[float]) -> tuple[float, float]:
     """A little more than the intervals need; shares stay within 0 and 1."""
     low, high = min(ends), max(ends)
     # `or`: one value alone still needs a scale around it
     room = 0.08 * (high - low) or 0.05 * abs(high) or 0.05
     share = low >= 0 and high <= 1
-    return [max(0.0, low - room) if share else low - room, min(1.0, high + room) if share else high + room]
+    return (max(0.0, low - room), min(1.0, high + room)) if share else (low - room, high + room)
 
 
-def _x(runs: Sequence[StoredRun], most: int) -> Spec:
+def _x(runs: Sequence[StoredRun]) -> Axis:
     """Runs at equal distances, the days of some under the axis."""
     n = len(runs)
-    # rounded up: at most so many ticks
-    step = max(1, -(-n // most))
-    ticks = list(range(0, n, step))
     one_day = len({r.when.date() for r in runs}) == 1
-    labels = {str(i): f"{runs[i].when:%H:%M}" if one_day else f"{runs[i].when:%Y-%m-%d}" for i in ticks}
-    return {
-        "field": "at",
-        "type": "quantitative",
-        "title": None,
-        "scale": {"domain": [-0.5, n - 0.5] if n < 12 else [0, n - 1], "nice": False, "zero": False},
-        "axis": {
-            "values": ticks,
-            # an expression of Vega: a table of our own, so that ticks are runs and not numbers
-            "labelExpr": f"({escape_json(labels)})[datum.value]",
-            "grid": False,
-            "labelOverlap": "greedy",
-        },
-    }
-
-
-def _layers(n: int, y: Spec, x: Spec, tooltip: Spec) -> list[Spec]:
-    """`tooltip` is what a point shows and where it leads."""
-    by = {"field": "stretch", "type": "nominal"}
-    noise: list[Spec] = [{"filter": "datum.real === ''"}]
-    dot = {"type": "point", "filled": True, "fill": "var(--accent)", "stroke": "var(--paper)", "strokeWidth": 1.5}
-    return [
-        {
-            "mark": {"type": "area", "fill": "var(--accent)", "opacity": 0.14},
-            "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "detail": by},
-        },
-        {
-            "mark": {"type": "rule", "stroke": "var(--accent)", "opacity": 0.35 if n <= MOST_BARS else 0},
-            "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
-        },
-        {
-            "mark": {"type": "line", "stroke": "var(--accent)", "strokeWidth": 2.25},
-            "encoding": {"x": x, "y": y, "detail": by},
-        },
-        {
-            "transform": noise,
-            "mark": {**dot, "size": 60, "opacity": 1 if n <= MOST_DOTS else 0},
-            "encoding": {"x": x, "y": y, **tooltip},
-        },
-        *(layer for word, colour in COLOURS.items() for layer in _real_layers(word, colour, x, y, tooltip)),
-    ]
-
-
-def _real_layers(word: str, colour: str, x: Spec, y: Spec, tooltip: Spec) -> list[Spec]:
-    """A triangle at each real change, with how large it is."""
-    of_word: list[Spec] = [{"filter": f"datum.real === '{word}'"}]
-    layers: list[Spec] = []
-    for up in (True, False):
-        kept = [*of_word, {"filter": f"datum.up === {'true' if up else 'false'}"}]
-        shape = "triangle-up" if up else "triangle-down"
-        mark_spec: Spec = {"type": "point", "filled": True, "shape": shape, "size": 190, "opacity": 1, "fill": colour}
-        layers.append(
-            {
-                "transform": kept,
-                "mark": {**mark_spec, "stroke": "var(--paper)", "strokeWidth": 1.5},
-                "encoding": {"x": x, "y": y, **tooltip},
-            }
-        )
-        layers.append(
-            {
-                "transform": kept,
-                "mark": {"type": "text", "dy": -16 if up else 20, "fill": colour, "fontWeight": 600},
-                "encoding": {"x": x, "y": y, "text": {"field": "size"}},
-            }
-        )
-    return layers
+    # rounded up: at most so many ticks
+    ticks = range(0, n, max(1, -(-n // MOST_TICKS)))
+    return Axis(
+        domain=(-0.5, n - 0.5) if n < 12 else (0, n - 1),
+        ticks=tuple((i, f"{runs[i].when:%H:%M}" if one_day else f"{runs[i].when:%Y-%m-%d}") for i in ticks),
+        grid=False,
+    )
 
 
 # the cases through time

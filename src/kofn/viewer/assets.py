@@ -9,7 +9,6 @@ from importlib.resources import files
 from starlette.responses import Response
 
 from kofn.render.page import read_template, wrap_script
-from kofn.render.vega import vega_bundle
 
 OWN = (
     "viewer.css",
@@ -23,7 +22,6 @@ OWN = (
     "compare_form.js",
 )
 SHARED = ("page.css", "page.js", "compare.js", "trend.js")  # with report.html and its siblings
-VEGA = "vega.js"
 _CONTENT_TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 
 
@@ -31,8 +29,6 @@ _CONTENT_TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; char
 def asset(name: str) -> tuple[bytes, str]:
     """The bytes of a script or a style sheet, and its content type."""
     content_type = _CONTENT_TYPES[name.rpartition(".")[2]]
-    if name == VEGA:
-        return vega_bundle().encode(), content_type
     text = (
         read_template(name)
         if name in SHARED
@@ -49,7 +45,7 @@ def static_url(name: str) -> str:
 
 def asset_response(name: str) -> Response:
     """A script or a style sheet; any other name is not found, whatever files there are."""
-    if name not in (*OWN, *SHARED, VEGA):
+    if name not in (*OWN, *SHARED):
         return Response(status_code=404)
     data, content_type = asset(name)
     return Response(data, media_type=content_type, headers={"cache-control": "public, max-age=31536000, immutable"})
@@ -57,5 +53,5 @@ def asset_response(name: str) -> Response:
 
 def preload() -> None:
     """Read every asset, so that the first page need not."""
-    for name in (VEGA, *SHARED, *OWN):
+    for name in (*SHARED, *OWN):
         static_url(name)

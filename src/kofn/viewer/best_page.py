@@ -15,11 +15,12 @@ from kofn.analysis.best_of.choose_n import RecommendedN, SpendingBounds, recomme
 from kofn.core.escape import escape_json, show_hidden
 from kofn.core.format import format_count
 from kofn.errors import InputError, KofnError
-from kofn.render.curve_html import main_chart
+from kofn.render.charts import Chart
+from kofn.render.curve_html import LOOKS, gains_label, gains_plot, main_chart
 from kofn.render.curve_text import cost_rows, curve_cells, selection_rows
-from kofn.viewer.best_charts import curve_chart, gains_chart
+from kofn.render.plot import Guide, Label
 from kofn.viewer.best_tables import parse_number, tables_of, with_cost
-from kofn.viewer.templating import render_page
+from kofn.viewer.templating import render_fragment, render_page
 from kofn.viewer.urls import breadcrumbs, run_url, whole_number
 
 if TYPE_CHECKING:
@@ -30,9 +31,11 @@ if TYPE_CHECKING:
 
     from kofn.analysis.best_of.best_of import BestOf
     from kofn.analysis.best_of.report import BestOfReport
+    from kofn.render.plot import Layer
     from kofn.viewer.best_tables import BestOfTables, TableKey
     from kofn.viewer.context import Viewer
 
+MIN_DISTANCE = 0.05  # curves that are closer have no words between them
 MEASURES = {"any": "any candidate passes", "selected": "the selector's pick passes", "majority": "the vote is right"}
 
 
@@ -72,7 +75,6 @@ def show(viewer: Viewer, request: Request, name: str) -> Response:
         "best.html.j2",
         title=f"Best of n – {show_hidden(name)}",
         crumbs=breadcrumbs(name, ("Best of n", run_url(name, "best"))),
-        charts={},
         scripts=["choose.js", "explore.js"],
         run=name,
         key=key,
@@ -98,6 +100,7 @@ def show(viewer: Viewer, request: Request, name: str) -> Response:
         facts=data["facts"],
         missing=missing_data(tables, table),
         keys=data["keys"],
+        charts=_charts(tables, priced, choice.n, controls),
     )
 
 
@@ -114,16 +117,17 @@ def data(viewer: Viewer, request: Request, name: str) -> Response:
     """A table for the script of the page; with `ends=1` also the intervals of a large run, which take time."""
     try:
         tables = tables_of(viewer.runs.get(name))
-        key = tables.key(request.query_params)
-        intervals = request.query_params.get("ends") == "1"
-        return JSONResponse(table_data(tables, key, *tables.table(key, intervals=intervals)))
+        key, controls = tables.key(request.query_params), BestControls.parse(request.query_params)
+        table, report = tables.table(key, intervals=request.query_params.get("ends") == "1")
+        charts = _charts(tables, table, None, controls)
+        drawn = {name: render_fragment("drawing.html.j2", chart=chart) for name, chart in charts.items()}
+        return JSONResponse({**table_data(tables, key, table, report), "charts": drawn})
     except KofnError as problem:
         return JSONResponse({"problem": str(problem)}, status_code=422)
 
 
 def table_data(tables: BestOfTables, key: TableKey, table: BestOf, report: BestOfReport | None) -> dict[str, Any]:
     """One table for the script of the page."""
-    chart = main_chart("curve", table, tables.graded.options.level, None)
     steps = tables.steps(key.metric)
     return {
         "key": {**asdict(key), "measure": table.measure},
@@ -140,12 +144,41 @@ def table_data(tables: BestOfTables, key: TableKey, table: BestOf, report: BestO
         "notes": [_sentence(note) for note in table.notes],
         "warnings": [] if report is None else [_sentence(str(warning)) for warning in report.warnings],
         "facts": _facts(table, report),
-        "keys": [list(key) for key in chart.keys],
-        "charts": {
-            "curve": {**curve_chart(chart.spec, table), "description": chart.label},
-            **({"gains": gains_chart(table)} if len(table.rows) > 1 else {}),
-        },
+        "keys": main_chart(table, tables.graded.options.level).keys,
+        "kept": LOOKS[table.measure][0],
     }
+
+
+def _charts(tables: BestOfTables, table: BestOf, best: int | None, controls: BestControls) -> dict[str, Chart]:
+    """The curve with a line at the recommended n and one at the selected n, and what each candidate adds."""
+    if len(table.rows) < 2:
+        return {}
+    last = table.rows[-1].k
+    at = min(last, controls.n or best or last)
+    guides: list[Layer] = [
+        Guide(value=best, colour="var(--accent)", width=2, name="best", label=f"recommended: {best}"),
+        Guide(value=None if at == best else at, colour="var(--ink)", width=1.25, name="at", label=f"n = {at}", row=1),
+        *_independent_label(table),
+    ]
+    rows = [row for row in table.rows if row.gain is not None]
+    least = None if controls.gain is None else controls.gain * (table.cost or 1.0)
+    gains = Chart(
+        id="gains",
+        title="What each further candidate adds",
+        label=gains_label(rows),
+        plot=gains_plot(rows, best or 0, least, LOOKS[table.measure][0]),
+        header=(),
+        rows=(),
+    )
+    return {"curve": main_chart(table, tables.graded.options.level, guides), "gains": gains}
+
+
+def _independent_label(table: BestOf) -> list[Label]:
+    """A label on the curve of independent tries, since it is not an estimate."""
+    row = table.rows[min(2, len(table.rows) - 1)]
+    if row.independent is None or row.any is None or row.independent - row.any < MIN_DISTANCE:
+        return []
+    return [Label(x=row.k, y=row.independent, text="if independent", side="left", italic=True)]
 
 
 def _facts(table: BestOf, report: BestOfReport | None) -> list[list[str]]:

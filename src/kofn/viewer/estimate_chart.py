@@ -1,60 +1,54 @@
-"""A chart of a running estimate and its interval, drawn as SVG by a template, so that it needs no script."""
+"""The chart of a running estimate: the value over the cases done until then, with its interval as a band."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING
 
+from kofn.core.escape import show_hidden
 from kofn.core.format import format_duration
+from kofn.render.charts import Chart
+from kofn.render.plot import Area, Axis, Dot, Dots, Line, Plot, Tip, number_axis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kofn.generate.progress_file import ProgressPoint, ProgressRecord
 
-SIZE = 1000  # units of the drawing, both ways; the browser stretches it
 MAX_ROWS = 12  # of the table
 MAX_VALUE = 1e15  # kofn writes no larger ones; they would not fit the labels
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EstimateChart:
-    """What the template draws. Lengths are of `SIZE`; `ticks` and `steps` are (place in percent, words)."""
-
-    name: str
-    label: str
-    band: str
-    line: str
-    at: tuple[float, float]
-    ticks: tuple[tuple[float, str], ...]
-    steps: tuple[tuple[float, str], ...]
-    rows: tuple[tuple[str, str, str, str], ...]
-
-
-def estimate_chart(live: ProgressRecord) -> EstimateChart | None:
+def estimate_chart(live: ProgressRecord) -> Chart | None:
     """The first estimate over the cases done; None before there are two points of it."""
     known = [p for p in live.history if p.point is not None and all(abs(v or 0) < MAX_VALUE for v in p)]
     if len(known) < 2 or not live.estimates:
         return None
-    low, high = domain([v for p in known for v in (p.point, p.low, p.high) if v is not None])
     most = max(live.cases_total, known[-1].n, 1)
-
-    def at(n: int, value: float) -> tuple[float, float]:
-        return round(SIZE * n / most, 1), round(SIZE * (high - value) / (high - low), 1)
-
     first, last = known[0], known[-1]
-    banded = [p for p in known if p.low is not None and p.high is not None]
-    name = live.estimates[0].aggregator
-    return EstimateChart(
-        name=name,
+    values = [(p.n, p.point) for p in known if p.point is not None]
+    band = [(p.n, p.low, p.high) for p in known if p.low is not None and p.high is not None]
+    name = show_hidden(live.estimates[0].aggregator)
+    dot = Dot(x=last.n, y=values[-1][1], tip=Tip(headline=name, pairs=(("so far", _summary(last)),)))
+    half = [(most // 2, f"{most // 2:,}")] if most > 1 else []
+    return Chart(
+        id="running",
+        title=f"{name}, {'as it narrows' if band else 'so far'}",
         label=f"{name} over the cases done: {_summary(first)}, {_summary(last)}",
-        band=_path([*(at(p.n, p.low or 0.0) for p in banded), *(at(p.n, p.high or 0.0) for p in reversed(banded))]),
-        line=_path([at(p.n, p.point or 0.0) for p in known]),
-        at=at(last.n, last.point or 0.0),
-        ticks=tuple((100 * i / 4, _tick_text(high - (high - low) * i / 4, high - low)) for i in range(5)),
-        steps=((0.0, "0"), (50.0, f"{most // 2:,}"), (100.0, f"{most:,} cases")),
+        plot=Plot(
+            x=Axis(domain=(0, most), ticks=((0, "0"), *half, (most, f"{most:,}")), title="cases", grid=False),
+            y=number_axis(*domain([v for p in known for v in (p.point, p.low, p.high) if v is not None])),
+            layers=(
+                Area(points=tuple(band), colour="var(--accent)", opacity=0.16),
+                Line(points=tuple(values), colour="var(--accent)", width=2),
+                Dots(dots=(dot,), colour="var(--accent)"),
+            ),
+            height=180,
+        ),
+        header=("cases", name, "interval", "after"),
         rows=tuple(_row(p) for p in _sample(known)),
+        note=f"The line is the estimate over the cases done until then{'; the band is its interval' if band else ''}.",
+        numbers_from=0,
     )
 
 
@@ -70,14 +64,6 @@ def domain(values: Sequence[float]) -> tuple[float, float]:
     step = 10.0 ** floor(log10(high - low)) if high > low else 1.0
     low, high = floor(low / step) * step, ceil(high / step) * step
     return (low, high) if high > low else (low - step, high + step)
-
-
-def _path(points: Sequence[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{x:g},{y:g}" for x, y in points) if points else ""
-
-
-def _tick_text(value: float, width: float) -> str:
-    return f"{value:.2f}" if width <= 2 else f"{value:,.4g}"
 
 
 def _summary(point: ProgressPoint) -> str:

@@ -33,12 +33,10 @@ def show(viewer: Viewer, request: Request, name: str) -> Response:
         return live_page.show(viewer, request, name)
     view = viewer.runs.get(name)
     data = report_data(view.run, with_charts=False)
-    charts = [chart for part in ("estimates", "segments") for chart in data[part]]
     return render_page(
         "run.html.j2",
         title=f"{data['task']} – {data['verdict']['word'].lower()}",
         crumbs=breadcrumbs(name),
-        charts={chart.id: {**chart.spec, "description": chart.label} for chart in charts},
         scripts=["run.js", *(["live.js"] if status.active else [])],
         refresh=live_page.REFRESH if status.active else None,
         live_panel=live_page.panel(status, name) if status.active else None,
@@ -113,7 +111,7 @@ def page_links(view: RunView) -> list[tuple[str, str]]:
 
 
 def charts(viewer: Viewer, request: Request, name: str) -> Response:  # noqa: ARG001 - every page takes the request
-    """Charts of all candidates, which the page loads after itself: markup and specifications."""
+    """Charts of all candidates as markup, which the page loads after itself."""
     view = viewer.runs.get(name)
     result = view.run.result
     sets = [] if result is None else run_charts.set_charts(view.run, result)
@@ -122,6 +120,5 @@ def charts(viewer: Viewer, request: Request, name: str) -> Response:  # noqa: AR
         {
             "sets": render_fragment("charts.html.j2", charts=sets),
             "spending": render_fragment("charts.html.j2", charts=spending),
-            "charts": {c.id: {**c.spec, "description": c.label} for c in (*sets, *spending)},
         }
     )

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
-from kofn.core.escape import escape_json
 from kofn.core.format import format_duration
 from kofn.render.page import environment as report_environment
 from kofn.render.page_payload import format_amount
-from kofn.viewer.assets import VEGA, static_url
+from kofn.viewer.assets import static_url
 from kofn.viewer.urls import run_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from jinja2 import Environment
     from starlette.responses import Response
@@ -43,7 +42,6 @@ def render_page(
     *,
     title: str,
     crumbs: Sequence[tuple[str, str]] = (),
-    charts: Mapping[str, dict[str, Any]] | None = None,
     scripts: Sequence[str] = (),
     section: str = "",
     status: int = 200,
@@ -59,7 +57,6 @@ def render_page(
         Markup(body),  # noqa: S704 - the template escapes
         title=title,
         crumbs=crumbs,
-        charts=charts,
         scripts=scripts,
         section=section,
         status=status,
@@ -72,14 +69,13 @@ def frame_page(
     *,
     title: str,
     crumbs: Sequence[tuple[str, str]] = (),
-    charts: Mapping[str, dict[str, Any]] | None = None,
     scripts: Sequence[str] = (),
     section: str = "",
     status: int = 200,
     refresh: int | None = None,
 ) -> Response:
     """Rendered markup in the viewer's frame; the parameters are those of `render_page`."""
-    names = ([VEGA] if charts is not None else []) + ["page.js", "viewer.js", *scripts]
+    names = ["page.js", "viewer.js", *scripts]
     text = (
         environment()
         .get_template("frame.html.j2")
@@ -87,7 +83,6 @@ def frame_page(
             title=f"{title} · kofn",
             body=body,
             crumbs=list(crumbs),
-            charts=Markup(escape_json(dict(charts))) if charts is not None else None,  # noqa: S704 - `<` is escaped
             scripts=names,
             section=section,
             refresh=refresh,

@@ -8,16 +8,16 @@ from urllib.parse import parse_qsl, urlencode
 
 from markupsafe import Markup
 
-from kofn.analysis.trend.series import sparkline
 from kofn.analysis.trend.trend import FROM_REPORTS
 from kofn.core.format import format_count
 from kofn.errors import InputError
-from kofn.render.trend_html import TrendLinks, charts_of, trend_data, trend_title
+from kofn.render.plot import sparkline
+from kofn.render.trend_html import TrendLinks, trend_data, trend_title
 from kofn.runs.index import SkippedRun
 from kofn.viewer.case_query import CaseQuery, case_url
 from kofn.viewer.compare_query import CompareQuery
 from kofn.viewer.run_folder import NotFound
-from kofn.viewer.templating import frame_page, pager, render_fragment, render_page, waiting_page
+from kofn.viewer.templating import format_number, frame_page, pager, render_fragment, render_page, waiting_page
 from kofn.viewer.trend_data import EXCLUDED, MAX_RUNS, NEWEST, created, newest, runs_of_task
 from kofn.viewer.urls import run_url, whole_number
 
@@ -110,7 +110,7 @@ class TaskRow(NamedTuple):
     runs: int
     unfinished: int
     newest: RunLine | None
-    sparkline: str
+    sparkline: Markup | None
 
 
 def task_list(lines: Sequence[RunLine], query: TrendQuery) -> Response:
@@ -147,8 +147,14 @@ def _task_row(name: str, lines: Sequence[RunLine]) -> TaskRow:
         runs=len(runs),
         unfinished=sum(line.status in EXCLUDED for line in lines),
         newest=last,
-        sparkline=sparkline(points) if len(points) > 1 else "",
+        sparkline=_sparkline(points),
     )
+
+
+def _sparkline(points: Sequence[float | None]) -> Markup | None:
+    known = [point for point in points if point is not None]
+    label = f"{len(known)} runs, from {format_number(known[0])} to {format_number(known[-1])}" if known else ""
+    return sparkline(points, label) if len(known) > 1 else None
 
 
 def _headline(line: RunLine) -> tuple[str, str]:
@@ -186,7 +192,6 @@ def task_page(viewer: Viewer, lines: Sequence[RunLine], query: TrendQuery) -> Re
         title=trend_title(trend),
         crumbs=[("Trend", "/trend"), (query.task or "(no name)", query.url())],
         section="trend",
-        charts=charts_of(data),
         scripts=["trend.js"],
     )
 

@@ -1,4 +1,4 @@
-// What every page needs: text that cannot become markup, embedded data, charts.
+// What every page needs: text that cannot become markup, embedded data, tooltips and files of charts.
 
 const HIDDEN =
   /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\u{1d173}-\u{1d17a}\u{e0000}-\u{e007f}\ud800-\udfff]|\r(?!\n)/u;
@@ -52,126 +52,161 @@ async function embedded(id) {
 
 // ---------------------------------------------------------------- charts
 
-const NARROW = 520;
+const MARK = ".plot [role=graphics-symbol]";
 
-const LOOK = {
-  background: "transparent",
-  aria: false,
-  font: "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif",
-  view: { stroke: null },
-  text: { fontSize: 12.5 },
-  axis: {
-    labelColor: "var(--muted)",
-    titleColor: "var(--muted)",
-    labelFontSize: 12.5,
-    titleFontSize: 12.5,
-    titleFontWeight: "normal",
-    titlePadding: 8,
-    labelPadding: 6,
-    gridColor: "var(--line)",
-    domain: false,
-    ticks: false,
-  },
-  axisY: { labelColor: "var(--ink)" },
-  axisYQuantitative: { labelColor: "var(--muted)" },
-  axisX: { labelFlush: false },
-};
-
-/** The specification with what it changes on a narrow screen. */
-function fitted(spec, narrow) {
-  const changed = { ...spec, ...(narrow ? spec.usermeta?.narrow : {}) };
-  changed.params = (spec.params ?? []).map((p) => (p.name === "narrow" ? { ...p, value: narrow } : p));
-  changed.autosize = { type: "fit-x", contains: "padding", ...spec.autosize };
-  delete changed.usermeta;
-  return changed;
-}
-
-const views = new Map();
-
-async function draw(figure, spec) {
-  const id = figure.dataset.chart;
-  let plot = figure.querySelector(".plot");
-  if (!plot) figure.prepend((plot = el("div", { className: "plot" })));
-  plot.setAttribute("role", "img");
-  plot.setAttribute("aria-label", spec.description ?? id);
-  const narrow = plot.clientWidth < NARROW;
-  const old = views.get(id);
-  if (old) old.made.finalize();
-  const target = el("div", { style: { width: "100%" } });
-  plot.replaceChildren(target);
-  const made = await window.vegaEmbed(target, fitted(spec, narrow), {
-    mode: "vega-lite",
-    renderer: "svg",
-    actions: false,
-    ast: true, // an interpreter of expressions: the page allows no eval
-    defaultStyle: false,
-    tooltip: showTip,
-    config: LOOK,
-  });
-  for (const name of ["role", "aria-label", "aria-roledescription"]) target.removeAttribute(name);
-  target.querySelector("svg")?.setAttribute("aria-hidden", "true"); // the plot around it says what is drawn
-  views.set(id, { made, narrow });
-  for (const select of document.querySelectorAll("select[data-of]")) {
-    if (select.dataset.of === id) await choose(select, spec);
+/** What a mark says, taken from its title: without a script the browser shows that itself. */
+function markText(mark) {
+  const title = mark.querySelector("title");
+  if (title) {
+    mark.setAttribute("aria-label", title.textContent);
+    title.remove();
   }
+  return mark.getAttribute("aria-label") ?? "";
 }
 
-async function choose(select, spec) {
-  const { made } = views.get(select.dataset.of);
-  await made.view.signal(select.dataset.param, select.value).runAsync();
-  if (select.dataset.changed) {
-    made.view.container().closest(".plot").setAttribute("aria-label", `${select.value}: the numbers are in the table below`);
-  }
-}
-
-function showTip(_handler, event, _item, value) {
+/** A box beside a point with a headline and "name: value" lines; none takes it away. */
+function showTip(lines, x, y) {
   let tip = document.getElementById("tip");
-  if (value === null || value === undefined || value === "") return void tip?.remove();
+  if (!lines) return void tip?.remove();
   if (!tip) document.body.append((tip = el("div", { id: "tip", ariaHidden: "true" })));
-  const rows = Object.entries(value).map(([name, shown]) =>
-    name.trim() === ""
-      ? el("div", { className: "name" }, visible(String(shown)))
-      : el("div", {}, el("span", {}, name), el("span", {}, visible(String(shown)))),
-  );
-  tip.replaceChildren(...rows);
+  const [name, ...rest] = lines;
+  const row = (line) => {
+    const at = line.indexOf(": ");
+    return at < 0
+      ? el("div", {}, el("span", {}, visible(line)))
+      : el("div", {}, el("span", {}, visible(line.slice(0, at))), el("span", {}, visible(line.slice(at + 2))));
+  };
+  tip.replaceChildren(el("div", { className: "name" }, visible(name)), ...rest.map(row));
   const { width, height } = tip.getBoundingClientRect();
-  const left = Math.min(event.clientX + 14, innerWidth - width - 8);
-  const top = event.clientY + 14 + height > innerHeight ? event.clientY - height - 10 : event.clientY + 14;
-  tip.style.left = `${Math.max(8, left)}px`;
-  tip.style.top = `${Math.max(8, top)}px`;
+  tip.style.left = `${Math.max(8, Math.min(x + 14, innerWidth - width - 8))}px`;
+  tip.style.top = `${Math.max(8, y + 14 + height > innerHeight ? y - height - 10 : y + 14)}px`;
 }
 
-/** Draw charts by their specifications, each in its figure. */
-async function drawThese(specs) {
-  const figures = [...document.querySelectorAll("[data-chart]")].filter((f) => f.dataset.chart in specs);
-  for (const figure of figures) {
-    await new Promise((resolve) => setTimeout(resolve, 0)); // a page full of charts stays quick to the touch
-    await draw(figure, specs[figure.dataset.chart]);
+let pointed = null; // the mark under the pointer
+
+document.addEventListener("pointermove", (event) => {
+  const mark = event.target.closest?.(MARK);
+  if (mark) showTip(markText(mark).split("\n"), event.clientX, event.clientY);
+  else if (pointed) showTip(null);
+  pointed = mark;
+});
+document.addEventListener("focusin", (event) => {
+  if (!event.target.matches(`${MARK}, .plot a:has([role=graphics-symbol])`)) return;
+  const mark = event.target.closest(MARK) ?? event.target.querySelector("[role=graphics-symbol]");
+  const box = mark.getBoundingClientRect();
+  if (event.target.matches(":focus-visible")) showTip(markText(mark).split("\n"), box.right, box.bottom);
+});
+document.addEventListener("focusout", (event) => event.target.matches?.(".plot *") && showTip(null));
+
+const shownMarks = (svg) => [...svg.querySelectorAll("[role=graphics-symbol][tabindex]")].filter((mark) => !mark.closest("[hidden]"));
+const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity };
+
+/** A chart is one stop of the Tab key; arrow keys go from mark to mark. */
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") return showTip(null);
+  const mark = event.target.closest?.(`${MARK}[tabindex]`);
+  if (!mark || !(event.key in STEPS) || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  event.stopPropagation();
+  const marks = shownMarks(mark.closest(".plot > svg"));
+  const next = marks[Math.max(0, Math.min(marks.length - 1, marks.indexOf(mark) + STEPS[event.key]))];
+  mark.setAttribute("tabindex", "-1");
+  next.setAttribute("tabindex", "0");
+  next.focus();
+});
+
+/** Another choice of a chart that has several. */
+document.addEventListener("change", (event) => {
+  const select = event.target.closest("select[data-choice]");
+  if (!select) return;
+  const svg = select.closest("figure").querySelector(".plot > svg");
+  for (const part of svg.querySelectorAll("[data-shown]")) part.toggleAttribute("hidden", part.dataset.shown !== select.value);
+  shownMarks(svg).forEach((mark, i) => mark.setAttribute("tabindex", i ? "-1" : "0"));
+  svg.setAttribute("aria-label", `${select.value}: the numbers are in the table below`);
+});
+
+// ---------------------------------------------------------------- charts as files
+
+/** The chart on its own, with the colours it has now: outside the page nobody knows its variables. */
+function standalone(figure) {
+  const svg = figure.querySelector(".plot > svg");
+  const { width, height } = svg.getBoundingClientRect();
+  const look = getComputedStyle(svg);
+  const [top, right, bottom, left] = ["Top", "Right", "Bottom", "Left"].map((side) => parseFloat(look[`padding${side}`]));
+  const inner = svg.cloneNode(true);
+  const [drawn, copies] = [svg, inner].map((root) => [...root.querySelectorAll("*")]);
+  copies.forEach((copy, i) => getComputedStyle(drawn[i]).display === "none" && copy.remove());
+  const colour = (value) => value.replace(/var\((--[\w-]+)\)/g, (_, name) => look.getPropertyValue(name).trim());
+  for (const node of inner.querySelectorAll("*")) {
+    for (const { name, value } of [...node.attributes]) if (value.includes("var(")) node.setAttribute(name, colour(value));
   }
-  for (const select of document.querySelectorAll("select[data-of]")) {
-    if (!(select.dataset.of in specs)) continue;
-    select.addEventListener("change", () => {
-      select.dataset.changed = "yes";
-      choose(select, specs[select.dataset.of]);
-    });
-  }
-  const again = new ResizeObserver((entries) => {
-    for (const { target } of entries) {
-      const id = target.dataset.chart;
-      const view = views.get(id);
-      const width = target.querySelector(".plot").clientWidth;
-      if (view && width && width < NARROW !== view.narrow) draw(target, specs[id]);
-    }
-  });
-  for (const figure of figures) again.observe(figure);
+  const made = (name, properties, ...children) => {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(properties)) node.setAttribute(key, value);
+    node.append(...children);
+    return node;
+  };
+  const fonts = { "font-family": "system-ui, sans-serif", "font-size": svg.getAttribute("font-size") };
+  const place = { x: left, y: top, width: width - left - right, height: height - top - bottom, overflow: "visible" };
+  const whole = made(
+    "svg",
+    { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", ...fonts },
+    made("title", {}, svg.getAttribute("aria-label")),
+    made("rect", { width: "100%", height: "100%", fill: look.getPropertyValue("--paper").trim() }),
+    made("svg", place, ...inner.childNodes),
+  );
+  return { text: new XMLSerializer().serializeToString(whole), width, height };
 }
 
-async function drawAll() {
-  const data = document.getElementById("kofn-charts");
-  if (!data || !window.vegaEmbed) return;
-  await drawThese(JSON.parse(data.textContent));
-  document.documentElement.dataset.drawn = performance.now().toFixed();
+const fileName = (text, usual) => text.trim().replace(/[^\w.-]+/g, "_").slice(0, 80) || usual;
+
+function download(blob, name) {
+  const link = el("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 5000);
 }
+
+async function png(text, width, height) {
+  const image = new Image();
+  image.src = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
+  await image.decode();
+  const canvas = el("canvas", { width: 2 * width, height: 2 * height });
+  const draw = canvas.getContext("2d");
+  draw.scale(2, 2);
+  draw.drawImage(image, 0, 0, width, height);
+  URL.revokeObjectURL(image.src);
+  return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+}
+
+async function save(figure, name, kind) {
+  if (kind === "json") {
+    const spec = JSON.stringify(JSON.parse(figure.querySelector("script.spec").textContent), null, 2);
+    return download(new Blob([spec], { type: "application/json" }), `${name}.vl.json`);
+  }
+  const { text, width, height } = standalone(figure);
+  const blob = kind === "svg" ? new Blob([text], { type: "image/svg+xml" }) : await png(text, width, height);
+  download(blob, `${name}.${kind}`);
+}
+
+/** Every chart can be saved: as it looks now, and as a specification for other programs. */
+function addSaves() {
+  for (const plot of document.querySelectorAll("figure.chart > .plot:has(> svg)")) {
+    const figure = plot.parentElement;
+    if (figure.querySelector(".save")) continue;
+    const title = figure.querySelector("h2, h3") ?? figure.closest("section")?.querySelector("h2");
+    const name = fileName(title?.textContent ?? "", "chart");
+    const kinds = { SVG: "svg", PNG: "png", "Vega-Lite": "json" };
+    const buttons = Object.entries(kinds).map(([words, kind]) =>
+      el("button", { type: "button", on: { click: () => save(figure, name, kind) } }, words),
+    );
+    figure.append(el("p", { className: "save" }, el("span", {}, "save as"), ...buttons));
+  }
+}
+
+ready.then(() => {
+  addSaves();
+  document.documentElement.dataset.drawn = "";
+});
 
 // On paper everything is unfolded.
 let folded = [];
@@ -183,8 +218,4 @@ addEventListener("afterprint", () => {
   for (const details of folded) details.open = false;
 });
 
-/** The drawn chart of a name: its signals can be changed without drawing it again. */
-const view = (id) => views.get(id)?.made.view;
-
-window.kofn = { el, visible, embedded, ready, draw, drawThese, view };
-setTimeout(drawAll, 0);
+window.kofn = { el, visible, embedded, ready, showTip, addSaves, download, fileName };

@@ -1,6 +1,6 @@
 // Best of n as it is dragged: the server makes the table, the rule of choose.js is applied to it here.
 
-const { el, visible, drawThese, draw, view } = window.kofn;
+const { el, visible } = window.kofn;
 const { priced, choose, number, between, seconds, dollars, dear, fixed, grouped } = window.kofn.best;
 
 const byId = (id) => document.getElementById(id);
@@ -11,7 +11,6 @@ const OWN = ["n", "gain", "cost", "latency", "sequential", "budget"];
 const NO_SIDE = ["", "vote", "random"]; // selectors without a lowest score
 
 let answer = JSON.parse(byId("best").textContent);
-let specs = null;
 
 // ---------------------------------------------------------------- what is wanted
 
@@ -139,8 +138,7 @@ function update() {
   byId("n").placeholder = String(row.k);
   showStats(row);
   showTable(row);
-  signals("curve", { best: choice.n ?? 0, at: row.k });
-  signals("gains", { best: choice.n ?? 0, least: (amount("gain") ?? 0) * table.cost });
+  showInCharts(row.k);
   byId("gain").labels[0].textContent = `Least gain a ${table.counted ? "candidate" : "dollar"}`;
   byId("gain-range").setAttribute("aria-label", byId("gain").labels[0].textContent);
   showCommand();
@@ -236,31 +234,44 @@ function showCommand() {
 
 // ---------------------------------------------------------------- charts
 
-function signals(id, values) {
-  if (!specs?.[id]) return;
-  for (const param of specs[id].params) if (param.name in values) param.value = values[param.name]; // for when it is drawn again
-  const drawn = view(id);
-  if (!drawn) return;
-  for (const [name, value] of Object.entries(values)) drawn.signal(name, value);
-  drawn.runAsync();
+const plotOf = (id) => document.querySelector(`[data-chart="${id}"] .plot > svg`);
+
+/** Put a line of a chart at a value of its axis; it is hidden where there is none, or outside. */
+function moveGuide(svg, name, axis, value, words) {
+  const guide = svg.querySelector(`[data-guide="${name}"]`);
+  const [low, high, log] = JSON.parse(svg.dataset.scales)[axis];
+  guide.toggleAttribute("hidden", value === null || value < low || value > high);
+  if (guide.hasAttribute("hidden")) return;
+  const share = log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
+  const at = `${100 * (axis === "x" ? share : 1 - share)}%`;
+  for (const end of [1, 2]) guide.querySelector("line").setAttribute(`${axis}${end}`, at);
+  const label = guide.querySelector("text");
+  if (!label) return;
+  label.textContent = words;
+  label.setAttribute("x", at);
+  label.setAttribute("dx", share > 0.6 ? -5 : 5); // in the right part it stands left of its line
+  label.setAttribute("text-anchor", share > 0.6 ? "end" : "start");
 }
 
-let drawing = Promise.resolve();
+/** The recommended n and the one that is looked at, in the charts. */
+function showInCharts(at) {
+  const [curve, gains] = ["curve", "gains"].map(plotOf);
+  if (!curve) return;
+  const best = choice.n;
+  moveGuide(curve, "best", "x", best, `recommended: ${best}`);
+  moveGuide(curve, "at", "x", at === best ? null : at, `n = ${at}`);
+  const gain = amount("gain");
+  moveGuide(gains, "least", "y", gain === null ? null : gain * table.cost);
+  for (const bar of gains.querySelectorAll("[data-key]")) bar.setAttribute("fill", Number(bar.dataset.key) <= (best ?? 0) ? answer.kept : "var(--some)");
+}
 
-/** Draw the table that is there now, after what is being drawn. */
-function drawCharts() {
-  drawing = drawing
-    .then(async () => {
-      const first = specs === null;
-      specs = Object.assign(specs ?? {}, answer.charts);
-      update();
-      if (first) await drawThese(specs);
-      else for (const figure of document.querySelectorAll("[data-chart]")) await draw(figure, specs[figure.dataset.chart]);
-      update();
-      document.documentElement.dataset.explored = loaded ?? "";
-    })
-    .catch((problem) => tell(`The curve cannot be drawn: ${problem.message}`));
-  return drawing;
+/** The charts of another table; they are made by our own templates, which escape. */
+function takeCharts() {
+  for (const [id, markup] of Object.entries(answer.charts ?? {})) {
+    const figure = document.querySelector(`[data-chart="${id}"]`);
+    const made = new DOMParser().parseFromString(markup, "text/html");
+    for (const part of [".plot", "script.spec"]) figure?.querySelector(part).replaceWith(made.querySelector(part));
+  }
 }
 
 // ---------------------------------------------------------------- another table
@@ -278,11 +289,17 @@ async function get(search, signal) {
   return found;
 }
 
-function take(found) {
-  answer = found;
+function show() {
   setUpSliders();
   showBeside();
-  return drawCharts();
+  update();
+  document.documentElement.dataset.explored = loaded;
+}
+
+function take(found) {
+  answer = found;
+  takeCharts();
+  show();
 }
 
 /** Ask for tables until what is shown is what is wanted; one request at a time, however fast somebody drags. */
@@ -294,7 +311,7 @@ async function refresh() {
     for (let search = query(OF_SERVER); search !== loaded; search = query(OF_SERVER)) {
       tell("Being computed…");
       loaded = search;
-      await take(await get(search));
+      take(await get(search));
       tell("");
     }
   } catch (problem) {
@@ -315,7 +332,7 @@ async function waitForEnds() {
     if (busy || search !== loaded) return;
     const found = await get(`${search}${search ? "&" : ""}ends=1`, waiting.signal);
     if (busy || search !== loaded) return;
-    await take(found);
+    take(found);
     tell("");
   } catch (problem) {
     if (problem.name !== "AbortError") tell(`The intervals cannot be computed: ${problem.message}`);
@@ -352,6 +369,5 @@ form.addEventListener("submit", (event) => event.preventDefault());
 
 byId("show").parentElement.hidden = true;
 for (const slider of form.querySelectorAll("input[type=range]")) slider.hidden = false;
-setUpSliders();
-showBeside();
-drawCharts().then(waitForEnds);
+show();
+waitForEnds();

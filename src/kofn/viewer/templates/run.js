@@ -17,7 +17,6 @@ async function load() {
   put("set-charts", found.sets, true);
   put("spending-charts", found.spending, false);
   document.getElementById("sets")?.removeAttribute("aria-busy");
-  await window.kofn.drawThese(found.charts);
   document.documentElement.dataset.loaded = "";
 }
 

@@ -1,6 +1,6 @@
-// What every page of the viewer does: charts can be saved, forms ask as soon as something is chosen, keys move.
+// What every page of the viewer does: tables can be saved, forms ask as soon as something is chosen, keys move.
 
-const { el } = window.kofn;
+const { el, addSaves, download, fileName } = window.kofn;
 
 /** A form of filters asks by itself; its empty fields stay out of the address. */
 function watchForms() {
@@ -59,56 +59,6 @@ function watchRows() {
   });
 }
 
-// ---------------------------------------------------------------- charts as files
-
-function addSaves(figure) {
-  if (figure.querySelector(".save")) return;
-  const name = (figure.querySelector("h3, h2")?.textContent || figure.dataset.chart).trim();
-  const button = (kind) => el("button", { type: "button", on: { click: () => save(figure, name, kind) } }, kind.toUpperCase());
-  figure.append(el("p", { className: "save" }, el("span", {}, "save as"), button("svg"), button("png")));
-}
-
-/** The chart with the colours it has now: outside the page nobody knows its variables. */
-function standalone(figure) {
-  const svg = figure.querySelector(".plot svg");
-  const copy = svg.cloneNode(true);
-  const look = getComputedStyle(document.documentElement);
-  const colour = (value) => value.replace(/var\((--[\w-]+)\)/g, (_, name) => look.getPropertyValue(name).trim());
-  for (const node of [copy, ...copy.querySelectorAll("*")]) {
-    for (const { name, value } of [...node.attributes]) if (value.includes("var(")) node.setAttribute(name, colour(value));
-  }
-  const { width, height } = svg.getBoundingClientRect();
-  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-  copy.setAttribute("width", width);
-  copy.setAttribute("height", height);
-  const back = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-  for (const [key, value] of [["width", "100%"], ["height", "100%"], ["fill", look.getPropertyValue("--paper").trim()]]) back.setAttribute(key, value);
-  copy.prepend(back);
-  return { text: new XMLSerializer().serializeToString(copy), width, height };
-}
-
-async function save(figure, name, kind) {
-  const { text, width, height } = standalone(figure);
-  const file = name.replace(/[^\w.-]+/g, "_").slice(0, 80) || "chart";
-  const svg = new Blob([text], { type: "image/svg+xml" });
-  if (kind === "svg") return download(svg, `${file}.svg`);
-  const image = new Image();
-  image.src = URL.createObjectURL(svg);
-  await image.decode();
-  const canvas = el("canvas", { width: 2 * width, height: 2 * height });
-  const draw = canvas.getContext("2d");
-  draw.scale(2, 2);
-  draw.drawImage(image, 0, 0, width, height);
-  URL.revokeObjectURL(image.src);
-  canvas.toBlob((png) => download(png, `${file}.png`), "image/png");
-}
-
-function download(blob, name) {
-  const link = el("a", { href: URL.createObjectURL(blob), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 5000);
-}
-
 // ---------------------------------------------------------------- tables as files
 
 /** A cell that a spreadsheet takes for no formula, as `kofn calibrate` writes them; a plain number is none. */
@@ -136,7 +86,7 @@ function addTableSaves() {
     table.dataset.saves = "";
     const near = table.closest("section, figure, .chart")?.querySelector("h2, h3")?.textContent;
     const name = (table.caption?.textContent || near || document.title).trim();
-    const file = `${name.replace(/[^\w.-]+/g, "_").slice(0, 80) || "table"}.csv`;
+    const file = `${fileName(name, "table")}.csv`;
     const act = () => download(new Blob([tableCsv(table)], { type: "text/csv;charset=utf-8" }), file);
     const place = table.parentElement.classList.contains("scroll") ? table.parentElement : table;
     place.after(el("button", { type: "button", className: "save-table", ariaLabel: `save the table ${name} as CSV`, on: { click: act } }, "save as CSV"));
@@ -145,7 +95,7 @@ function addTableSaves() {
 
 const watch = new MutationObserver(() => {
   addTableSaves();
-  for (const svg of document.querySelectorAll("figure.chart .plot svg")) addSaves(svg.closest("figure"));
+  addSaves();
 });
 watch.observe(document.body, { childList: true, subtree: true });
 
