@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Spec = dict[str, Any]
+Attributes = dict[str, str | float | None]
 
 FONT_SIZE = 12.5
 LIGHT = {  # the variables of page.css that plots use, in light mode: outside a page nothing defines them
@@ -449,7 +450,7 @@ class _Drawing:
             case Label():
                 anchor, dx, dy = _SIDES[layer.side]
                 slant = "italic" if layer.italic else None
-                at = {"x": self.x(layer.x), "y": self.y(layer.y), "dx": dx, "dy": dy}
+                at: Attributes = {"x": self.x(layer.x), "y": self.y(layer.y), "dx": dx, "dy": dy}
                 yield _tag("text", layer.text, **at, text_anchor=anchor, fill=layer.colour, font_style=slant)
             case RowLabels():
                 rows = [
@@ -460,11 +461,11 @@ class _Drawing:
             case _:
                 return
 
-    def shown(self, choice: str) -> dict[str, str | None]:
+    def shown(self, choice: str) -> Attributes:
         """The attributes of a layer that belongs to one choice."""
         return {"data_shown": choice or None, "hidden": None if choice in ("", self.plot.chosen) else ""}
 
-    def focusable(self, *, hidden: bool = False) -> dict[str, str | float]:
+    def focusable(self, *, hidden: bool = False) -> Attributes:
         """The attributes of a mark: the first can take the focus, arrow keys lead from it to the others."""
         self.n_marks += not hidden
         return {"tabindex": 0 if self.n_marks == 1 and not hidden else -1, "role": "graphics-symbol"}
@@ -510,7 +511,7 @@ class _Drawing:
         """One point; where it is a link that takes the focus."""
         x, y = self.x(dot.x), self.y(dot.y)
         self.n_marks += bool(dot.href)
-        own = {"role": "graphics-symbol"} if dot.href else self.focusable(hidden=hidden)
+        own: Attributes = {"role": "graphics-symbol"} if dot.href else self.focusable(hidden=hidden)
         if dot.shape in _SHAPES:
             shape = _tag("path", d=_SHAPES[dot.shape])
             mark = _tag("svg", _title(dot.tip), shape, x=x, y=y, overflow="visible", **own)
@@ -538,7 +539,11 @@ class _Drawing:
         if not there and not guide.name:
             return
         share = axis.share(value) if there and value is not None else 0.0
-        look = {"stroke": guide.colour, "stroke_width": guide.width, "stroke_dasharray": DASHES[guide.dash] or None}
+        look: Attributes = {
+            "stroke": guide.colour,
+            "stroke_width": guide.width,
+            "stroke_dasharray": DASHES[guide.dash] or None,
+        }
         parts = []
         if guide.axis == "y":
             at = _percent(1 - share)
@@ -550,7 +555,7 @@ class _Drawing:
         if guide.label:
             # in the right part it stands left of its line, or it would leave the plot
             anchor, dx = ("end", -5) if share > 0.6 else ("start", 5)
-            words = {"text_anchor": anchor, "fill": guide.colour, "font_weight": "600"}
+            words: Attributes = {"text_anchor": anchor, "fill": guide.colour, "font_weight": "600"}
             parts.append(_tag("text", guide.label, x=at, y=-18 * guide.row - 8, dx=dx, **words))
         attributes = self.shown(guide.shown)
         if not there:
@@ -595,6 +600,7 @@ def vega_lite(plot: Plot, description: str) -> Spec:
 def _channel(axis: Axis, name: str) -> Spec:
     """An encoding of x or y."""
     title = axis.title or None
+    scale: Spec
     if axis.names:
         scale = {"domain": [label for _, label in axis.ticks]}
         look = {"labelAngle": 0, "grid": False}
@@ -603,11 +609,8 @@ def _channel(axis: Axis, name: str) -> Spec:
     if not all(label.lstrip("-").replace(",", "").replace(".", "", 1).isdigit() for _, label in axis.ticks):
         # an expression: a table of our own, for ticks that are dates or money
         ticks["labelExpr"] = f"({json.dumps({f'{value:g}': label for value, label in axis.ticks})})[datum.value]"
-    scale = {
-        "domain": list(axis.domain),
-        "nice": False,
-        **({"type": "log", "base": 2} if axis.log else {"zero": False}),
-    }
+    scale = {"domain": list(axis.domain), "nice": False}
+    scale |= {"type": "log", "base": 2} if axis.log else {"zero": False}
     return {"field": name, "type": "quantitative", "title": title, "scale": scale, "axis": ticks}
 
 
@@ -663,12 +666,14 @@ def _layer_specs(plot: Plot, layer: Layer) -> Iterator[Spec]:
             mark = _mark("rule", stroke=layer.colour, strokeWidth=layer.width, dash=layer.dash)
             yield spec([{layer.axis: value}], mark, **({"x": x} if layer.axis == "x" else {"y": y}))
         case Label():
-            at = {"x": layer.x, "y": layer.y, "text": layer.text}
-            yield spec([at], _mark("text", dy=-10, fill=layer.colour), x=x, y=y, text={"field": "text"})
+            place: Spec = {"x": layer.x, "y": layer.y, "text": layer.text}
+            yield spec([place], _mark("text", dy=-10, fill=layer.colour), x=x, y=y, text={"field": "text"})
         case RowLabels(rows=labels):
-            rows = [{"y": _place(plot.y, at), "text": f"{text}  {more}".rstrip()} for at, text, more in labels]
+            texts: list[Spec] = [
+                {"y": _place(plot.y, at), "text": f"{text}  {more}".rstrip()} for at, text, more in labels
+            ]
             mark = _mark("text", align="left", dx=12, fill="var(--ink)")
-            yield spec(rows, mark, x={"value": "width"}, y=y, text={"field": "text"})
+            yield spec(texts, mark, x={"value": "width"}, y=y, text={"field": "text"})
         case _:
             return
 
