@@ -14,15 +14,15 @@ from kofn.render.page import read_template
 from kofn.render.plot import (
     LIGHT,
     Area,
-    Bar,
+    BarMark,
     Bars,
     Dot,
     Dots,
     Guide,
-    Label,
     Line,
     Plot,
     RowLabels,
+    TextMark,
     Tip,
     Whiskers,
     candidates_axis,
@@ -54,13 +54,13 @@ def curve(values):
         Dots(dots=dots, colour="var(--accent)"),
         Guide(value=1, colour="var(--ink)", label="n = 1", name="at"),
         Guide(value=0.5, axis="y", colour="var(--fail)", dash="dashed", name="least"),
-        Label(x=1, y=values[0], text="first", side="left"),
+        TextMark(x=1, y=values[0], text="first", side="left"),
     )
     return Plot(x=candidates_axis(len(values)), y=number_axis(0, 1), layers=layers)
 
 
 def bars(counts, names=None):
-    made = [Bar(left=i - 0.4, right=i + 0.4, low=0, high=n, tip=Tip(headline="b")) for i, n in enumerate(counts)]
+    made = [BarMark(left=i - 0.4, right=i + 0.4, low=0, high=n, tip=Tip(headline="b")) for i, n in enumerate(counts)]
     names = names or [str(i) for i in range(len(counts))]
     return Plot(x=names_axis(names), y=count_axis(max(counts)), layers=(Bars(bars=tuple(made), colour="var(--pass)"),))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kofn.core.escape import show_hidden
 from kofn.render.plot import (
     Area,
-    Bar,
+    BarMark,
     Bars,
     Dot,
     Dots,
@@ -357,9 +357,9 @@ def passing_chart(chart_id: str, names: Sequence[str], counts: Sequence[int], wh
     )
 
 
-def _step_bar(at: int, ends: tuple[float, float], tip: Tip, label: str = "") -> Bar:
+def _step_bar(at: int, ends: tuple[float, float], tip: Tip, label: str = "") -> BarMark:
     """A bar of a category."""
-    return Bar(left=at - 0.43, right=at + 0.43, low=ends[0], high=ends[1], tip=tip, label=label)
+    return BarMark(left=at - 0.43, right=at + 0.43, low=ends[0], high=ends[1], tip=tip, label=label)
 
 
 def vote_strength_chart(
@@ -411,7 +411,7 @@ def distribution_chart(chart_id: str, title: str, bins: Bins, what: str) -> Char
     pairs = list(zip(bins.edges[:-1], bins.edges[1:], bins.counts, strict=True))
     names = [f"{_short(low)}–{_short(high)}{bins.unit}" for low, high, _ in pairs]
     bars = tuple(
-        Bar(left=low, right=high, low=0, high=n, tip=Tip(headline=name, pairs=(("count", f"{n:,}"),)))
+        BarMark(left=low, right=high, low=0, high=n, tip=Tip(headline=name, pairs=(("count", f"{n:,}"),)))
         for (low, high, n), name in zip(pairs, names, strict=True)
     )
     numbers = (

@@ -22,7 +22,7 @@ from kofn.render.curve_text import axis_range, cost_rows, curve_cells, selection
 from kofn.render.page import environment, html_document
 from kofn.render.page_payload import checklist_rows
 from kofn.render.plot import (
-    Bar,
+    BarMark,
     Bars,
     Dot,
     Dots,
@@ -276,7 +276,7 @@ def gains_plot(rows: Sequence[BestOfRow], chosen: int, bar: float | None, colour
     gains = [row.gain or 0.0 for row in rows]
     y = number_axis(min(0.0, 1.1 * min(gains)), max(1.1 * max(gains), 1e-6), most=4)
     bars = [
-        Bar(
+        BarMark(
             left=i - 0.43,
             right=i + 0.43,
             low=0,

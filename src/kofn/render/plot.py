@@ -127,7 +127,7 @@ class Dots:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class BarMark:
     """A rectangle from `low` to `high`. `label` is written above it, `key` names it for scripts."""
 
     left: float
@@ -143,7 +143,7 @@ class Bar:
 class Bars:
     """Bars of one colour."""
 
-    bars: tuple[Bar, ...]
+    bars: tuple[BarMark, ...]
     colour: str
 
 
@@ -167,7 +167,7 @@ class Guide:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
+class TextMark:
     """A text at a point; `side` is where it stands: left, right or above."""
 
     x: float
@@ -186,7 +186,7 @@ class RowLabels:
     shown: str = ""
 
 
-Layer = Area | Line | Whiskers | Dots | Bars | Guide | Label | RowLabels
+Layer = Area | Line | Whiskers | Dots | Bars | Guide | TextMark | RowLabels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -447,7 +447,7 @@ class _Drawing:
                 yield from self.texts(tops, fill="var(--ink)")
             case Guide():
                 yield from self.guide(layer)
-            case Label():
+            case TextMark():
                 anchor, dx, dy = _SIDES[layer.side]
                 slant = "italic" if layer.italic else None
                 at: Attributes = {"x": self.x(layer.x), "y": self.y(layer.y), "dx": dx, "dy": dy}
@@ -523,7 +523,7 @@ class _Drawing:
             mark = _tag("circle", _title(dot.tip), cx=x, cy=y, r=dot.size, **own)
         return _tag("a", mark, href=dot.href) if dot.href else mark
 
-    def bar(self, bar: Bar) -> Markup:
+    def bar(self, bar: BarMark) -> Markup:
         """One rectangle."""
         left, right = self.plot.x.share(bar.left), self.plot.x.share(bar.right)
         top, bottom = (1 - self.plot.y.share(end) for end in (max(bar.low, bar.high), min(bar.low, bar.high)))
@@ -665,7 +665,7 @@ def _layer_specs(plot: Plot, layer: Layer) -> Iterator[Spec]:
         case Guide(value=value) if value is not None:
             mark = _mark("rule", stroke=layer.colour, strokeWidth=layer.width, dash=layer.dash)
             yield spec([{layer.axis: value}], mark, **({"x": x} if layer.axis == "x" else {"y": y}))
-        case Label():
+        case TextMark():
             place: Spec = {"x": layer.x, "y": layer.y, "text": layer.text}
             yield spec([place], _mark("text", dy=-10, fill=layer.colour), x=x, y=y, text={"field": "text"})
         case RowLabels(rows=labels):
@@ -683,7 +683,7 @@ def _dot_row(plot: Plot, dot: Dot) -> Spec:
     return {"x": _place(plot.x, dot.x), "y": _place(plot.y, dot.y), **ends, "label": dot.label, **_tip_row(dot.tip)}
 
 
-def _bar_row(plot: Plot, bar: Bar) -> Spec:
+def _bar_row(plot: Plot, bar: BarMark) -> Spec:
     if plot.x.names:
         place: Spec = {"x": _place(plot.x, (bar.left + bar.right) / 2)}
     else:

@@ -18,7 +18,7 @@ from kofn.errors import InputError, KofnError
 from kofn.render.charts import Chart
 from kofn.render.curve_html import LOOKS, gains_label, gains_plot, main_chart
 from kofn.render.curve_text import cost_rows, curve_cells, selection_rows
-from kofn.render.plot import Guide, Label
+from kofn.render.plot import Guide, TextMark
 from kofn.viewer.best_tables import parse_number, tables_of, with_cost
 from kofn.viewer.templating import render_fragment, render_page
 from kofn.viewer.urls import breadcrumbs, run_url, whole_number
@@ -173,12 +173,12 @@ def _charts(tables: BestOfTables, table: BestOf, best: int | None, controls: Bes
     return {"curve": main_chart(table, tables.graded.options.level, guides), "gains": gains}
 
 
-def _independent_label(table: BestOf) -> list[Label]:
+def _independent_label(table: BestOf) -> list[TextMark]:
     """A label on the curve of independent tries, since it is not an estimate."""
     row = table.rows[min(2, len(table.rows) - 1)]
     if row.independent is None or row.any is None or row.independent - row.any < MIN_DISTANCE:
         return []
-    return [Label(x=row.k, y=row.independent, text="if independent", side="left", italic=True)]
+    return [TextMark(x=row.k, y=row.independent, text="if independent", side="left", italic=True)]
 
 
 def _facts(table: BestOf, report: BestOfReport | None) -> list[list[str]]:
