@@ -18,8 +18,9 @@ from markupsafe import Markup
 
 import kofn
 from kofn.core.escape import escape_json, escape_script, show_hidden
+from kofn.core.format import format_significant
 from kofn.render.case_payload import case_blocks
-from kofn.render.charts import format_significant, short_labels
+from kofn.render.charts import short_labels
 from kofn.render.embedded_data import ByteBudget, PackedData, cut_texts, fit_chunks, pack, round_digits, shift_spans
 from kofn.render.page import html_document, report_page
 from kofn.render.page_payload import report_data

@@ -100,6 +100,23 @@ def html_lines(text: str) -> Markup:
     return Markup("\n").join(escape(show_hidden(line)) for line in text.split("\n"))
 
 
+def html_element(name: str, *content: Markup | str, **attributes: str | float | None) -> Markup:
+    """An element of HTML or SVG; texts and values are escaped, None leaves an attribute out.
+
+    >>> html_element("text", "a < b", class_="wide", font_size=5, hidden=None)
+    Markup('<text class="wide" font-size="5">a &lt; b</text>')
+    """
+    from markupsafe import Markup, escape
+
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(f"{value:g}" if isinstance(value, float) else value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    inner = "".join(map(escape, content))
+    return Markup(f"<{name}{given}>{inner}</{name}>" if inner else f"<{name}{given}/>")  # noqa: S704 - escaped above
+
+
 def escape_json(data: Any) -> str:
     """JSON in ASCII without `<`, `>` and `&`: inside a page it can end nothing and reorder nothing.
 

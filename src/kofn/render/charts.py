@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import floor, log10
 from typing import TYPE_CHECKING
 
 from kofn.core.escape import show_hidden
+from kofn.core.format import format_interval, format_level, format_number, format_significant
 from kofn.render.plot import (
     Area,
     BarMark,
@@ -90,25 +90,19 @@ class SegmentEstimates:
     headline: str = ""
 
 
-def format_number(value: float | None) -> str:
-    """Three decimals; a dash for none.
-
-    >>> format_number(0.48349), format_number(None), format_number(12.5)
-    ('0.483', '–', '12.500')
-    """
-    return "–" if value is None else f"{value:.3f}"
+def _value(value: float | None) -> str:
+    return format_number(value, none="–")
 
 
-def format_interval(e: Estimate | CurvePoint) -> str:
-    """The ends in brackets, or a dash."""
-    return "–" if e.low is None or e.high is None else f"[{e.low:.3f}, {e.high:.3f}]"
+def _ends(e: Estimate | CurvePoint) -> str:
+    return format_interval(e.low, e.high, none="–")
 
 
 def forest_chart(chart_id: str, title: str, estimates: Sequence[Estimate]) -> Chart:
     """A row an estimate: its point and its interval on one scale, which is 0 to 1 for shares."""
     labels = short_labels([e.aggregator for e in estimates])
-    level = f"{100 * estimates[0].level:g} %"
-    said = "; ".join(f"{e.aggregator} {format_number(e.point)} {format_interval(e)}" for e in estimates[:12])
+    level = format_level(estimates[0].level)
+    said = "; ".join(f"{e.aggregator} {_value(e.point)} {_ends(e)}" for e in estimates[:12])
     names = [labels[e.aggregator] for e in estimates]
     return Chart(
         id=chart_id,
@@ -117,8 +111,7 @@ def forest_chart(chart_id: str, title: str, estimates: Sequence[Estimate]) -> Ch
         plot=_forest_plot(names, estimates, _forest_layers(list(zip(names, estimates, strict=True)), names)),
         header=("aggregator", "value", f"{level} interval", "cases", "missing", "interval by"),
         rows=tuple(
-            (e.aggregator, format_number(e.point), format_interval(e), f"{e.n:,}", f"{e.n_missing:,}", e.method)
-            for e in estimates
+            (e.aggregator, _value(e.point), _ends(e), f"{e.n:,}", f"{e.n_missing:,}", e.method) for e in estimates
         ),
     )
 
@@ -140,7 +133,7 @@ def segment_chart(chart_id: str, part: SegmentEstimates, most: int = 40) -> Char
         named = [(labels[_segment(e)], e) for e in drawn if e.aggregator == name]
         layers += _forest_layers(named, rows, words[name])
     now = [e for e in drawn if e.aggregator == chosen]
-    said = "; ".join(f"{labels[_segment(e)]} {format_number(e.point)} {format_interval(e)}" for e in now[:12])
+    said = "; ".join(f"{labels[_segment(e)]} {_value(e.point)} {_ends(e)}" for e in now[:12])
     by = next(iter(short_labels([part.by]).values()))
     return Chart(
         id=chart_id,
@@ -152,8 +145,8 @@ def segment_chart(chart_id: str, part: SegmentEstimates, most: int = 40) -> Char
             (
                 _segment(e)[:200],
                 e.aggregator,
-                format_number(e.point),
-                format_interval(e),
+                _value(e.point),
+                _ends(e),
                 f"{e.n:,}",
                 f"{e.n_missing:,}",
             )
@@ -196,8 +189,8 @@ def _forest_layers(named: Sequence[tuple[str, Estimate]], rows: Sequence[str], s
             tip=Tip(
                 headline=name,
                 pairs=(
-                    ("value", format_number(e.point)),
-                    ("interval", format_interval(e)),
+                    ("value", _value(e.point)),
+                    ("interval", _ends(e)),
                     ("cases", f"{e.n:,}" + (f" ({e.n_missing:,} missing)" if e.n_missing else "")),
                     ("interval by", e.method),
                 ),
@@ -206,9 +199,7 @@ def _forest_layers(named: Sequence[tuple[str, Estimate]], rows: Sequence[str], s
         for name, e in named
         if e.point is not None
     ]
-    words = tuple(
-        (rows.index(name), format_number(e.point), "" if e.low is None else format_interval(e)) for name, e in named
-    )
+    words = tuple((rows.index(name), _value(e.point), "" if e.low is None else _ends(e)) for name, e in named)
     return [Dots(dots=tuple(dots), colour="var(--accent)", shown=shown), RowLabels(rows=words, shown=shown)]
 
 
@@ -231,13 +222,11 @@ def best_of_n_chart(chart_id: str, curve: Curve, level: float) -> Chart:
     points = curve.points
     votes = {p.k: p for p in curve.majority}
     last = points[-1]
-    said = (
-        f"One candidate passes {format_number(points[0].point)}, at least one of {last.k} {format_number(last.point)}"
-    )
+    said = f"One candidate passes {_value(points[0].point)}, at least one of {last.k} {_value(last.point)}"
     if last.independent is not None:
-        said += f", and {format_number(last.independent)} if tries were independent"
+        said += f", and {_value(last.independent)} if tries were independent"
     if last.k in votes:
-        said += f"; the vote of {last.k} is right in {format_number(votes[last.k].point)}"
+        said += f"; the vote of {last.k} is right in {_value(votes[last.k].point)}"
     voted = bool(curve.majority)
     independent = [(p.k, p.independent) for p in points if p.independent is not None]
     keys = [("any of k passes", "var(--accent)", "line")]
@@ -260,7 +249,7 @@ def best_of_n_chart(chart_id: str, curve: Curve, level: float) -> Chart:
         rows=tuple(_curve_cells(p, votes, voted) for p in points),
         note=" ".join(
             [
-                f"Bands are {100 * level:g} % intervals.",
+                f"Bands are {format_level(level)} intervals.",
                 *(["Tied answers share the vote."] if voted else []),
                 *(_sentence(n) for n in curve.notes),
             ]
@@ -272,19 +261,19 @@ def best_of_n_chart(chart_id: str, curve: Curve, level: float) -> Chart:
 
 def _curve_cells(p: CurvePoint, votes: Mapping[int, CurvePoint], voted: bool) -> tuple[str, ...]:
     vote = votes.get(p.k)
-    of_vote = (format_number(vote.point), format_interval(vote)) if vote else ("–", "–")
+    of_vote = (_value(vote.point), _ends(vote)) if vote else ("–", "–")
     return (
         str(p.k),
-        format_number(p.point),
-        format_interval(p),
+        _value(p.point),
+        _ends(p),
         *(of_vote if voted else ()),
-        format_number(p.independent),
+        _value(p.independent),
     )
 
 
 def _observed_layers(points: Sequence[CurvePoint], what: str, colour: str) -> list[Layer]:
     bands = [(p.k, p.low, p.high) for p in points if p.low is not None and p.high is not None]
-    dots = [k_dot(p.k, p.point, what, format_interval(p)) for p in points if p.point is not None]
+    dots = [k_dot(p.k, p.point, what, _ends(p)) for p in points if p.point is not None]
     return curve_layers(dots, bands, colour)
 
 
@@ -442,19 +431,3 @@ def _short(value: float) -> str:
     ('0.0123', '1,230', '0', '0.0000188')
     """
     return format_significant(value, 3)
-
-
-def format_significant(value: float, digits: int) -> str:
-    """A number to so many digits, without an exponent where people can read it.
-
-    >>> format_significant(9.6743e-05, 4), format_significant(12345.6, 4)
-    ('0.00009674', '12,350')
-    >>> format_significant(1.5e-12, 3), format_significant(4.8, 4)
-    ('1.5e-12', '4.8')
-    """
-    if value == 0 or not 1e-8 < abs(value) < 1e15:
-        return f"{value:.{digits}g}"
-    # decimals that give so many significant digits; negative for large numbers, which round() takes
-    decimals = digits - 1 - floor(log10(abs(value)))
-    text = f"{round(value, decimals):,.{max(0, decimals)}f}"
-    return text.rstrip("0").rstrip(".") if decimals > 0 else text

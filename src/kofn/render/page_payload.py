@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from kofn.core.format import format_count, format_duration
-from kofn.render import charts, run_charts, run_summary
-from kofn.render.charts import format_number
+from kofn.core.format import (
+    format_count,
+    format_duration,
+    format_interval,
+    format_number,
+    format_percent,
+    format_significant,
+)
+from kofn.render import run_charts, run_summary
 from kofn.render.judge_table import judge_rows
 from kofn.render.rescore_diff import parent_data
 from kofn.render.run_summary import cut_text
@@ -142,7 +148,7 @@ def _stats(run: Run) -> list[Stat]:
     if run.result is not None:
         return [_stat(e) for e in _headlines(run.result, run_charts.headline_aggregator(run))]
     score = evaluation.score()
-    stats = [Stat(name="score", value=format_number(score), detail="mean of groups by weight", point=score)]
+    stats = [Stat(name="score", value=format_number(score, none="–"), detail="mean of groups by weight", point=score)]
     stats.append(Stat(name="cases passing", value=f"{passed:,}", detail=f"of {total:,}"))
     if evaluation.duration:
         stats.append(Stat(name="time", value=format_duration(evaluation.duration)))
@@ -153,8 +159,8 @@ def _stat(e: Estimate) -> Stat:
     share = run_charts.is_share(e)
     return Stat(
         name=e.aggregator,
-        value=format_number(e.point),
-        detail=charts.format_interval(e),
+        value=format_number(e.point, none="–"),
+        detail=format_interval(e.low, e.high, none="–"),
         point=e.point if share else None,
         low=e.low if share else None,
         high=e.high if share else None,
@@ -202,7 +208,7 @@ def _groups(run: Run, scores: pl.DataFrame) -> list[dict[str, Any]]:
             "name": cut_text(g.name, _NAME),
             "type": g.type.value,
             "weight": f"{g.weight:g}",
-            "score": format_number(g.score),
+            "score": format_number(g.score, none="–"),
             "share": g.passed / g.total if g.total else 0.0,
             "passed": f"{g.passed:,}",
             "total": f"{g.total:,}",
@@ -321,9 +327,9 @@ def _diversity(d: Mapping[str, Any]) -> PageFacts:
         items=(
             ("different texts", format_percent(d["unique_texts"]), "of a set"),
             ("identical sets", f"{d['identical_sets']:,}", f"of {d['n_sets_of_several']:,}"),
-            ("distinct-1", format_number(d["distinct_1"]), f"different words, {sampled}"),
-            ("distinct-2", format_number(d["distinct_2"]), f"different word pairs, {sampled}"),
-            ("redundancy", format_number(d["redundancy"]), f"overlap of candidates, {sampled}"),
+            ("distinct-1", format_number(d["distinct_1"], none="–"), f"different words, {sampled}"),
+            ("distinct-2", format_number(d["distinct_2"], none="–"), f"different word pairs, {sampled}"),
+            ("redundancy", format_number(d["redundancy"], none="–"), f"overlap of candidates, {sampled}"),
         ),
     )
 
@@ -383,13 +389,4 @@ def format_amount(value: float | None) -> str:
     >>> format_amount(0.0058046), format_amount(0.00009674), format_amount(None)
     ('0.005805', '0.00009674', '–')
     """
-    return "–" if value is None else charts.format_significant(value, 4)
-
-
-def format_percent(value: float | None) -> str:
-    """A share in whole percent.
-
-    >>> format_percent(0.6133), format_percent(None)
-    ('61 %', '–')
-    """
-    return "–" if value is None else f"{100 * value:.0f} %"
+    return format_significant(value, 4)

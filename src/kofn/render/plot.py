@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from math import ceil, floor, log, log10
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup, escape
+from kofn.core.escape import html_element
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from markupsafe import Markup
 
 Spec = dict[str, Any]
 Attributes = dict[str, str | float | None]
@@ -283,7 +285,7 @@ def svg(plot: Plot, label: str) -> Markup:
     (left, left_narrow), (right, right_narrow) = _left_padding(plot.y), _right_padding(plot)
     sizes = {"l": left, "r": right, "ln": left_narrow, "rn": right_narrow, "t": top, "b": bottom}
     sizes["h"] = plot.height + top + bottom
-    return _tag(
+    return html_element(
         "svg",
         *content,
         class_=plot.look or None,
@@ -311,24 +313,8 @@ def sparkline(values: Sequence[float | None], label: str) -> Markup:
     parts = [[p for p in known if a < p[0] < b] for a, b in zip([-1, *gaps], [*gaps, len(values)], strict=True)]
     drawing = _Drawing(plot)
     lines = [drawing.line(Line(points=tuple(part), colour="var(--accent)", width=1.5)) for part in parts if part]
-    dot = _tag("circle", cx=drawing.x(known[-1][0]), cy=drawing.y(known[-1][1]), r=2.5, fill="var(--accent)")
-    return _tag("svg", *lines, dot, class_="sparkline", role="img", aria_label=label)
-
-
-def _tag(name: str, *content: Markup | str, **attributes: str | float | None) -> Markup:
-    """An element; texts and values are escaped, None leaves an attribute out.
-
-    >>> _tag("text", "a < b", class_="wide", dx=5, hidden=None)
-    Markup('<text class="wide" dx="5">a &lt; b</text>')
-    """
-    given = "".join(
-        f" {key.rstrip('_').replace('_', '-') if key != 'viewBox' else key}"
-        f'="{escape(f"{value:g}" if isinstance(value, float) else value)}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
-    inner = "".join(map(escape, content))
-    return Markup(f"<{name}{given}>{inner}</{name}>" if inner else f"<{name}{given}/>")  # noqa: S704 - escaped above
+    dot = html_element("circle", cx=drawing.x(known[-1][0]), cy=drawing.y(known[-1][1]), r=2.5, fill="var(--accent)")
+    return html_element("svg", *lines, dot, class_="sparkline", role="img", aria_label=label)
 
 
 def _percent(share: float) -> str:
@@ -405,25 +391,25 @@ class _Drawing:
         """Grid, labels and titles of both axes."""
         x, y = self.plot.x, self.plot.y
         if x.grid:
-            lines = [_tag("line", x1=self.x(v), x2=self.x(v), y2="100%") for v, _ in x.ticks]
-            yield _tag("g", *lines, stroke="var(--line)")
+            lines = [html_element("line", x1=self.x(v), x2=self.x(v), y2="100%") for v, _ in x.ticks]
+            yield html_element("g", *lines, stroke="var(--line)")
         if y.grid:
-            lines = [_tag("line", x2="100%", y1=self.y(v), y2=self.y(v)) for v, _ in y.ticks]
-            yield _tag("g", *lines, stroke="var(--line)")
+            lines = [html_element("line", x2="100%", y1=self.y(v), y2=self.y(v)) for v, _ in y.ticks]
+            yield html_element("g", *lines, stroke="var(--line)")
         classes = _label_classes([label for _, label in x.ticks])
         labels = [
-            _tag("text", label, x=self.x(v), y="100%", dy=20, class_=kind or None)
+            html_element("text", label, x=self.x(v), y="100%", dy=20, class_=kind or None)
             for (v, label), kind in zip(x.ticks, classes, strict=True)
             if kind is not None
         ]
         if x.title:
-            labels.append(_tag("text", x.title, x="50%", y="100%", dy=41))
-        yield _tag("g", *labels, text_anchor="middle", fill="var(--muted)")
+            labels.append(html_element("text", x.title, x="50%", y="100%", dy=41))
+        yield html_element("g", *labels, text_anchor="middle", fill="var(--muted)")
         labels = [
-            _tag("text", *(_row_name(label) if y.names else [label]), y=self.y(v), dx=-9, dy=".34em")
+            html_element("text", *(_row_name(label) if y.names else [label]), y=self.y(v), dx=-9, dy=".34em")
             for v, label in y.ticks
         ]
-        yield _tag("g", *labels, text_anchor="end", fill="var(--ink)" if y.names else "var(--muted)")
+        yield html_element("g", *labels, text_anchor="end", fill="var(--ink)" if y.names else "var(--muted)")
 
     def layer(self, layer: Layer) -> Iterator[Markup]:
         """The elements of a layer."""
@@ -435,14 +421,14 @@ class _Drawing:
                 yield self.line(layer)
             case Whiskers():
                 lines = [
-                    _tag("line", x1=self.x(x), x2=self.x(x), y1=self.y(low), y2=self.y(high))
+                    html_element("line", x1=self.x(x), x2=self.x(x), y1=self.y(low), y2=self.y(high))
                     for x, low, high in layer.points
                 ]
-                yield _tag("g", *lines, stroke=layer.colour, stroke_opacity=layer.opacity)
+                yield html_element("g", *lines, stroke=layer.colour, stroke_opacity=layer.opacity)
             case Dots(dots=dots) if dots:
                 yield from self.dots(layer)
             case Bars(bars=bars) if bars:
-                yield _tag("g", *(self.bar(bar) for bar in bars), class_="bars", fill=layer.colour)
+                yield html_element("g", *(self.bar(bar) for bar in bars), class_="bars", fill=layer.colour)
                 tops = [((bar.left + bar.right) / 2, bar.high, bar.label, -6) for bar in bars]
                 yield from self.texts(tops, fill="var(--ink)")
             case Guide():
@@ -451,13 +437,15 @@ class _Drawing:
                 anchor, dx, dy = _SIDES[layer.side]
                 slant = "italic" if layer.italic else None
                 at: Attributes = {"x": self.x(layer.x), "y": self.y(layer.y), "dx": dx, "dy": dy}
-                yield _tag("text", layer.text, **at, text_anchor=anchor, fill=layer.colour, font_style=slant)
+                yield html_element("text", layer.text, **at, text_anchor=anchor, fill=layer.colour, font_style=slant)
             case RowLabels():
                 rows = [
-                    _tag("text", text, *_only_wide(more and f"\u00a0 {more}"), x="100%", y=self.y(y), dx=12, dy=".34em")
+                    html_element(
+                        "text", text, *_only_wide(more and f"\u00a0 {more}"), x="100%", y=self.y(y), dx=12, dy=".34em"
+                    )
                     for y, text, more in layer.rows
                 ]
-                yield _tag("g", *rows, class_="row-labels", fill="var(--ink)", **self.shown(layer.shown))
+                yield html_element("g", *rows, class_="row-labels", fill="var(--ink)", **self.shown(layer.shown))
             case _:
                 return
 
@@ -474,8 +462,8 @@ class _Drawing:
         """A path in thousandths of the plot, both ways: paths know no percentages."""
         x, y = self.plot.x, self.plot.y
         steps = [f"{round(1000 * x.share(a), 1):g} {round(1000 - 1000 * y.share(b), 1):g}" for a, b in points]
-        drawn = _tag("path", d=f"M{'L'.join(steps)}{end}", vector_effect="non-scaling-stroke", **look)
-        return _tag("svg", drawn, viewBox="0 0 1000 1000", preserveAspectRatio="none", overflow="visible")
+        drawn = html_element("path", d=f"M{'L'.join(steps)}{end}", vector_effect="non-scaling-stroke", **look)
+        return html_element("svg", drawn, viewBox="0 0 1000 1000", preserveAspectRatio="none", overflow="visible")
 
     def line(self, layer: Line) -> Markup:
         """A curve; one of a single point is a round spot."""
@@ -492,16 +480,18 @@ class _Drawing:
 
     def texts(self, places: Sequence[tuple[float, float, str, float]], **look: str | float | None) -> Iterator[Markup]:
         """Texts above points: (x, y, text, pixels below)."""
-        texts = [_tag("text", text, x=self.x(x), y=self.y(y), dy=dy) for x, y, text, dy in places if text]
+        texts = [html_element("text", text, x=self.x(x), y=self.y(y), dy=dy) for x, y, text, dy in places if text]
         if texts:
-            yield _tag("g", *texts, text_anchor="middle", aria_hidden="true", **look)
+            yield html_element("g", *texts, text_anchor="middle", aria_hidden="true", **look)
 
     def dots(self, layer: Dots) -> Iterator[Markup]:
         """The points of a layer, and their labels."""
         hidden = layer.shown not in ("", self.plot.chosen)
         marks = [self.dot(dot, hidden=hidden) for dot in layer.dots]
         fill, stroke = ("var(--paper)", layer.colour) if layer.hollow else (layer.colour, "var(--paper)")
-        yield _tag("g", *marks, class_="dots", fill=fill, stroke=stroke, stroke_width=1.5, **self.shown(layer.shown))
+        yield html_element(
+            "g", *marks, class_="dots", fill=fill, stroke=stroke, stroke_width=1.5, **self.shown(layer.shown)
+        )
         strong = any(dot.shape != "circle" for dot in layer.dots)
         places = [(dot.x, dot.y, dot.label, 22 if dot.shape == "down" else -12) for dot in layer.dots]
         weight = "600" if strong else None
@@ -513,15 +503,18 @@ class _Drawing:
         self.n_marks += bool(dot.href)
         own: Attributes = {"role": "graphics-symbol"} if dot.href else self.focusable(hidden=hidden)
         if dot.shape in _SHAPES:
-            shape = _tag("path", d=_SHAPES[dot.shape])
-            mark = _tag("svg", _title(dot.tip), shape, x=x, y=y, overflow="visible", **own)
+            shape = html_element("path", d=_SHAPES[dot.shape])
+            mark = html_element("svg", _title(dot.tip), shape, x=x, y=y, overflow="visible", **own)
         elif dot.ends is not None:
             low, high = map(self.x, dot.ends)
-            rule, circle = _tag("line", x1=low, x2=high, y1=y, y2=y), _tag("circle", cx=x, cy=y, r=dot.size)
-            mark = _tag("g", _title(dot.tip), rule, circle, **own)
+            rule, circle = (
+                html_element("line", x1=low, x2=high, y1=y, y2=y),
+                html_element("circle", cx=x, cy=y, r=dot.size),
+            )
+            mark = html_element("g", _title(dot.tip), rule, circle, **own)
         else:
-            mark = _tag("circle", _title(dot.tip), cx=x, cy=y, r=dot.size, **own)
-        return _tag("a", mark, href=dot.href) if dot.href else mark
+            mark = html_element("circle", _title(dot.tip), cx=x, cy=y, r=dot.size, **own)
+        return html_element("a", mark, href=dot.href) if dot.href else mark
 
     def bar(self, bar: BarMark) -> Markup:
         """One rectangle."""
@@ -529,7 +522,7 @@ class _Drawing:
         top, bottom = (1 - self.plot.y.share(end) for end in (max(bar.low, bar.high), min(bar.low, bar.high)))
         place = {"x": left, "y": top, "width": right - left, "height": bottom - top}
         given = {name: _percent(share) for name, share in place.items()}
-        return _tag("rect", _title(bar.tip), **given, rx=1.5, data_key=bar.key or None, **self.focusable())
+        return html_element("rect", _title(bar.tip), **given, rx=1.5, data_key=bar.key or None, **self.focusable())
 
     def guide(self, guide: Guide) -> Iterator[Markup]:
         """A line across the plot; one that a script moves is there even while it is hidden."""
@@ -547,20 +540,20 @@ class _Drawing:
         parts = []
         if guide.axis == "y":
             at = _percent(1 - share)
-            parts.append(_tag("line", x2="100%", y1=at, y2=at, **look))
+            parts.append(html_element("line", x2="100%", y1=at, y2=at, **look))
         else:
             at = _percent(share)
             top = -18 * guide.row - 20 if guide.label else 0
-            parts.append(_tag("line", x1=at, x2=at, y1=top, y2="100%", **look))
+            parts.append(html_element("line", x1=at, x2=at, y1=top, y2="100%", **look))
         if guide.label:
             # in the right part it stands left of its line, or it would leave the plot
             anchor, dx = ("end", -5) if share > 0.6 else ("start", 5)
             words: Attributes = {"text_anchor": anchor, "fill": guide.colour, "font_weight": "600"}
-            parts.append(_tag("text", guide.label, x=at, y=-18 * guide.row - 8, dx=dx, **words))
+            parts.append(html_element("text", guide.label, x=at, y=-18 * guide.row - 8, dx=dx, **words))
         attributes = self.shown(guide.shown)
         if not there:
             attributes["hidden"] = ""
-        yield _tag("g", *parts, data_guide=guide.name or None, **attributes)
+        yield html_element("g", *parts, data_guide=guide.name or None, **attributes)
 
 
 def _row_name(name: str) -> list[Markup | str]:
@@ -569,15 +562,15 @@ def _row_name(name: str) -> list[Markup | str]:
     if len(name) <= _NAME_SHOWN_NARROW:
         return [name]
     cut = _NAME_SHOWN_NARROW - 1
-    return [name[:cut], *_only_wide(name[cut:]), _tag("tspan", "…", class_="narrow")]
+    return [name[:cut], *_only_wide(name[cut:]), html_element("tspan", "…", class_="narrow")]
 
 
 def _only_wide(text: str) -> list[Markup]:
-    return [_tag("tspan", text, class_="wide")] if text else []
+    return [html_element("tspan", text, class_="wide")] if text else []
 
 
 def _title(tip: Tip) -> Markup:
-    return _tag("title", "\n".join([tip.headline, *(f"{name}: {value}" for name, value in tip.pairs)]))
+    return html_element("title", "\n".join([tip.headline, *(f"{name}: {value}" for name, value in tip.pairs)]))
 
 
 # --- Vega-Lite

@@ -6,7 +6,7 @@ from math import ceil, floor, log10
 from typing import TYPE_CHECKING
 
 from kofn.core.escape import show_hidden
-from kofn.core.format import format_duration
+from kofn.core.format import format_duration, format_interval
 from kofn.render.charts import Chart
 from kofn.render.plot import Area, Axis, Dot, Dots, Line, Plot, Tip, number_axis
 
@@ -67,12 +67,12 @@ def domain(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _summary(point: ProgressPoint) -> str:
-    interval = "" if point.low is None or point.high is None else f" [{point.low:.3f}, {point.high:.3f}]"
-    return f"{point.point:.3f}{interval} after {point.n:,}"
+    interval = format_interval(point.low, point.high, none="")
+    return f"{point.point:.3f}{interval and f' {interval}'} after {point.n:,}"
 
 
 def _row(point: ProgressPoint) -> tuple[str, str, str, str]:
-    interval = "–" if point.low is None or point.high is None else f"[{point.low:.3f}, {point.high:.3f}]"
+    interval = format_interval(point.low, point.high, none="–")
     return f"{point.n:,}", f"{point.point:.3f}", interval, format_duration(point.seconds)
 
 
