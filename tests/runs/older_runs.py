@@ -52,7 +52,7 @@ def as_json(*args: object, exits: tuple[int, ...] = (0,)) -> Any:
     return orjson.loads(call(*args, "--json", exits=exits))
 
 
-def _rows(found: list[dict[str, Any]], names: tuple[str, ...]) -> list[list[Any]]:
+def rows_of(found: list[dict[str, Any]], names: tuple[str, ...]) -> list[list[Any]]:
     return [[rounded(row[name]) for name in names] for row in found]
 
 
@@ -65,7 +65,11 @@ def report(run: Path) -> Any:
     found = as_json("report", run)
     names = ("problem_name", "pass_counts", "total_counts", "policy", "verdict", "n_unverified", "score")
     groups = {name: group["results"] for name, group in found["group_outcomes"].items()}
-    return {**{n: rounded(found[n]) for n in names}, "groups": groups, "estimates": _rows(found["estimates"], ESTIMATE)}
+    return {
+        **{n: rounded(found[n]) for n in names},
+        "groups": groups,
+        "estimates": rows_of(found["estimates"], ESTIMATE),
+    }
 
 
 def check(run: Path) -> Any:
@@ -74,16 +78,16 @@ def check(run: Path) -> Any:
 
 
 def compare(run: Path) -> Any:
-    return _rows(as_json("compare", run.parent / "baseline", run)["comparisons"], COMPARISON)
+    return rows_of(as_json("compare", run.parent / "baseline", run)["comparisons"], COMPARISON)
 
 
 def compare_graders(run: Path) -> Any:
     found = as_json("compare", run, "--extractors", "number", "number_simple")
-    return _rows(found["comparisons"], COMPARISON), found["graders"][0]["agreement"]
+    return rows_of(found["comparisons"], COMPARISON), found["graders"][0]["agreement"]
 
 
 def curve(run: Path) -> Any:
-    return _rows(as_json("curve", run)["curve"], CURVE)
+    return rows_of(as_json("curve", run)["curve"], CURVE)
 
 
 def plan(run: Path) -> Any:
@@ -100,14 +104,14 @@ def rescore(run: Path) -> Any:
     out = run.parent / f"{run.name}-again"
     found = as_json("score", run, "--extract", "number_simple", "--out", out)
     again = report(out)
-    assert again["estimates"] == _rows(found["estimates"], ESTIMATE)
+    assert again["estimates"] == rows_of(found["estimates"], ESTIMATE)
     return {"estimates": again["estimates"], "changes": [change["n"] for change in found["parent"]["changes"]]}
 
 
 def texts(run: Path) -> Any:
     """Every text of every candidate, as an export has them and as the object has them."""
     path = run.parent / f"{run.name}.parquet"
-    call("export", run, "--to", path)
+    call("export", run, "--to", path, "--force")
     frame = pl.read_parquet(path)
     result = kofn.load_run(run).result
     assert result is not None

@@ -7,6 +7,8 @@ import json
 import pytest
 from tests.runs import older_runs
 
+from kofn.runs.files import SCHEMA_VERSION
+
 KNOWN = json.loads((older_runs.FIXTURES / "older_runs.json").read_text(encoding="utf-8"))
 
 
@@ -26,3 +28,51 @@ def test_every_verb_finds_in_a_run_of_schema_2_what_was_found_when_it_was_made(r
 
 def test_a_trend_follows_runs_of_schema_2(root):
     assert older_runs.facts(older_runs.trend, root) == KNOWN["trend"]
+
+
+# what a run of schema 1 has in common with the run that the last code of schema 2 made of the same file
+SHARED = (older_runs.compare, older_runs.compare_graders, older_runs.curve, older_runs.plan, older_runs.extract_audit)
+
+
+@pytest.fixture
+def first(tmp_path):
+    return older_runs.unpack(1, tmp_path)
+
+
+@pytest.mark.parametrize("look", SHARED, ids=lambda look: look.__name__)
+def test_every_verb_finds_in_a_run_of_schema_1_what_it_finds_in_the_same_run_of_schema_2(look, first):
+    assert older_runs.facts(look, first / "scored") == KNOWN[f"scored {look.__name__}"]
+
+
+@pytest.mark.parametrize("run", ["scored", "baseline", "texts"])
+def test_a_run_of_schema_1_keeps_its_numbers_and_opens_everywhere(run, first):
+    stored = json.loads((first / run / "run.json").read_text())["result"]
+    found = older_runs.report(first / run)
+    assert found["estimates"] == older_runs.rows_of(stored["estimates"], older_runs.ESTIMATE)
+    assert sum(found["total_counts"].values()) == stored["n_cases"]
+    assert found["problem_name"] == {"scored": "answers"}.get(run, run)
+    assert older_runs.facts(older_runs.pages, first / run) == KNOWN[f"{run} pages"]
+    assert older_runs.texts(first / run)["rows"] == stored["n_candidates"]
+    assert older_runs.check(first / run)["n"] >= 1
+    assert all(older_runs.exports(first / run).values())
+
+
+def test_a_trend_follows_runs_of_schemas_1_and_2(first, tmp_path):
+    older_runs.unpack(2, first)
+    found = older_runs.trend(first)
+    assert {"scored", "baseline", "texts"} <= {name for runs in found.values() for name, _ in runs}
+
+
+@pytest.mark.parametrize("run", ["scored", "texts"])
+def test_judging_a_run_of_schema_1_in_place_writes_it_in_the_present_schema(run, first):
+    before = older_runs.report(first / run)
+    texts = older_runs.texts(first / run)
+    after = older_runs.judged(first / run)
+    # judging names the selector that a run of one selector left open
+    kept = [[name.replace("(by='reward')", ""), *e] for m, name, *e in after["estimates"] if m != "long_enough"]
+    assert kept == [e[1:] for e in before["estimates"]]
+    assert after["groups"] == before["groups"]
+    assert set(older_runs.texts(first / run)["columns"]) >= set(texts["columns"])
+    manifest = json.loads((first / run / "run.json").read_text())
+    assert manifest["schema_version"] == SCHEMA_VERSION
+    assert {path.name for path in (first / run).iterdir()} >= {"evaluation.json", "reports.parquet", "results.jsonl"}

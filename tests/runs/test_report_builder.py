@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 import kofn
 from kofn.errors import InputError, UnknownName
 from kofn.runs import AttributeResult, CorrectnessResults, GroupType, VerifierReport
-from kofn.runs.json_text import json_list, json_text
 from kofn.runs.report_builder import report_of
 from kofn.runs.report_table import (
     SCHEMA,
@@ -24,6 +23,8 @@ from kofn.runs.report_table import (
     check_reports,
     decode_json,
     encode_json,
+    json_list,
+    json_text,
     reports_frame,
     reports_of,
 )

@@ -389,9 +389,9 @@ def test_json_that_is_no_object_is_named(name, content, run_directory):
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        (1, "schema version 1, expected 2: an older kofn wrote it: make the run again"),
-        (0, "schema version 0, expected 2: an older kofn wrote it: make the run again"),
-        (3, "schema version 3, expected 2: a newer kofn wrote it: upgrade"),
+        (0, "schema_version is 0: not a file that kofn wrote"),
+        (-1, "schema_version is -1: not a file that kofn wrote"),
+        (4, "schema version 4, expected 3 at most: a newer kofn wrote it: upgrade"),
         ("x", "schema_version is 'x': not a file that kofn wrote"),
         ("2", "schema_version is '2': not a file that kofn wrote"),
         (True, "schema_version is True: not a file that kofn wrote"),
@@ -406,6 +406,20 @@ def test_another_schema_version_is_named_with_what_to_do(name, version, said, ru
     del body["schema_version"]
     (run_directory / name).write_text(json.dumps(body))
     assert refusal(run_directory) == f"{run_directory / name}: no schema_version: not a file that kofn wrote"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("run.json", "schema_version is 1, and its entries are of a later schema: the file was changed"),
+        ("evaluation.json", "schema_version is 1: not a file that kofn wrote"),
+    ],
+)
+def test_a_file_that_says_schema_1_and_is_none_is_refused(name, said, run_directory):
+    body = json.loads((run_directory / name).read_text())
+    body.pop("digest")
+    (run_directory / name).write_text(json.dumps({**body, "schema_version": 1}))
+    assert refusal(run_directory) == f"{run_directory / name}: {said}"
 
 
 OTHER = {

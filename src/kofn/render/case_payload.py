@@ -19,9 +19,8 @@ from kofn.errors import InputError
 from kofn.extract.answer_spans import locate_column
 from kofn.render.embedded_data import ByteBudget, cut_texts, fit_chunks, pack, round_digits, shift_spans, to_json
 from kofn.render.run_summary import first_difference
-from kofn.runs.json_text import json_text
 from kofn.runs.report_classes import EXECUTION
-from kofn.runs.report_table import case_scores
+from kofn.runs.report_table import case_scores, json_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.render.page import report_page
 from kofn.runs.evaluation_files import write_evaluation_frame
-from kofn.runs.files import MANIFEST, PAGE, RESULTS, digest, to_json
+from kofn.runs.files import MANIFEST, PAGE, RESULTS, SCHEMA_VERSION, digest, to_json
 from kofn.runs.manifest import common_manifest, manifest_of, with_digest
 from kofn.runs.record import Run
 from kofn.runs.report_builder import report_of
@@ -16,6 +16,7 @@ from kofn.runs.report_table import reports_frame
 from kofn.runs.results_jsonl import append_line, results_line
 from kofn.runs.run_tables import layout_of, write_tables
 from kofn.runs.staging import staging_folder
+from kofn.runs.text_references import with_references
 from kofn.scoring.checklist import with_versioning
 from kofn.scoring.configuration import ReportConfig, validate_tags
 
@@ -57,14 +58,14 @@ def write_run(
     with staging_folder(directory) as folder:
         # first: the manifest holds the digest of every table
         manifest["files"] = write_tables(result, folder, tables or {})
-        write_evaluation_frame(evaluation, reports, folder)
-        line = results_line(run, report)
+        write_evaluation_frame(evaluation, _stored_reports(run), folder)
+        line = results_line(run, report, beside_tables=True)
         (folder / RESULTS).write_bytes(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
         (folder / MANIFEST).write_bytes(to_json(with_digest(manifest)))
         (folder / PAGE).write_text(report_page(run), encoding="utf-8")
     if report.append_results is not None:
-        # after the run is whole: a shared file gets no line of a run that failed
-        append_line(report.append_results, line)
+        # after the run is whole: a shared file gets no line of a run that failed, and each line holds all of its texts
+        append_line(report.append_results, results_line(run, report) if "texts_in" in line else line)
     return run
 
 
@@ -78,20 +79,38 @@ def update_run(
     """Write a finished run again with a result that has more to say of the same cases and candidates.
 
     The case reports, and so whether the run passed, stay as they are: they follow from the metrics the run was made
-    with. `manifest` is what is to be said beside what the run says already.
+    with. `manifest` is what is to be said beside what the run says already. A run of an earlier schema becomes one of
+    the present schema.
     """
+    import orjson
+
     directory = run.path
     assert directory is not None
     result = replace(result, checklist=with_versioning(result))
     updated = {**run.manifest, **(manifest or {}), "layout": layout_of(result), "result": result.to_dict()}
+    migrates = run.manifest["schema_version"] < SCHEMA_VERSION
+    updated["schema_version"] = SCHEMA_VERSION
     # `created` stays: it orders the runs of a trend
     updated["updated"] = datetime.now(UTC).isoformat(timespec="seconds")
     again = replace(run, manifest=updated, result=result)
     with staging_folder(directory) as folder:
         updated["files"] = {**run.manifest["files"], **write_tables(result, folder, tables or {})}
+        if migrates:
+            write_evaluation_frame(run.evaluation, _stored_reports(again), folder)
+            if not (directory / RESULTS).exists():  # what earlier schemas appended, such as a step, stays
+                (folder / RESULTS).write_bytes(
+                    orjson.dumps(results_line(again, beside_tables=True), option=orjson.OPT_APPEND_NEWLINE)
+                )
         (folder / MANIFEST).write_bytes(to_json(with_digest(updated)))
         (folder / PAGE).write_text(report_page(again), encoding="utf-8")
     return again
+
+
+def _stored_reports(run: Run) -> pl.DataFrame:
+    """The case reports as reports.parquet keeps them."""
+    assert run.result is not None
+    assert run.result.table is not None
+    return with_references(run.reports, run.result.scored[0].sets.answers, run.result.table.cases)
 
 
 def write_evaluation(

@@ -10,8 +10,18 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kofn.errors import InputError, WorldError
-from kofn.runs.files import SCHEMA_VERSION, check_parquet, digest, read_json, read_parquet, to_json, write_atomically
+from kofn.runs.files import (
+    SCHEMA_VERSION,
+    check_parquet,
+    check_version,
+    digest,
+    read_json,
+    read_parquet,
+    to_json,
+    write_atomically,
+)
 from kofn.runs.report_table import SCHEMA, case_scores, check_reports, reports_frame, reports_of
+from kofn.runs.text_references import with_stored_texts
 from kofn.scoring.policy import PassPolicy
 
 if TYPE_CHECKING:
@@ -25,9 +35,11 @@ if TYPE_CHECKING:
 
 EVALUATION = "evaluation.json"
 REPORTS = "reports.parquet"
+_OF_THE_ROWS = "of the rows"  # what the evaluation in reports.parquet says of scores that its rows give
 _KEY = "kofn.evaluation"  # a key in files on disk: it stays whatever modules are called
 # written for readers of the file, computed again when it is loaded
-_DERIVED = ("schema_version", "score", "n_unverified", "policies", "digest", "reports_sha256")
+_DERIVED = ("schema_version", "score", "n_unverified", "policies", "digest", "reports_sha256", "scores_in")
+MAX_SCORES = 200_000  # cases whose scores evaluation.json repeats; of more it names reports.parquet
 
 
 def evaluation_body(results: Correctness) -> dict[str, Any]:
@@ -47,7 +59,7 @@ def evaluation_body(results: Correctness) -> dict[str, Any]:
 
 def _digest(body: dict[str, Any]) -> str:
     """The digest of everything in evaluation.json but the digests themselves."""
-    kept = {k: v for k, v in body.items() if k not in ("digest", "reports_sha256")}
+    kept = {k: v for k, v in body.items() if k not in ("digest", "reports_sha256", "scores_in")}
     return sha256(to_json(kept)).hexdigest()
 
 
@@ -85,11 +97,14 @@ def write_evaluation_frame(results: Correctness, reports: pl.DataFrame, director
     check_reports(reports)
     body = evaluation_body(results)
     # the evaluation travels in the metadata of the file that is renamed first: see the top of this module
-    embedded = {_KEY: orjson.dumps(_without_scores(body, reports)).decode()}
+    carried = _without_scores(body, reports)
+    embedded = {_KEY: orjson.dumps(carried).decode()}
     write_atomically(
         directory / REPORTS, lambda path: reports.write_parquet(path, compression="zstd", metadata=embedded)
     )
     body["reports_sha256"] = digest(directory / REPORTS)
+    if reports.height > MAX_SCORES and carried["scores"] == _OF_THE_ROWS:
+        body |= {"scores_in": REPORTS, "group_outcomes": carried["group_outcomes"]}
     write_atomically(directory / EVALUATION, lambda path: path.write_bytes(to_json(body)))
 
 
@@ -119,7 +134,8 @@ def load_evaluation_summary(directory: Path, kind: type[Results], *, finished: b
     """The evaluation alone; the rows of reports.parquet are read only where evaluation.json is older than they."""
     head = _head(directory, finished=finished)
     # only a torn pair of files needs the rows: they complete the evaluation that reports.parquet carries
-    return load_evaluation(directory, kind)[0] if head.torn else head.results(directory, kind, None)
+    needs_rows = head.torn or "scores_in" in head.body
+    return load_evaluation(directory, kind, finished=finished)[0] if needs_rows else head.results(directory, kind, None)
 
 
 class _Head(NamedTuple):
@@ -140,8 +156,12 @@ class _Head(NamedTuple):
             assert frame is not None
             check_version(directory / REPORTS, self.carried)
             return _validate(_with_scores(self.carried, frame), directory / REPORTS, kind)
-        found = _validate(self.body, directory / EVALUATION, kind)
-        if self.body.get("digest") != _digest(self.body):
+        body = self.body
+        if "scores_in" in body:
+            assert frame is not None
+            body = _with_scores(body, frame)
+        found = _validate(body, directory / EVALUATION, kind)
+        if body.get("digest") != _digest(body):
             raise InputError(f"{directory / EVALUATION}: changed since it was written: its digest is of other numbers")
         return found
 
@@ -176,7 +196,7 @@ def _head(directory: Path, *, finished: bool) -> _Head:
 def load_full_evaluation(directory: Path, kind: type[Results]) -> Results:
     """The evaluation with its case reports as objects."""
     results, frame = load_evaluation(directory, kind)
-    results.reports = load_reports(directory / REPORTS, frame)
+    results.reports = load_reports(directory / REPORTS, with_stored_texts(frame, directory))
     return results
 
 
@@ -188,21 +208,6 @@ def load_reports(path: Path, frame: pl.DataFrame) -> list[VerifierReport]:
         return reports_of(frame)
     except (ValidationError, InputError) as problem:
         raise InputError(f"{path}: {first_validation_error(problem)}") from None
-
-
-def check_version(path: Path, body: dict[str, Any]) -> None:
-    """Refuse a file of another schema."""
-    version = body.get("schema_version")
-    if version == SCHEMA_VERSION:
-        return
-    if version is None:
-        raise InputError(f"{path}: no schema_version: not a file that kofn wrote")
-    if isinstance(version, bool) or not isinstance(version, int):
-        raise InputError(f"{path}: schema_version is {version!r:.40}: not a file that kofn wrote")
-    advice = (
-        "an older kofn wrote it: make the run again" if version < SCHEMA_VERSION else "a newer kofn wrote it: upgrade"
-    )
-    raise InputError(f"{path}: schema version {version}, expected {SCHEMA_VERSION}: {advice}")
 
 
 def first_validation_error(problem: Any) -> str:
@@ -251,13 +256,13 @@ def _without_scores(body: dict[str, Any], frame: pl.DataFrame) -> dict[str, Any]
     if given != {name: {} for name in given} | _scores_by_group(frame):
         return carried
     groups = {name: {**group, "results": {}} for name, group in body["group_outcomes"].items()}
-    return {**carried, "scores": "of the rows", "group_outcomes": groups}
+    return {**carried, "scores": _OF_THE_ROWS, "group_outcomes": groups}
 
 
-def _with_scores(carried: dict[str, Any], frame: pl.DataFrame) -> dict[str, Any]:
-    """The evaluation that `_without_scores` made smaller."""
-    body = {k: v for k, v in carried.items() if k not in ("n_reports", "scores")}
-    if carried.get("scores") == "of the rows":
+def _with_scores(slim: dict[str, Any], frame: pl.DataFrame) -> dict[str, Any]:
+    """The evaluation that `_without_scores` made smaller, or that names the file of its scores."""
+    body = {k: v for k, v in slim.items() if k not in ("n_reports", "scores")}
+    if slim.get("scores") == _OF_THE_ROWS or "scores_in" in slim:
         scores, groups = _scores_by_group(frame), body["group_outcomes"]
         body["group_outcomes"] = {name: {**group, "results": scores.get(name, {})} for name, group in groups.items()}
     return body

@@ -12,13 +12,14 @@ from kofn.errors import InputError
 from kofn.runs.staging import as_os_error, is_left_over, recover, remove_abandoned_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import polars as pl
 
 
-SCHEMA_VERSION = 2  # of run.json, evaluation.json and the Parquet files together
+SCHEMA_VERSION = 3  # of run.json, evaluation.json and the Parquet files together
+OLDEST_EVALUATION = 2  # the first schema with evaluation.json
 _NAMED = 5  # run directories that an error names
 MANIFEST, CANDIDATES, CASES = "run.json", "candidates.parquet", "cases.parquet"
 RESULTS, PAGE = "results.jsonl", "report.html"
@@ -92,6 +93,20 @@ def _missing_reason(path: Path) -> str:
         more = f" and {len(below) - _NAMED:,} more" if len(below) > _NAMED else ""
         return f"not a run directory, but there are runs in it: {', '.join(map(str, below[:_NAMED]))}{more}"
     return "not a run directory, or one that was not finished"
+
+
+def check_version(path: Path, body: Mapping[str, Any], oldest: int = OLDEST_EVALUATION) -> int:
+    """The schema of a file; one that nobody wrote, or that a newer kofn did, is refused."""
+    version = body.get("schema_version")
+    if version is None:
+        raise InputError(f"{path}: no schema_version: not a file that kofn wrote")
+    if isinstance(version, bool) or not isinstance(version, int) or version < oldest:
+        raise InputError(f"{path}: schema_version is {version!r:.40}: not a file that kofn wrote")
+    if version > SCHEMA_VERSION:
+        raise InputError(
+            f"{path}: schema version {version}, expected {SCHEMA_VERSION} at most: a newer kofn wrote it: upgrade"
+        )
+    return version
 
 
 def read_parquet(

@@ -11,11 +11,12 @@ import numpy as np
 
 from kofn.errors import InputError
 from kofn.runs.correctness_results import CorrectnessResults
-from kofn.runs.evaluation_files import EVALUATION, REPORTS, check_version, load_evaluation_summary
+from kofn.runs.evaluation_files import EVALUATION, REPORTS, evaluation_body, load_evaluation_summary
 from kofn.runs.files import (
     CANDIDATES,
     CASES,
     MANIFEST,
+    check_version,
     check_whole,
     checksum_mismatch,
     digest,
@@ -23,8 +24,10 @@ from kofn.runs.files import (
     read_parquet,
     read_verified,
 )
-from kofn.runs.manifest import check_digest, check_manifest
+from kofn.runs.manifest import check_digest
+from kofn.runs.migrations import FIRST, load_manifest
 from kofn.runs.questions import QUESTION_COLUMNS, Questions, score_weights
+from kofn.runs.record import load_run
 from kofn.runs.report_table import SCHEMA, case_scores
 from kofn.runs.staging import recover
 
@@ -232,18 +235,22 @@ def load_completed(path: Path) -> StoredRun:
 
 def load_stored(path: Path) -> StoredRun:
     """The evaluation and the manifest of a run. What is missing, damaged or foreign is named in one line."""
+    stored: dict[str, Any] = {}
     manifest: dict[str, Any] = {}
+    reports: pl.DataFrame | None = None
     recover(path)
     if (path / MANIFEST).exists() or (path / CANDIDATES).exists():
-        manifest = read_json(path / MANIFEST)
-        check_version(path / MANIFEST, manifest)
-        check_manifest(path / MANIFEST, manifest)
+        stored, manifest = load_manifest(path)
         if manifest.get("result") is not None:  # programs have cases and no candidates
             check_whole(path / CANDIDATES)
-    evaluation = load_evaluation_summary(path, CorrectnessResults, finished=bool(manifest))
-    check_digest(path / MANIFEST, manifest)
+    if stored.get("schema_version") == FIRST:
+        run = load_run(path, texts=False)
+        evaluation, reports = run.evaluation, run.reports
+    else:
+        evaluation = load_evaluation_summary(path, CorrectnessResults, finished=bool(manifest))
+        check_digest(path / MANIFEST, stored)
     groups = [name for name, g in evaluation.group_outcomes.items() for _ in g.results]
-    cases, scores, passed = _case_reports(path, evaluation)
+    cases, scores, passed = _case_reports(path, evaluation, reports)
     return StoredRun(
         name=path.resolve().name,
         path=path,
@@ -256,7 +263,18 @@ def load_stored(path: Path) -> StoredRun:
     )
 
 
-def _case_reports(path: Path, evaluation: CorrectnessResults) -> tuple[tuple[str, ...], Floats, NDArray[np.bool_]]:
+def read_evaluation_body(path: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What evaluation.json says, its digests not looked at; of a run of schema 1, which has none, what it would say."""
+    if manifest.get("schema_version") == FIRST:
+        return evaluation_body(load_run(path, texts=False).evaluation)
+    body = read_json(path / EVALUATION)
+    check_version(path / EVALUATION, body)
+    return body
+
+
+def _case_reports(
+    path: Path, evaluation: CorrectnessResults, reports: pl.DataFrame | None
+) -> tuple[tuple[str, ...], Floats, NDArray[np.bool_]]:
     """Ids, scores and verdicts. A case passes where its score is 1, unless the counts say that rounding made it so."""
     groups = evaluation.group_outcomes
     pairs = [(group, case) for group, g in groups.items() for case in g.results]
@@ -264,17 +282,20 @@ def _case_reports(path: Path, evaluation: CorrectnessResults) -> tuple[tuple[str
     scores = np.array([np.nan if s is None else s for s in given], dtype=np.float64)
     passed = scores == 1.0
     if int(passed.sum()) != sum(evaluation.pass_counts.values()):
-        passed = _exact_verdicts(path, pairs, passed.tolist())
+        passed = _exact_verdicts(path, pairs, passed.tolist(), reports)
     ids = tuple(case for _, case in pairs)
     if len(set(ids)) < len(ids):  # an id is one case only within its group
         ids = tuple(f"{group} / {case}" for group, case in pairs)
     return ids, scores, passed
 
 
-def _exact_verdicts(path: Path, pairs: list[tuple[str, str]], by_score: list[bool]) -> NDArray[np.bool_]:
+def _exact_verdicts(
+    path: Path, pairs: list[tuple[str, str]], by_score: list[bool], reports: pl.DataFrame | None
+) -> NDArray[np.bool_]:
     """Verdicts from the case reports themselves; by the score where a case has none."""
-    frame, _ = read_parquet(path / REPORTS, SCHEMA, sha256=digest(path / REPORTS))  # checked when the run was found
-    table = case_scores(frame)
+    if reports is None:
+        reports, _ = read_parquet(path / REPORTS, SCHEMA, sha256=digest(path / REPORTS))  # checked when it was found
+    table = case_scores(reports)
     known = dict(zip(zip(table["group"], table["id"], strict=True), table["passed"], strict=True))
     return np.array([known.get(pair, score) for pair, score in zip(pairs, by_score, strict=True)], dtype=bool)
 

@@ -15,10 +15,12 @@ from kofn.core.types import Estimate
 from kofn.core.warnings import coded_sentence, stored_warnings
 from kofn.errors import InputError
 from kofn.runs.correctness_results import CorrectnessResults
-from kofn.runs.evaluation_files import EVALUATION, REPORTS, check_version, load_evaluation, load_reports
-from kofn.runs.files import CANDIDATES, CASES, MANIFEST, checksum_mismatch, read_json, read_verified
-from kofn.runs.manifest import check_digest, check_manifest
+from kofn.runs.evaluation_files import EVALUATION, REPORTS, load_evaluation, load_reports
+from kofn.runs.files import CANDIDATES, CASES, MANIFEST, checksum_mismatch, read_verified
+from kofn.runs.manifest import check_digest
+from kofn.runs.migrations import FIRST, first_reports, load_manifest
 from kofn.runs.staging import recover
+from kofn.runs.text_references import with_texts
 from kofn.scoring.checklist import line_from_dict
 from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.grade import with_answers
@@ -80,17 +82,22 @@ def load_run(directory: Path | str, *, texts: bool = True) -> Run:
     """Read a run directory. What is missing, damaged or foreign is named in one line.
 
     Without `texts` the table lacks what models and people wrote (`OUTPUTS`, `QUESTIONS`): most of a run's bytes, and in
-    no number but those of diversity.
+    no number but those of diversity. The case reports of a large run then refer to them.
     """
     path = Path(directory)
-    manifest: dict[str, Any] = {}
-    if _has_manifest(path):
-        manifest = read_json(path / MANIFEST)
-        check_version(path / MANIFEST, manifest)
-        check_manifest(path / MANIFEST, manifest)
-    evaluation, reports = load_evaluation(path, CorrectnessResults, finished=bool(manifest))
-    check_digest(path / MANIFEST, manifest)
-    result = _result(path, manifest, reports, texts=texts) if manifest.get("result") is not None else None
+    stored, manifest = load_manifest(path) if _has_manifest(path) else ({}, {})
+    has_result = manifest.get("result") is not None
+    result: Result | None
+    if stored.get("schema_version") == FIRST:
+        result = _result(path, manifest, None, texts=texts)
+        evaluation, reports = first_reports(path.resolve().name, manifest, result)
+    else:
+        evaluation, reports = load_evaluation(path, CorrectnessResults, finished=bool(manifest))
+        check_digest(path / MANIFEST, stored)
+        result = _result(path, manifest, reports, texts=texts) if has_result else None
+        if result is not None and result.table is not None and texts:
+            table = result.table
+            reports = with_texts(reports, result.scored[0].sets.answers, table.offsets, table.cases)
     return Run(
         name=path.resolve().name, evaluation=evaluation, reports=reports, manifest=manifest, result=result, path=path
     )
@@ -110,8 +117,8 @@ def _has_manifest(path: Path) -> bool:
         raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
 
 
-def _result(path: Path, manifest: Mapping[str, Any], reports: pl.DataFrame, *, texts: bool) -> Result:
-    """The stored result; its numbers are read, not made again."""
+def _result(path: Path, manifest: Mapping[str, Any], reports: pl.DataFrame | None, *, texts: bool) -> Result:
+    """The stored result; its numbers are read, not made again. `reports` must be of the same cases."""
     stored, layout = manifest["result"], manifest["layout"]
     known = manifest["files"]
     sides = ((CANDIDATES, OUTPUTS), (CASES, QUESTIONS))
@@ -128,7 +135,7 @@ def _result(path: Path, manifest: Mapping[str, Any], reports: pl.DataFrame, *, t
             raise InputError(f"{path / name}: {frame.height:,} rows where {MANIFEST} says {stored[said]:,} ({said})")
     if cases["case_id"].null_count() or cases["case_id"].n_unique() < cases.height:
         raise InputError(f"{path / CASES}: a case_id is null or there twice")
-    if not reports["id"].equals(cases["case_id"]):
+    if reports is not None and not reports["id"].equals(cases["case_id"]):
         raise InputError(f"{path / REPORTS}: its cases are not those of {CASES}: the two files are not of one run")
     table = _table(path, stored, layout, candidates, cases)
     # checked after the content: a missing column is a better message than a changed checksum

@@ -13,9 +13,8 @@ from kofn.core.table import segment_names
 from kofn.errors import InputError, UnknownName
 from kofn.registry import aggregator, higher_is_better
 from kofn.runs.correctness_results import CorrectnessResults
-from kofn.runs.json_text import json_list, json_text
 from kofn.runs.report_classes import GroupReport
-from kofn.runs.report_table import FIELD, RESULT, SCHEMA, case_scores
+from kofn.runs.report_table import FIELD, RESULT, SCHEMA, case_scores, json_list, json_text
 from kofn.scoring.configuration import ReportConfig
 from kofn.scoring.policy import GroupType, PassPolicy, Requirement
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,13 +11,15 @@ import numpy as np
 from kofn.errors import InputError, WorldError
 from kofn.metrics import trait
 from kofn.registry import aggregator, metric
+from kofn.runs.files import CANDIDATES, CASES
 from kofn.runs.report_builder import apply_rule, verdicts_of
 from kofn.runs.report_table import case_scores
+from kofn.runs.text_references import is_large, reference_to
 from kofn.scoring.configuration import ReportConfig
 from kofn.scoring.grade import find_answers, score_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     import polars as pl
@@ -32,13 +35,14 @@ MOST_CANDIDATES = 200_000  # beyond this the details stay in candidates.parquet,
 LEGACY = {"letter": "letter_first", "number": "number_simple"}
 
 
-def results_line(run: Run, plan: ReportConfig | None = None) -> dict[str, Any]:
+def results_line(run: Run, plan: ReportConfig | None = None, *, beside_tables: bool = False) -> dict[str, Any]:
     """The line: a summary, and what every case was asked, said and got.
 
     `accuracy` is the share of the verified cases that pass; `accuracy_legacy` the same with the answers that the older
     documented rule finds (`letter_first`, `number_simple`), none where there is no such rule. A case's
     `generated_answer`, `reasoning` and `predicted` are its first candidate's, `correct` is the case's verdict, and
-    `repeats` holds every candidate.
+    `repeats` holds every candidate. With `beside_tables` the line lies in the run directory: columns of texts that are
+    large are not repeated, `texts_in` names the file and column of each, and repeats have the `index` to find them by.
     """
     plan = plan or ReportConfig()
     result = run.result
@@ -63,7 +67,10 @@ def results_line(run: Run, plan: ReportConfig | None = None) -> dict[str, Any]:
     if result.n_candidates > MOST_CANDIDATES:
         return {**line, "detailed_results": [], "detailed_results_in": "candidates.parquet"}
     passed = scores.select(passed=scores["passed"].set(scores["score"].is_null(), None))["passed"]
-    return {**line, "detailed_results": list(_case_details(result, passed))}
+    left_out = _texts_in(result) if beside_tables else {}
+    if left_out:
+        line["texts_in"] = left_out
+    return {**line, "detailed_results": list(_case_details(result, passed, left_out))}
 
 
 def append_line(path: Path, line: dict[str, Any]) -> None:
@@ -129,34 +136,57 @@ def _rescore(table: Table, answers: Graded, metrics: list[str], threshold: float
     return [one.sets for one in score_table(table, answers, metrics, threshold)]
 
 
-def _case_details(result: Result, passed: pl.Series) -> Iterator[dict[str, Any]]:
-    """A dictionary a case."""
+def _texts_in(result: Result) -> dict[str, dict[str, str]]:
+    """The fields of a case that are not repeated: where each is."""
+    table = result.table
+    assert table is not None
+    columns = {
+        "question": (table.cases, CASES, "input"),
+        "reasoning": (table.candidates, CANDIDATES, "reasoning"),
+        "generated_answer": (table.candidates, CANDIDATES, "text"),
+        "answer": (table.cases, CASES, "reference"),
+    }
+    large = {
+        field: reference_to(file, name)
+        for field, (frame, file, name) in columns.items()
+        if name in frame.columns and is_large(frame[name])
+    }
+    return large | (
+        {"predicted": reference_to(CANDIDATES, "answer")} if is_large(result.scored[0].sets.answers) else {}
+    )
+
+
+def _case_details(result: Result, passed: pl.Series, left_out: Collection[str] = ()) -> Iterator[dict[str, Any]]:
+    """A dictionary a case, without the fields that are left out."""
     table = result.table
     assert table is not None
     cases, rows = table.cases, table.candidates
-    sets = result.scored[0].sets
+    sets, offsets = result.scored[0].sets, table.offsets.tolist()
     columns = {
+        "index": [j - start for start, end in pairwise(offsets) for j in range(start, end)],
         "reasoning": _values(rows, "reasoning"),
         "generated_answer": _values(rows, "text"),
         "predicted": [None] * rows.height if sets.answers is None else sets.answers.to_list(),
         "correct": [None if p < 0 else bool(p) for p in sets.passes.tolist()],
         "score": [None if v != v else v for v in sets.values.tolist()],
     }
+    unused = left_out or ("index",)  # a line with all texts has them in order, and needs no index
+    columns = {name: column for name, column in columns.items() if name not in unused}
     questions, answers = _values(cases, "input"), _values(cases, "reference")
-    offsets = table.offsets.tolist()
-    for i, case_id in enumerate(cases["case_id"].to_list()):
-        repeats = [{name: column[j] for name, column in columns.items()} for j in range(offsets[i], offsets[i + 1])]
+    for i, (case_id, (start, end)) in enumerate(zip(cases["case_id"].to_list(), pairwise(offsets), strict=True)):
+        repeats = [{name: column[j] for name, column in columns.items()} for j in range(start, end)]
         first = repeats[0] if repeats else dict.fromkeys(columns)
-        yield {
+        fields = {
             "id": case_id,
             "question": questions[i],
-            "reasoning": first["reasoning"],
-            "generated_answer": first["generated_answer"],
-            "predicted": first["predicted"],
+            "reasoning": first.get("reasoning"),
+            "generated_answer": first.get("generated_answer"),
+            "predicted": first.get("predicted"),
             "answer": answers[i],
             "correct": passed[i],
             "repeats": repeats,
         }
+        yield {name: value for name, value in fields.items() if name not in left_out}
 
 
 def _values(frame: pl.DataFrame, name: str) -> list[Any]:

@@ -188,7 +188,11 @@ def attributes_csv(viewer: Viewer, request: Request, name: str) -> Response:
 
 
 def reports_parquet(viewer: Viewer, request: Request, name: str) -> Response:
-    return _parquet(viewer, request, viewer.runs.get(name).file(REPORTS), None)
+    view = viewer.runs.get(name)
+    if view.file(REPORTS).is_file():
+        return _parquet(viewer, request, view.file(REPORTS), None)
+    chunks = write_parquet(view.run.reports.lazy())  # of schema 1, which kept none
+    return attachment(viewer, request, chunks, _file_name(view.path, REPORTS), PARQUET, chunks.size)
 
 
 def _parquet(viewer: Viewer, request: Request, path: Path, rows: Ints | None) -> Response:

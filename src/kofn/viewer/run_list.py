@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 
 from kofn.errors import InputError
 from kofn.generate.progress_file import RECENT
-from kofn.runs.evaluation_files import EVALUATION, check_version
+from kofn.runs.evaluation_files import EVALUATION
 from kofn.runs.files import MANIFEST, read_json
-from kofn.runs.index import task_of
+from kofn.runs.index import read_evaluation_body, task_of
 from kofn.viewer.event_streams import PAUSE
 from kofn.viewer.run_folder import PROGRESS_FILE, STORE_FILE
 from kofn.viewer.run_status import fraction_done, read_status
@@ -120,9 +120,8 @@ def read_line(entry: RunEntry) -> RunLine:
             line = _unfinished_line(entry)
             if line.status == "running":
                 return line
-        body = read_json(entry.path / EVALUATION)
-        check_version(entry.path / EVALUATION, body)
         manifest = read_json(entry.path / MANIFEST) if MANIFEST in names else {}
+        body = read_evaluation_body(entry.path, manifest)
         return _stored_line(entry, body, manifest)
     except InputError as problem:
         return RunLine(name=entry.name, status="unreadable", why=str(problem).replace(f"{entry.path}/", ""))

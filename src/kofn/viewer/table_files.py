@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from kofn.errors import WorldError
 from kofn.judge.label_sheet_files import guard_formula
 from kofn.judge.labels import DANGEROUS
-from kofn.runs.json_text import json_text
+from kofn.runs.report_table import json_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
