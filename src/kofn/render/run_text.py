@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -66,7 +66,7 @@ def format_run(
     ]
     if detailed:
         parts += _detailed_parts(run, scores, style, limit, width)
-    parts += [_judge_lines(run, style, width), parent_lines(run.manifest.get("parent"), style)]
+    parts += [_labelled_lines(_judge_rows(run), style, width), parent_lines(run.manifest.get("parent"), style)]
     checked = () if run.result is None else run.result.checklist
     parts += [_warning_lines(run, style, width), checklist_lines(checked, style, width) if checked else []]
     parts += [_file_lines(run, style, width, detailed=detailed)]
@@ -365,7 +365,7 @@ def _slowest_lines(scores: pl.DataFrame, style: Style, width: int) -> list[str]:
     room = (width - 20) // 2
     rows = [
         (
-            _case_mark(case),
+            ("✓" if case["passed"] else "?" if case["score"] is None else "✗"),
             shorten_name(case["id"], room),
             shorten_name(case["group"], room),
             format_duration(case["duration"]),
@@ -374,14 +374,6 @@ def _slowest_lines(scores: pl.DataFrame, style: Style, width: int) -> list[str]:
     ]
     grid = Grid("", ("", "case", "group", "time"), tuple(rows), (False, False, False, True))
     return [style("slowest cases", "strong"), *_color_marks(grid_lines(grid, style), style)]
-
-
-def _case_mark(case: dict[str, Any]) -> str:
-    return "✓" if case["passed"] else "?" if case["score"] is None else "✗"
-
-
-def _judge_lines(run: Run, style: Style, width: int) -> list[str]:
-    return _labelled_lines(_judge_rows(run), style, width)
 
 
 def _judge_rows(run: Run) -> list[tuple[str, str]]:

@@ -207,7 +207,7 @@ def count_candidates(table: Table, scored: Sequence[Graded], options: GradingCon
     answers = scored[0]
     sets = answers.sets
     totals, counts = _count_sets(sets)
-    counts["unclear"] = _count_unclear(table, scored)
+    counts["unclear"] = count_unmatched(table) if scored[0].metric == "choice" else 0
     return Counts(
         metrics=tuple(_count_metric(one, scored[0]) for one in scored),
         sizes=histogram(sets.sizes),
@@ -280,10 +280,6 @@ def _add_texts(sets: CandidateSets, totals: dict[str, Total], counts: Counter[st
     counts["several"] = int(several.sum())
     # the share of different texts is 1/size where all are the same; rounding makes it only close to that
     counts["identical_sets"] = int((several & np.isclose(unique * sets.sizes, 1)).sum())
-
-
-def _count_unclear(table: Table, scored: Sequence[Graded]) -> int:
-    return count_unmatched(table) if scored[0].metric == "choice" else 0
 
 
 def _label_disagreements(table: Table, answers: Graded) -> tuple[str, int, int] | None:

@@ -57,7 +57,7 @@ def show(viewer: Viewer, request: Request) -> Response:
         "comparison.html.j2",
         query=query,
         runs=[(label(name), run_url(name)) for name in query.runs],
-        swap_url=query.url(runs=query.runs[::-1], way=_reverse(query.way), page=1),
+        swap_url=query.url(runs=query.runs[::-1], way={"up": "down", "down": "up"}.get(query.way, ""), page=1),
         choose_urls=[f"/compare?{urlencode([('run', os.fsencode(name))])}" for name in query.runs],
         comparison=comparison,
         **comparison_data(comparison.report),
@@ -69,10 +69,6 @@ def show(viewer: Viewer, request: Request) -> Response:
         section="compare",
         scripts=["compare.js", "compare_form.js"],
     )
-
-
-def _reverse(way: str) -> str:
-    return {"up": "down", "down": "up"}.get(way, "")
 
 
 # --- the cases that changed
