@@ -91,7 +91,7 @@ def _check_defaults(group: str, spec: GroupSpec, source: CheckpointSource, cases
     """Refuse a default of `verify` that applies to no case: it names something else than its author means."""
     known = list(dict.fromkeys(check.attribute for case in cases for check in case.checks))
     for name in (spec.case_defaults.get("verify") or ()) if known else ():
-        if name not in known and not (name in ("files", "headers") and any(k.startswith(f"{name}/") for k in known)):
+        if not _is_expected(name, known):
             where = source.file.path if source.file else source.folder
             hint = f"no case expects anything of it; expected: {', '.join(known)}"
             unknown = UnknownName("verify attribute", name, known, hint)
@@ -283,7 +283,9 @@ def _checks(spec: CaseSpec, written: _WrittenCase, adapter: str) -> tuple[Attrib
         elif one.match is not None and is_custom(one.match) and name not in ("files", "headers"):
             expected.setdefault(name, None)  # the author's own function may need nothing
     for name in written.value.get("verify") or ():  # of the group's defaults, what does not apply to a case is left out
-        _check_named(name, expected)
+        if not _is_expected(name, expected):
+            hint = f"nothing is expected of it; expected: {', '.join(expected) or 'nothing'}"
+            raise UnknownName("verify attribute", name, list(expected), hint)
     rules = {name: spec.verify.get(name) or spec.verify.get(name.partition("/")[0]) for name in expected}
     checks = tuple(_check(name, value, rules[name] or VerifySpec()) for name, value in expected.items())
     for check in checks:
@@ -291,12 +293,9 @@ def _checks(spec: CaseSpec, written: _WrittenCase, adapter: str) -> tuple[Attrib
     return checks
 
 
-def _check_named(name: str, expected: Mapping[str, Any]) -> None:
-    if name in ("files", "headers") and any(known.startswith(f"{name}/") for known in expected):
-        return
-    if name not in expected:
-        hint = f"nothing is expected of it; expected: {', '.join(expected) or 'nothing'}"
-        raise UnknownName("verify attribute", name, list(expected), hint)
+def _is_expected(name: str, known: Iterable[str]) -> bool:
+    """Whether something is expected of an attribute, or of any file or header where it stands for all of them."""
+    return name in known or (name in ("files", "headers") and any(one.startswith(f"{name}/") for one in known))
 
 
 def _check_adapter(name: str, adapter: str) -> None:

@@ -28,6 +28,7 @@ from kofn.parallel.base import FailedItem
 from kofn.problems.case import AttributeVerdict, CaseOutcome, WorkContext
 from kofn.problems.case_store import CaseStore
 from kofn.problems.execution import SECONDS, Program, ProgramOutcome, run_program
+from kofn.problems.verification_runs import EXECUTIONS
 from kofn.problems.verify_progress import ExecutionCount, write_progress
 from kofn.render.run_directory import write_run
 from kofn.runs.load import load_table
@@ -213,16 +214,12 @@ def _join_prompt(prompt: str, code: str, entry: str) -> str:
     if not prompt:
         return code
     # a chat model repeats the whole function, a base model continues after the prompt
-    if entry and re.search(rf"^(?:async\s+)?def\s+{re.escape(entry)}\s*\(", textwrap.dedent(code), re.MULTILINE):
-        return f"{_before_function(prompt, entry)}\n{textwrap.dedent(code)}"
+    function = re.compile(rf"^(?:async\s+)?def\s+{re.escape(entry)}\s*\(", re.MULTILINE)
+    if entry and function.search(textwrap.dedent(code)):
+        found = function.search(prompt)  # what stands before it: imports and helpers
+        return f"{prompt[: found.start()] if found else prompt}\n{textwrap.dedent(code)}"
     indented = next((line for line in code.splitlines() if line.strip()), "")[:1].isspace()
     return f"{prompt}{code if indented else textwrap.indent(code, '    ')}"
-
-
-def _before_function(prompt: str, entry: str) -> str:
-    """What a prompt has before its function: imports and helpers."""
-    found = re.search(rf"^(?:async\s+)?def\s+{re.escape(entry)}\s*\(", prompt, re.MULTILINE)
-    return prompt[: found.start()] if found else prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +266,6 @@ class RunsTests(Metric):
         return scores
 
 
-EXECUTIONS = "executions.parquet"
 TESTS = "tests"
 
 

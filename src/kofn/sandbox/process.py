@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from kofn.core.format import format_size
 from kofn.sandbox.program import (
@@ -129,12 +129,13 @@ class RunningProgram:
         """Watch until it has ended; after `seconds` it is stopped."""
         deadline = None if seconds is None else self._began + seconds
         next_check = self._began + _FIRST_CHECK
-        with _ExitWatch(self.pid) as exit_watch:
+        exit_fd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None  # readable once it has ended
+        try:
             poller = select.poll()
-            for fd in self._open:
+            for fd in self._open if exit_fd is None else {*self._open, exit_fd}:
                 poller.register(fd, select.POLLIN)
-            exit_watch.register(poller)
-            while not exit_watch.exited:
+            exited = False
+            while not exited:
                 now = time.monotonic()
                 if deadline is not None and now >= deadline and self._stop_reason is None:
                     self._timed_out = True
@@ -144,17 +145,16 @@ class RunningProgram:
                     next_check = time.monotonic() + _CHECK_INTERVAL
                 until = next_check if deadline is None or self._stop_reason else min(next_check, deadline)
                 # at least a millisecond: 0 would spin, and a negative time waits for ever
-                self._read(poller.poll(max(1.0, (until - now) * 1000)), poller, exit_watch)
+                for fd, _ in poller.poll(max(1.0, (until - now) * 1000)):
+                    if fd == exit_fd:
+                        exited = True
+                    elif not self._read_output(fd):
+                        poller.unregister(fd)
+                exited = exited or (exit_fd is None and not self.alive)
             return self._finish()
-
-    def _read(self, events: list[tuple[int, int]], poller: select.poll, exit_watch: _ExitWatch) -> None:
-        for fd, _ in events:
-            if fd in self._open:
-                if not self._read_output(fd):
-                    poller.unregister(fd)
-            else:
-                exit_watch.exited = True
-        exit_watch.poll()
+        finally:
+            if exit_fd is not None:
+                os.close(exit_fd)
 
     def _read_output(self, fd: int) -> bool:
         """Read what is there; False where there will be no more."""
@@ -326,31 +326,6 @@ class JoinedProgram(RunningProgram):
 
     def _kill_sandbox(self) -> None:
         self._end()
-
-
-class _ExitWatch:
-    """Whether a process has ended: by its descriptor on Linux, elsewhere by asking."""
-
-    def __init__(self, pid: int) -> None:
-        self.exited = False
-        self._pid = pid
-        self._fd = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-
-    def register(self, poller: select.poll) -> None:
-        if self._fd is not None:
-            poller.register(self._fd, select.POLLIN)
-
-    def poll(self) -> None:
-        if self._fd is None:
-            found = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            self.exited = found is not None
 
 
 def adopt_orphans() -> None:
