@@ -38,11 +38,15 @@ class Strict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, given: Any) -> Any:
-        if isinstance(given, dict):
-            for key in given:
-                if key not in cls.model_fields:
-                    raise UnknownName("key", str(key), list(cls.model_fields))
+        check_keys(given, [one.alias or name for name, one in cls.model_fields.items()])
         return given
+
+
+def check_keys(given: Any, known: Sequence[str]) -> None:
+    """Refuse a key of a mapping that is not among these."""
+    for key in given if isinstance(given, dict) else ():
+        if key not in known:
+            raise UnknownName("key", str(key), list(known))
 
 
 def parse_model(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from kofn.core.yaml_file import Strict
+from kofn.core.yaml_file import Strict, check_keys
 from kofn.errors import InputError, UnknownName
 from kofn.scoring.policy import GroupType
 
@@ -115,11 +115,7 @@ class RequestSpec(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _known_keys(cls, value: Any) -> Any:
-        known = ["method", "path", "headers", "query", "json", "body"]
-        for key in value if isinstance(value, dict) else ():
-            if key not in known:
-                raise UnknownName("key", str(key), known)
+    def _one_body(cls, value: Any) -> Any:
         if isinstance(value, dict) and "json" in value and "body" in value:
             raise InputError("json and body both say what is sent: give one")
         return value
@@ -225,10 +221,7 @@ class GroupSpec(Strict):
     @field_validator("case_defaults")
     @classmethod
     def _known_defaults(cls, value: dict[str, Any]) -> dict[str, Any]:
-        known = [name for name in CaseSpec.model_fields if name != "id"]
-        for key in value:
-            if key not in known:
-                raise UnknownName("key", str(key), known)
+        check_keys(value, [name for name in CaseSpec.model_fields if name != "id"])
         return value
 
 
@@ -248,10 +241,7 @@ class RegressionSpec(Strict):
             return {"checkpoints": value}
         if not isinstance(value, dict):
             return value
-        known = ["checkpoint", *cls.model_fields]
-        for key in value:
-            if key not in known:
-                raise UnknownName("key", str(key), known)
+        check_keys(value, ["checkpoint", *cls.model_fields])
         if ("checkpoint" in value) == ("checkpoints" in value):
             raise InputError('expected `checkpoint: NAME`, or `checkpoints:` with a list of names or "*"')
         rest = {k: v for k, v in value.items() if k != "checkpoint"}

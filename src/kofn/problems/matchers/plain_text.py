@@ -8,7 +8,7 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kofn.core.format import format_count
@@ -195,15 +195,11 @@ def split_lines(text: str) -> Iterator[str]:
     >>> list(split_lines("a\r\n\nb\n"))
     ['a', '', 'b']
     """
-    return chain.from_iterable(_chunks_of_lines(text))
-
-
-def _chunks_of_lines(text: str) -> Iterator[list[str]]:
     start = 0
     while start < len(text):
         end = text.find("\n", start + _CHUNK)
         end = len(text.removesuffix("\n")) if end < 0 else end
-        yield text[start:end].removesuffix("\r").replace("\r\n", "\n").split("\n")
+        yield from text[start:end].removesuffix("\r").replace("\r\n", "\n").split("\n")
         start = end + 1
 
 
