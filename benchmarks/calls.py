@@ -66,8 +66,7 @@ def calls(url: str, first: int, n: int) -> None:
 
     from kofn.generate.calls import CallContext
     from kofn.generate.limits import Limits
-    from kofn.generate.runner import generate
-    from kofn.generate.scheduler import Fixed
+    from kofn.generate.runner import Fixed, generate
     from kofn.generate.store import Store
     from kofn.models import open_model
     from kofn.tasks import load_task

@@ -163,8 +163,7 @@ def parts(made: Made) -> dict[str, float]:
     from kofn.importers.base import ReadOptions
     from kofn.importers.parquet_partitions import columns_to_read, find_case_layout, find_data_set, partitions_of
     from kofn.scoring.configuration import GradingConfig
-    from kofn.scoring.partial import PartSample, result_of_parts
-    from kofn.scoring.partitions import PART, PartitionPlan, score_partition
+    from kofn.scoring.partitions import PART, PartitionPlan, PartSample, result_of_parts, score_partition
 
     reading, options = ReadOptions(), GradingConfig(extract="number", metrics=("numeric",))
     data = find_data_set([str(made.folder)], reading)

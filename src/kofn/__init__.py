@@ -17,7 +17,7 @@ from kofn._version import __version__
 _LAZY = {
     "run": "kofn.generate.run",
     "score": "kofn.api",
-    "aggregate": "kofn.scoring.single_set",
+    "aggregate": "kofn.scoring.groupwise",
     "aggregator": "kofn.registry",
     "extractor": "kofn.registry",
     "metric": "kofn.registry",
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from kofn.metrics import MetricConfig
     from kofn.registry import aggregator, extractor, metric
     from kofn.runs.record import load_run
+    from kofn.scoring.groupwise import aggregate
     from kofn.scoring.result import Result
-    from kofn.scoring.single_set import aggregate
 
 
 def __getattr__(name: str) -> Any:

@@ -14,8 +14,7 @@ from kofn.generate.calls import CallContext
 from kofn.generate.cost_forecast import ForecastInputs, Range, forecast, probe, spread
 from kofn.generate.limits import Limits
 from kofn.generate.pricing import Prices
-from kofn.generate.runner import generate
-from kofn.generate.scheduler import Fixed
+from kofn.generate.runner import Fixed, generate
 from kofn.generate.store import ReplyRow, Store
 from kofn.models.base import Model, Reply, RequestRejected
 from kofn.tasks.stages import Item, Stage

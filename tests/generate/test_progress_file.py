@@ -20,10 +20,17 @@ from tests.waiting import wait_until
 
 from kofn.core.types import Estimate
 from kofn.errors import WorldError
-from kofn.generate import progress_file, progress_writer
-from kofn.generate.progress_file import NAME, RECENT, ProgressPoint, read_progress
+from kofn.generate import progress_file
+from kofn.generate.progress_file import (
+    MOST,
+    NAME,
+    RECENT,
+    ProgressHistory,
+    ProgressPoint,
+    ProgressWriter,
+    read_progress,
+)
 from kofn.generate.progress_line import Snapshot
-from kofn.generate.progress_writer import MOST, ProgressHistory, ProgressWriter
 
 MEAN = Estimate(
     aggregator="mean", metric="numeric", point=0.5, low=0.2, high=0.8, level=0.95, n=4, n_missing=0, method="wilson"
@@ -219,7 +226,7 @@ def test_it_is_written_once_a_second_also_while_the_process_is_busy(tmp_path, mo
 
 
 def test_when_everything_is_asked_the_numbers_stay_and_the_clock_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(progress_writer, "EVERY", 0.02)
+    monkeypatch.setattr(progress_file, "EVERY", 0.02)
     moments = iter(range(1000))
     with pulsing(tmp_path, lambda: replace(NOW, errors=next(moments))) as one:
         one.mark_scoring()

@@ -14,8 +14,8 @@ import pytest
 from tests.waiting import LONGEST, wait_until
 
 import kofn
-from kofn.generate import interim_grading
-from kofn.generate.interim_grading import MOST, SHARE, InterimGrader
+from kofn.generate import interim_estimates
+from kofn.generate.interim_estimates import MOST, SHARE, InterimGrader
 from kofn.generate.preparation import prepare
 from kofn.generate.progress_file import NAME, read_progress
 from kofn.models.base import Model, Reply
@@ -292,7 +292,7 @@ quick.heavy = False
 
 
 def test_what_cannot_be_graded_while_a_run_goes_never_stops_it(monkeypatch, tmp_path, every_look):
-    monkeypatch.setattr(interim_grading, "table_of_rows", lambda *_: 1 / 0)
+    monkeypatch.setattr(interim_estimates, "table_of_rows", lambda *_: 1 / 0)
     done = kofn.run(task(), model=Digits(), repeats=2, out=tmp_path / "r")
     assert done.result.n_candidates == 80
     assert every_look() == ()
@@ -333,7 +333,7 @@ class World:
     def __init__(self, monkeypatch, fixed, each):
         self.now, self.spent, self.sizes, self.fixed, self.each = 0.0, 0.0, [], fixed, each
         for clock in ("perf_counter", "thread_time"):
-            monkeypatch.setattr(interim_grading, clock, lambda: self.now)
+            monkeypatch.setattr(interim_estimates, clock, lambda: self.now)
         monkeypatch.setattr(InterimGrader, "_grade", lambda _, done: self.grade(done))
 
     def grade(self, done):

@@ -19,8 +19,7 @@ from kofn.generate.calls import CallContext, CallQueue, CallTally, CallTimeout
 from kofn.generate.candidate_table import candidate_rows
 from kofn.generate.limits import Limits
 from kofn.generate.pending import PendingOutputs, part_of, shared_cost
-from kofn.generate.runner import generate
-from kofn.generate.scheduler import Fixed, Slot, group_slots
+from kofn.generate.runner import Fixed, Slot, generate, group_slots
 from kofn.generate.store import Cache
 from kofn.models.base import Likelihood, Model, Reply, Request, RequestRejected, RetryableError, Sampling
 from kofn.models.openai import OpenAI

@@ -8,8 +8,7 @@ from pathlib import Path
 from kofn.core.types import Case
 from kofn.generate.calls import CallContext
 from kofn.generate.limits import Limits
-from kofn.generate.runner import generate
-from kofn.generate.scheduler import Fixed
+from kofn.generate.runner import Fixed, generate
 from kofn.generate.store import Store
 from kofn.models.base import Message, Model, Reply, Sampling
 from kofn.models.openai import OpenAI

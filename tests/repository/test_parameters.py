@@ -17,7 +17,7 @@ DOCUMENTED = {
     "kofn.integrations.evaluation.evaluate_model:evaluate_model_on_mmlu",
     "kofn.integrations.trainer:__init__",  # of KofnCallback
     "kofn.problems.verification:run_checkpoint",
-    "kofn.scoring.single_set:aggregate",  # one parameter per column of a set
+    "kofn.scoring.groupwise:aggregate",  # one parameter per column of a set
     "kofn.stats.corrected_curve:any_of_candidates",
     "kofn.stats.corrected_curve:corrected_curve",
     "kofn.stats.corrected_rates:corrected_rate",

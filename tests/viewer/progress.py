@@ -8,8 +8,8 @@ import sys
 from contextlib import contextmanager
 
 from kofn.core.types import Estimate
+from kofn.generate.progress_file import ProgressWriter
 from kofn.generate.progress_line import Snapshot
-from kofn.generate.progress_writer import ProgressWriter
 
 
 def estimate(point, low, high, n=5):

@@ -14,8 +14,7 @@ from kofn.metrics import default_metric
 from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.diagnostics import FAMILIES
 from kofn.scoring.evaluate import result_of
-from kofn.scoring.grade import find_answers, score_table, with_answers
-from kofn.scoring.multiple_choice import with_labels
+from kofn.scoring.grade import find_answers, score_table, with_answers, with_labels
 from kofn.scoring.result import estimate_dict
 
 if TYPE_CHECKING:

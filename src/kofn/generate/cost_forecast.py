@@ -16,14 +16,13 @@ from kofn.core.format import format_clock, format_money, format_short
 from kofn.errors import WorldError
 from kofn.generate.limits import Limits
 from kofn.generate.pricing import prompt_tokens
-from kofn.generate.runner import generate
-from kofn.generate.scheduler import Fixed
+from kofn.generate.runner import Fixed, generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kofn.generate.calls import CallContext
-    from kofn.generate.scheduler import Repeats
+    from kofn.generate.runner import Repeats
     from kofn.generate.store import ReplyRow
     from kofn.models.base import Model
     from kofn.tasks.stages import Item, Recipe

@@ -21,8 +21,7 @@ from kofn.errors import InputError, KofnError, MissingExtra, UnknownName
 from kofn.extract import last_line, letter, number, same_answer
 from kofn.extract.letter_answer import parse_choices
 from kofn.generate.calls import CallContext
-from kofn.generate.runner import generate
-from kofn.generate.scheduler import Fixed
+from kofn.generate.runner import Fixed, generate
 from kofn.generate.store import Store
 from kofn.models import open_model
 from kofn.models.base import Message, Sampling

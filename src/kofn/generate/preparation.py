@@ -3,23 +3,158 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kofn.errors import InputError
-from kofn.generate.prepared_run import PreparedRun
-from kofn.generate.validation import check_run
+from kofn.errors import InputError, UnknownName
+from kofn.extract import choose_extractor
+from kofn.generate.adaptive import Adaptive
+from kofn.generate.calls import CallContext
+from kofn.generate.limits import Limits
+from kofn.generate.pricing import Prices
+from kofn.generate.runner import Fixed
+from kofn.generate.store import Cache
 from kofn.models import open_model
 from kofn.models.local_folders import base_of
+from kofn.registry import aggregator, extractor, metric
+from kofn.scoring.policy import Requirement
+from kofn.stats.estimates import check_interval
+from kofn.stats.intervals import check_level
 from kofn.tasks import load_task
 from kofn.tasks.load import with_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from kofn.generate.runner import Repeats
+    from kofn.generate.store import Store
     from kofn.models.base import Model, Prompt
-    from kofn.scoring.configuration import Config, GenerationConfig
+    from kofn.scoring.configuration import Config, GenerationConfig, GradingConfig
     from kofn.tasks import Task
+    from kofn.tasks.stages import Item, Recipe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRun:
+    """A task with everything resolved for one run.
+
+    config   as it is used: what it left out is as the task says
+    models   stage.model -> the backend that answers there
+    chat     stage.model -> whether it is asked in messages
+    """
+
+    task: Task
+    items: Sequence[Item]
+    recipe: Recipe
+    models: Mapping[str, Model]
+    chat: Mapping[str, bool]
+    config: Config
+
+    @property
+    def repeats(self) -> int:
+        """The most candidates a case may get."""
+        generation = self.config.generation
+        most = generation.max_repeats if generation.adaptive else generation.repeats
+        return most or generation.repeats or self.task.spec.repeats
+
+    @property
+    def grading(self) -> GradingConfig:
+        """How the replies are graded. A stage that chooses an option gives the answer itself: no text is searched."""
+        grading = self.config.grading
+        return grading if self.recipe.stages[-1].kind == "generate" else replace(grading, extract=None)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What a directory's replies have in common: nothing of it may change when a run is taken up again."""
+        return {
+            "task": self.task.name,
+            "models": {role: model.name for role, model in self.models.items()},
+            "weights": {role: _weight_digests(model) for role, model in self.models.items()},
+            **_stage_settings(self.task, self.chat),
+            "asked": task_digest(self.task),
+            "seed": self.config.generation.seed,
+            "mode": self.config.generation.mode,
+        }
+
+
+def _stage_settings(task: Task, chat: Mapping[str, bool]) -> dict[str, Any]:
+    """What each stage sends and how it draws, by names that people know."""
+    names = ("prompt", "system", "temperature", "top_p", "max_tokens", "stop", "logprobs")
+    return {
+        f"{stage.name}.{name}": value
+        for stage in task.spec.all_stages()
+        for name, value in [
+            *((name, getattr(stage, name)) for name in names),
+            ("chat", chat[stage.model] if stage.chat is None else stage.chat),
+        ]
+    }
+
+
+def _weight_digests(model: Model) -> dict[str, Any]:
+    """What a model says of the files it is made of: a folder may hold another model tomorrow."""
+    return {name: value for name, value in model.describe().items() if name.endswith(("fingerprint", "sha256"))}
+
+
+def task_digest(task: Task) -> str:
+    """What a task sends, whatever is done with the answers, as 16 hexadecimal digits."""
+    import orjson
+
+    # nothing of grading: a store stays valid when only metrics or aggregators change
+    names = {"stages", "two_stage", "fewshot", "output_type", "multiple_choice", "shape", "fields"}
+    sent = orjson.dumps(task.spec.model_dump(mode="json", include=names), option=orjson.OPT_SORT_KEYS)
+    return sha256(sent).hexdigest()[:16]
+
+
+def repeats_of(prepared: PreparedRun) -> Repeats:
+    """How many candidates a case gets: a fixed number, or as many as its leading answer needs."""
+    if not prepared.config.generation.adaptive:
+        return Fixed(prepared.repeats)
+    generation = prepared.config.generation
+    least = generation.repeats if generation.repeats is not None and generation.max_repeats is not None else 0
+    return Adaptive(extractor_of(prepared), most=prepared.repeats, first=least, confidence=generation.confidence)
+
+
+def extractor_of(prepared: PreparedRun) -> str:
+    """The extractor of a run's votes: the one that is named, else the one chosen by its references."""
+    named = prepared.config.grading.extract
+    if isinstance(named, str):
+        return named
+    cases = [item.case for item in prepared.items]
+    references = [c.references[0] for c in cases if c.references]
+    return choose_extractor(references, references, any(c.choices for c in cases)).name
+
+
+def limits_of(prepared: PreparedRun) -> Limits:
+    """What the configuration allows; a reproducible run asks one thing at a time."""
+    s = prepared.config.generation
+    return Limits(
+        concurrency=1 if s.reproducible else s.concurrency,
+        requests_per_second=s.requests_per_second,
+        tokens_per_minute=s.tokens_per_minute,
+        timeout=s.timeout,
+        retries=s.retries,
+        max_cost=s.max_cost,
+        max_tokens_total=s.max_tokens_total,
+        max_time=s.max_time,
+    )
+
+
+def prices_of(prepared: PreparedRun) -> Prices:
+    """The price lists of the run, which name every model where there is a bound on money."""
+    generation = prepared.config.generation
+    return Prices.for_models((m.name for m in prepared.models.values()), generation.max_cost, generation.prices)
+
+
+def cache_of(prepared: PreparedRun) -> Cache | None:
+    """The cache of replies across runs, if it is turned on."""
+    return Cache.of_user() if prepared.config.generation.cache else None
+
+
+def context_of(prepared: PreparedRun, store: Store, **shared: Any) -> CallContext:
+    """What the calls of a run share; `shared` are its cache and tally."""
+    seed, price = prepared.config.generation.seed, prices_of(prepared).cost
+    return CallContext(store=store, limits=limits_of(prepared), price=price, seed=seed, **shared)
 
 
 def prepare(given: Any, config: Config) -> PreparedRun:
@@ -130,3 +265,110 @@ def first_prompts(prepared: PreparedRun, n: int = 2) -> Iterator[tuple[str, str,
             prompt = prepared.recipe.prompt(item, number, 0, outputs, chat=prepared.chat[stage.model])
             yield item.case.id, stage.name, prepared.models[stage.model].name, prompt
             outputs[stage.name] = f"<{stage.name}>"
+
+
+def check_run(prepared: PreparedRun) -> None:
+    """Refuse names that nothing answers to, fields that no case has, and a k that no set will reach."""
+    options = prepared.grading
+    check_interval(options.interval)
+    check_level(options.level)
+    if options.extract is not None:
+        extractor(options.extract)
+    for name in options.metrics:
+        if name not in ("pass", "score"):
+            metric(name)
+    _check_aggregators(prepared, options)
+    _check_fields(prepared, options)
+    plan = prepared.config.report
+    if plan.verdict is not None:
+        _check_verdict(plan.verdict)
+    if plan.group is not None and not any(plan.group in item.case.tags for item in prepared.items):
+        tags = _tags(prepared)
+        raise InputError(
+            f"{prepared.task.source}: groups: {UnknownName('field', plan.group, tags, hint=_tags_hint(tags))}"
+        )
+    if (
+        prepared.config.generation.answer_model is not None
+        and prepared.task.spec.two_stage is None
+        and "critic" not in prepared.models
+    ):
+        raise InputError("answer_model is the critic, and no stage asks it: give --two-stage too")
+    if prepared.config.generation.compare_markovian:
+        with_question(prepared)
+
+
+def _check_aggregators(prepared: PreparedRun, options: GradingConfig) -> None:
+    rule = repeats_of(prepared)
+    for name in options.aggregate:
+        k = getattr(aggregator(name), "k", None)
+        if not isinstance(k, int) or k <= rule.first:
+            continue
+        if prepared.config.generation.adaptive:
+            raise InputError(
+                f"{name} needs {k} candidates of every case, and adaptive repeats draw {rule.first} at first: "
+                f"ask for --repeats {k} --max-repeats {max(k, rule.most)}"
+            )
+        raise InputError(f"{name} is undefined of {rule.first} candidates: ask for --repeats {k} or more")
+
+
+def _check_fields(prepared: PreparedRun, options: GradingConfig) -> None:
+    tags = _tags(prepared)
+    for name in options.by:
+        if name not in (*tags, "input", "reference", "cluster"):
+            raise UnknownName("field", name, tags, hint=_tags_hint(tags))
+
+
+def _tags(prepared: PreparedRun) -> list[str]:
+    return list(dict.fromkeys(name for item in prepared.items for name in item.case.tags))
+
+
+def _tags_hint(tags: list[str]) -> str:
+    return f"its cases have {', '.join(tags) or 'no fields'}"
+
+
+def _check_verdict(text: str) -> None:
+    aggregator(Requirement.parse(text).name if any(sign in text for sign in "<>") else text)
+
+
+# --- the same reasoning answered with the question: where answers get better with it at hand, the reasoning does not
+# carry all that they need; both answers follow from the same stored reasoning, so the comparison is paired
+
+WITH_QUESTION = "answer_with_question"
+WITH_QUESTION_FOLDER = "with-question"  # the second run's directory, in the first's
+
+
+def with_question(prepared: PreparedRun) -> PreparedRun:
+    """The same run with answers that see the question; only its second stage differs."""
+    reasoning, _, other = _comparison_stages(prepared)
+    return _with_stages(prepared, [reasoning, other])
+
+
+def with_both_answers(prepared: PreparedRun) -> PreparedRun:
+    """Both in one run, for generation: the reasoning, and two answers that follow from it."""
+    return _with_stages(prepared, _comparison_stages(prepared))
+
+
+def _comparison_stages(prepared: PreparedRun) -> list[dict[str, Any]]:
+    if prepared.task.spec.two_stage is None:
+        raise InputError(
+            "compare_markovian compares the two usual stages: leave out what changes one of them, such as --chat, "
+            "--top-p, or stages in the task"
+        )
+    reasoning, answer = prepared.task.spec.all_stages()
+    _, other = prepared.task.two_staged(markovian=False).spec.all_stages()
+    # {cot} is the stage before, which is the reasoning in one of the two runs only; {reasoning} is right in both
+    prompt = (other.prompt or "").replace("{cot}", "{reasoning}")
+    return [
+        reasoning.model_dump(),
+        answer.model_dump(),
+        {**other.model_dump(), "name": WITH_QUESTION, "prompt": prompt},
+    ]
+
+
+def _with_stages(prepared: PreparedRun, stages: list[dict[str, Any]]) -> PreparedRun:
+    own = prepared.task
+    # `stages` in the place of `two_stage`: a task file may only have one of them
+    body = own.spec.model_dump(mode="json", exclude_unset=True, exclude={"two_stage"})
+    task = replace(load_task({**body, "stages": stages}), folder=own.folder, source=own.source)
+    recipe = task.recipe(prepared.config.generation.data_path, seed=prepared.config.generation.seed)
+    return replace(prepared, task=task, recipe=recipe)

@@ -2,33 +2,98 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
-from dataclasses import replace
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from kofn.core.sync import run_sync
-from kofn.generate import markovian
+from kofn.generate.calls import CallTally
 from kofn.generate.cost_forecast import probe
-from kofn.generate.markovian import with_both_answers
-from kofn.generate.preparation import directory_of, prepare
-from kofn.generate.prepared_run import cache_of, context_of, prices_of, repeats_of
-from kofn.generate.run_progress import RunProgress
+from kofn.generate.interim_estimates import InterimGrader
+from kofn.generate.preparation import (
+    WITH_QUESTION_FOLDER,
+    cache_of,
+    context_of,
+    directory_of,
+    prepare,
+    prices_of,
+    repeats_of,
+    with_both_answers,
+    with_question,
+)
+from kofn.generate.progress_file import ProgressWriter
+from kofn.generate.progress_line import INTERVAL, ProgressLine
 from kofn.generate.runner import generate
 from kofn.generate.scored_run import write_scored_run
 from kofn.generate.store import Store
 from kofn.scoring.configuration import configure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from kofn.generate.cost_forecast import Forecast
-    from kofn.generate.prepared_run import PreparedRun
+    from kofn.generate.preparation import PreparedRun
     from kofn.generate.runner import GenerationOutcome
     from kofn.generate.store import ReplyRow
     from kofn.runs.record import Run
     from kofn.scoring.configuration import Config
     from kofn.tasks.stages import Item
+
+
+@dataclass(slots=True)
+class RunProgress:
+    """How far one run is. Inside its `with` block the file is kept fresh, inside `watching` the line and estimates."""
+
+    progress: ProgressLine
+    file: ProgressWriter
+    interim: InterimGrader | None
+    on_terminal: bool
+
+    @classmethod
+    def of(cls, prepared: PreparedRun, directory: Path, stages: int) -> RunProgress:
+        """`stages` is how many replies a candidate takes; a comparison asks for more than the run's own."""
+        cases, models = len(prepared.items), dict.fromkeys(model.name for model in prepared.models.values())
+        progress = ProgressLine(CallTally(), cases, cases * prepared.repeats, stages=stages)
+        file = ProgressWriter(
+            directory, progress.snapshot, kind="run", task=prepared.task.name, model=", ".join(models)
+        )
+        return cls(progress, file, InterimGrader.of(prepared), prepared.config.generation.progress)
+
+    def __enter__(self) -> Self:
+        self.file.__enter__()
+        return self
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        self.file.__exit__(kind, problem, trace)
+
+    def on_case(self, item: Item, rows: list[ReplyRow]) -> None:
+        """A case is done."""
+        if self.interim is not None:
+            self.interim.add(item, rows)
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Keep the estimates and the line fresh; then erase the line."""
+        task = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            self.progress.close()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(INTERVAL)
+            found = None if self.interim is None else self.interim.look()
+            if found is not None:
+                self.progress.estimates = found
+            if self.on_terminal:
+                self.progress.update()
 
 
 def run(task: Any, given: Config | None = None, **options: Any) -> Run:
@@ -91,9 +156,9 @@ def _answered_with_the_question(
         report=replace(config.report, append_results=None),
     )
     return write_scored_run(
-        markovian.with_question(replace(prepared, config=alone)),
+        with_question(replace(prepared, config=alone)),
         store,
-        directory / markovian.FOLDER,
+        directory / WITH_QUESTION_FOLDER,
         outcome,
         keys=keys,
     )

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import time
+from dataclasses import asdict, replace
+from hashlib import sha256
+from itertools import pairwise
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
+from kofn.core.format import format_money
 from kofn.core.warnings import CodedWarning
 from kofn.errors import WorldError
-from kofn.generate import markovian
-from kofn.generate.adaptive import Adaptive, honest, keep
+from kofn.generate.adaptive import Adaptive, honest, keep, saving
 from kofn.generate.candidate_table import candidate_rows, table_of
-from kofn.generate.llm_extract_run import extract_run_with_llm
-from kofn.generate.manifest_entries import generation_entry, source_files
-from kofn.generate.prepared_run import prices_of, repeats_of
+from kofn.generate.llm_extraction import extract_run_with_llm
+from kofn.generate.preparation import prices_of, repeats_of, task_digest
+from kofn.registry import aggregator
 from kofn.render.run_directory import write_run
 from kofn.scoring.evaluate import default_aggregators, evaluate
+from kofn.stats import compare
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from kofn.core.table import Table
-    from kofn.generate.prepared_run import PreparedRun
+    from kofn.generate.adaptive import Saving
+    from kofn.generate.preparation import PreparedRun
     from kofn.generate.runner import GenerationOutcome
     from kofn.generate.store import Store
     from kofn.runs.record import Run
     from kofn.scoring.configuration import GradingConfig, ReportConfig
     from kofn.scoring.result import Result
+    from kofn.stats.paired import Comparison
 
 # Diagnostics that in an adaptive run are over the first candidates alone: sets that stop when they agree would make
 # models look more consistent than they are.
@@ -86,11 +95,11 @@ def report_config(prepared: PreparedRun, directory: Path, table: Table) -> Repor
 
 def _compare_with(result: Result, against: Run | None) -> tuple[dict[str, Any], dict[str, str]]:
     """The entry for run.json and the note on how the answers differ from those that saw the question."""
-    found = None if against is None or against.result is None else markovian.compare_answers(result, against.result)
+    found = None if against is None or against.result is None else compare_markovian(result, against.result)
     if found is None:
         return {}, {}
-    note = {"leans on the question": markovian.format_comparison(found)}
-    return {"markovian": markovian.comparison_entry(found)}, note
+    note = {"leans on the question": format_comparison(found)}
+    return {"markovian": comparison_entry(found)}, note
 
 
 def stored_table(
@@ -178,3 +187,164 @@ def _output_warnings(prepared: PreparedRun, result: Result) -> list[CodedWarning
 def most_frequent(errors: pl.Series) -> str:
     """The error seen most often, cut short."""
     return str(errors.drop_nulls().mode().sort()[0])[:200]
+
+
+def generation_entry(prepared: PreparedRun, table: Table, outcome: GenerationOutcome) -> dict[str, Any]:
+    """How the outputs were made: everything that is needed to make them again, and what it took."""
+    generation, tally = prepared.config.generation, outcome.tally
+    return {
+        "models": {role: model.name for role, model in prepared.models.items()},
+        "described": {role: model.describe() for role, model in prepared.models.items()},
+        "chat": dict(prepared.chat),
+        "stages": [
+            {
+                "name": s.name,
+                "model": s.model,
+                "kind": s.kind,
+                "sampling": asdict(s.sampling),
+                "prompt": _prompt(prepared, i),
+            }
+            for i, s in enumerate(prepared.recipe.stages)
+        ],
+        "asked": task_digest(prepared.task),
+        "dataset": {
+            "cases": len(prepared.items),
+            "sha256": prepared.task.dataset_digest(prepared.items),
+        },
+        "seed": generation.seed,
+        "mode": generation.mode,
+        "repeats": prepared.repeats,
+        "adaptive": _adaptive(prepared, table),
+        "stopped": outcome.stopped,
+        **_totals(table),
+        "wall_seconds": round(time.monotonic() - tally.started, 3) if tally.started else 0.0,
+        "calls": tally.calls,
+        "reused": tally.reused,
+        "retries": tally.retries,
+        "notes": _notes(prepared, table),
+    }
+
+
+def _prompt(prepared: PreparedRun, stage: int) -> dict[str, str | None]:
+    spec = prepared.task.spec.all_stages()[stage]
+    text = spec.prompt or ""
+    return {"template": text, "system": spec.system, "sha256": sha256(f"{spec.system}\0{text}".encode()).hexdigest()}
+
+
+def _totals(table: Table) -> dict[str, Any]:
+    """Sums over the candidates of the run, whenever they were made; None where nothing is known."""
+
+    def total(name: str) -> float | None:
+        return float(table.candidates[name].sum()) if name in table.candidates.columns else None
+
+    def count(name: str) -> int | None:
+        found = total(name)
+        return None if found is None else round(found)
+
+    errors = table.candidates["error"].count() if "error" in table.candidates.columns else 0
+    # a failed call has no cost; any other row without one has a model whose price is not known
+    unpriced = "cost" in table.candidates.columns and table.candidates["cost"].null_count() > errors
+    return {
+        "tokens_in": count("tokens_in"),
+        "tokens_out": count("tokens"),
+        "cost": None if unpriced else total("cost"),
+        "errors": errors,
+    }
+
+
+def _adaptive(prepared: PreparedRun, table: Table) -> dict[str, Any] | None:
+    """What stopping early saved."""
+    if not prepared.config.generation.adaptive:
+        return None
+    found = adaptive_saving(prepared, table)
+    return {
+        "first": repeats_of(prepared).first,
+        "most": prepared.repeats,
+        "confidence": prepared.config.generation.confidence,
+        "candidates": found.samples,
+        "fixed": found.cases * found.fixed,
+        **_money(prepared, table),
+    }
+
+
+def adaptive_saving(prepared: PreparedRun, table: Table) -> Saving:
+    """The saving of an adaptive run in candidates, against as many for every case."""
+    return saving(np.diff(table.offsets).tolist(), prepared.repeats)
+
+
+def _money(prepared: PreparedRun, table: Table) -> dict[str, float | None]:
+    """What the run cost, and about what so many candidates of every case would have.
+
+    A prompt is paid once per request. So the fixed run pays each case's prompt once for as many samples as a request
+    gives, and outputs as long as those that were drawn. Computed for one stage and known prices; else None.
+    """
+    rows, stage = table.candidates, prepared.recipe.stages[0]
+    names = ("cost", "tokens", "tokens_in")
+    if len(prepared.recipe.stages) > 1 or any(n not in rows.columns or rows[n].null_count() for n in names):
+        return {"cost": None, "fixed_cost": None}
+    model, most, first = prepared.models[stage.model], prepared.repeats, repeats_of(prepared).first
+    price, fixed = prices_of(prepared).cost, 0.0
+    for start, end in pairwise(table.offsets.tolist()):
+        drawn = rows[start:end]
+        prompt = drawn["tokens_in"].head(first).sum() / ceil(min(first, end - start) / model.samples)
+        requests, out = ceil(most / model.samples), drawn["tokens"].mean()
+        assert isinstance(out, float)
+        found = price(model.name, round(prompt * requests), round(out * most))
+        if found is None:
+            return {"cost": None, "fixed_cost": None}
+        fixed += found
+    return {"cost": float(rows["cost"].sum()), "fixed_cost": fixed}
+
+
+def _notes(prepared: PreparedRun, table: Table) -> dict[str, str]:
+    """Notes for the summary of a run."""
+    notes = {}
+    if prepared.config.generation.adaptive:
+        money = _money(prepared, table)
+        text = str(adaptive_saving(prepared, table)).removeprefix("adaptive: ")
+        spent, fixed = money["cost"], money["fixed_cost"]
+        notes["adaptive"] = (
+            f"{text}, {format_money(spent, 4)} instead of about {format_money(fixed, 4)}" if spent and fixed else text
+        )
+    if two := prepared.task.spec.two_stage:
+        notes["two stages"] = "the answer is asked " + ("without" if two.markovian else "with") + " the question"
+    return notes
+
+
+def source_files(prepared: PreparedRun) -> Sequence[Path]:
+    """The files the cases came from."""
+    place = prepared.task.locate_data(prepared.config.generation.data_path)
+    if place is None:
+        return []
+    # at most 100: each file gets a digest in run.json
+    return sorted(p for p in place.rglob("*") if p.is_file())[:100] if place.is_dir() else [place]
+
+
+def compare_markovian(without: Result, with_it: Result) -> Comparison | None:
+    """The mean of every case's candidates, answered with the question against without; None where nothing is graded."""
+    sides = [_case_means(result) for result in (without, with_it)]
+    if not without.scored[0].metric or any(side is None for side in sides):
+        return None
+    ids = [result.scored[0].sets.case_ids.to_list() for result in (without, with_it)]
+    found = compare(ids[0], sides[0], ids[1], sides[1])
+    return found if found.n else None
+
+
+def _case_means(result: Result) -> Any:
+    sets = result.scored[0].sets
+    return aggregator("mean")(sets) if sets.graded.any() else None
+
+
+def format_comparison(found: Comparison) -> str:
+    """The comparison in one line, for the notes of a run."""
+    low, high = ("?" if end is None else f"{end:+.3f}" for end in (found.low, found.high))
+    return (
+        f"{found.a:.3f} without the question, {found.b:.3f} with it: {found.difference:+.3f} [{low}, {high}], "
+        f"p {found.p:.3g}, over {found.n:,} cases on the same reasoning"
+    )
+
+
+def comparison_entry(found: Comparison) -> dict[str, Any]:
+    """The comparison as an entry of run.json."""
+    names = ("n", "a", "b", "difference", "low", "high", "p", "wins", "losses")
+    return {name: getattr(found, name) for name in names}

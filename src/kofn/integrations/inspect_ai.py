@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from kofn.core.numbers import canonical_number
 from kofn.errors import InputError, MissingExtra
 from kofn.registry import AGGREGATORS, aggregator, named_object
-from kofn.scoring.single_set import aggregate
+from kofn.scoring.groupwise import aggregate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

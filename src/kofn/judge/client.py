@@ -11,8 +11,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from kofn.core.types import Case
-from kofn.generate.runner import generate
-from kofn.generate.scheduler import Fixed
+from kofn.generate.runner import Fixed, generate
 from kofn.judge.verdicts import parse_verdict
 from kofn.models.base import Message
 from kofn.tasks.stages import Item, Stage, Template

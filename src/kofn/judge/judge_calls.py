@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from kofn.errors import InputError
 from kofn.generate.calls import CallContext, CallTally, sum_tallies
 from kofn.generate.pricing import Prices
+from kofn.generate.progress_file import ProgressWriter
 from kofn.generate.progress_line import ProgressLine, snapshot_of
-from kofn.generate.progress_writer import ProgressWriter
 from kofn.generate.store import Cache, Store
 from kofn.judge.client import ask_judge
 from kofn.models import open_model

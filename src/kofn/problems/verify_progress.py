@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Self, TextIO
 
 from kofn.core.format import format_clock
 from kofn.core.types import Estimate
+from kofn.generate.progress_file import ProgressWriter
 from kofn.generate.progress_line import INTERVAL, Snapshot, bar
-from kofn.generate.progress_writer import ProgressWriter
 from kofn.problems.case import has_passed
 
 if TYPE_CHECKING:

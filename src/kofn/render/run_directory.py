@@ -17,8 +17,8 @@ from kofn.runs.results_jsonl import append_line, results_line
 from kofn.runs.run_tables import layout_of, write_tables
 from kofn.runs.staging import staging_folder
 from kofn.runs.text_references import with_references
-from kofn.scoring.checklist import with_versioning
 from kofn.scoring.configuration import ReportConfig, validate_tags
+from kofn.scoring.diagnostics import with_versioning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -21,8 +21,8 @@ from kofn.runs.manifest import check_digest
 from kofn.runs.migrations import FIRST, first_reports, load_manifest
 from kofn.runs.staging import recover
 from kofn.runs.text_references import with_texts
-from kofn.scoring.checklist import line_from_dict
 from kofn.scoring.configuration import GradingConfig
+from kofn.scoring.diagnostics import line_from_dict
 from kofn.scoring.grade import with_answers
 from kofn.scoring.result import Result
 

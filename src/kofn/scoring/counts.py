@@ -19,8 +19,7 @@ from kofn.aggregators.votes import MajAt, graded_votes, output_counts, tally_vot
 from kofn.core.candidate_sets import histogram
 from kofn.metrics import default_metric
 from kofn.registry import aggregator
-from kofn.scoring.grade import score_table
-from kofn.scoring.multiple_choice import count_unmatched
+from kofn.scoring.grade import count_unmatched, score_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

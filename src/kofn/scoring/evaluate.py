@@ -16,11 +16,10 @@ from kofn.errors import InputError, UnknownName
 from kofn.metrics import trait
 from kofn.registry import aggregator, metric
 from kofn.scoring import diagnostics as diagnose
-from kofn.scoring.checklist import build_checklist
 from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.counts import count_candidates, coverage_aggregators
-from kofn.scoring.grade import find_answers, score_table
-from kofn.scoring.multiple_choice import with_labels
+from kofn.scoring.diagnostics import build_checklist
+from kofn.scoring.grade import find_answers, score_table, with_labels
 from kofn.scoring.result import Result
 from kofn.stats import estimate, segment_estimates
 from kofn.stats.estimates import check_interval

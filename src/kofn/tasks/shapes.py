@@ -180,7 +180,7 @@ def label_options(examples: Sequence[Example]) -> list[Example | InputError]:
 
     An example whose reference names none of its options is replaced by the error that says so.
     """
-    from kofn.scoring.multiple_choice import detect_base  # brings polars, which `kofn list tasks` does without
+    from kofn.scoring.grade import detect_base  # brings polars, which `kofn list tasks` does without
 
     reference = [e.references[0] if e.references else None for e in examples]
     # over all records: whether 1 is the first option or the second shows only in the whole data set
@@ -189,7 +189,7 @@ def label_options(examples: Sequence[Example]) -> list[Example | InputError]:
 
 
 def _label_example(example: Example, base: int) -> Example | InputError:
-    from kofn.scoring.multiple_choice import normalize_choices  # brings polars, as above
+    from kofn.scoring.grade import normalize_choices  # brings polars, as above
 
     if not example.references:
         found: Any = example.choices

@@ -94,7 +94,7 @@ def _config(one: MetricSpec, output_type: str) -> MetricConfig:
 
 def _aggregated(name: str, scores: Any, *, predictions: Any = None) -> float:
     """An aggregator of whole runs on the scores of one case."""
-    from kofn.scoring.single_set import aggregate  # brings polars, as above
+    from kofn.scoring.groupwise import aggregate  # brings polars, as above
 
     found = aggregate(name, values=list(scores), answers=None if predictions is None else list(predictions))
     return float("nan") if found is None else found

@@ -14,8 +14,7 @@ from kofn.core.display import Displayable
 from kofn.core.document import ChecklistLine
 from kofn.core.table import segment_names
 from kofn.core.warnings import DOUBLE_DIPPING, CodedWarning, warnings_dict, with_code
-from kofn.scoring.checklist import APART, TRACKED
-from kofn.scoring.diagnostics import find_double_dipping
+from kofn.scoring.diagnostics import APART, TRACKED, find_double_dipping
 from kofn.stats.estimates import SMALL_SEGMENT
 
 if TYPE_CHECKING:

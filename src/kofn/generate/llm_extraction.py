@@ -1,31 +1,36 @@
-"""The LLM extractor in `kofn run --extract llm`: its answers and cost for run.json, results.jsonl and the report."""
+"""Answers that a model reads in stored outputs: `kofn run --extract llm`, and `kofn extract-audit` on a table."""
 
 from __future__ import annotations
 
+import tempfile
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from kofn.core.sync import run_sync
-from kofn.core.types import Candidate
+from kofn.core.types import Candidate, Case
 from kofn.core.warnings import CodedWarning
 from kofn.generate.calls import CallContext
+from kofn.generate.limits import Limits
 from kofn.generate.llm_extractor import extract_all, open_extraction_model
-from kofn.generate.prepared_run import extractor_of, limits_of
+from kofn.generate.preparation import extractor_of, limits_of
+from kofn.generate.pricing import Prices
+from kofn.generate.store import Cache, Store
+from kofn.models import open_model
 from kofn.models.base import Model
 from kofn.registry import extractor
 from kofn.runs.results_jsonl import accuracy_with
-from kofn.scoring.grade import with_answers
+from kofn.scoring.grade import find_answers, with_answers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kofn.generate.limits import Limits
+    from kofn.core.table import Table
     from kofn.generate.llm_extractor import Kind, LLMExtraction
-    from kofn.generate.prepared_run import PreparedRun
-    from kofn.generate.pricing import Prices
-    from kofn.generate.store import Store
+    from kofn.generate.preparation import PreparedRun
     from kofn.scoring.configuration import ReportConfig
     from kofn.scoring.grade import Graded
     from kofn.scoring.result import Result
@@ -64,7 +69,7 @@ async def _extract(prepared: PreparedRun, store: Store, result: Result, model: M
             model,
             CallContext(store=store, price=prices.cost, limits=_limits(prepared, result)),
             cases=cases,
-            kind=kind_of(result),
+            kind=kind_of(str(result.extraction.get("extractor"))),
         )
     finally:
         await model.close()
@@ -95,12 +100,6 @@ def _candidates(result: Result) -> Iterator[Candidate]:
             yield Candidate(case_id=case_id, index=row - bounds[i], text=texts[row], answer=answers[row])
 
 
-def kind_of(result: Result) -> Kind:
-    """What the answers are: letters, numbers, or other words."""
-    name = str(result.extraction.get("extractor"))
-    return "letter" if name.startswith("letter") else "number" if name.startswith("number") else "text"
-
-
 def _report(found: LLMExtraction, result: Result, plan: ReportConfig, prepared: PreparedRun) -> LLMExtractionReport:
     accuracy = accuracy_with(result, plan, _answers(found, result, prepared))
     entry = {
@@ -122,10 +121,87 @@ def _report(found: LLMExtraction, result: Result, plan: ReportConfig, prepared: 
 def _answers(found: LLMExtraction, result: Result, prepared: PreparedRun) -> Graded:
     """The model's answers as a column, in the form the extractor gives them so that equal ones vote together."""
     answers = list(found.answers)
-    if kind_of(result) == "text":
+    if kind_of(str(result.extraction.get("extractor"))) == "text":
         find = extractor(extractor_of(prepared))
         choices = {item.case.id: item.case.choices for item in prepared.items}
         of = [choices[one.case_id] for one in _candidates(result)]
         answers = [None if a is None else find(a, c or None) for a, c in zip(answers, of, strict=True)]
     assert result.table is not None
     return with_answers(result.table, pl.Series("answer", answers, dtype=pl.String), reason="read by a model")
+
+
+def extract_table_with_llm(
+    table: Table,
+    extractor: str,
+    model: str,
+    *,
+    limits: Limits | None = None,
+    prices: Path | None = None,
+    store: Path | None = None,
+    cache: bool = False,
+) -> LLMExtraction:
+    """What a model reads in every output; where it fails the answer of `extractor` is kept, and counted.
+
+    `store` keeps the replies, so that the same command resumes an interrupted audit and pays for no reply twice.
+    """
+    reader = open_model(model)
+    price_lists = Prices.for_models([reader.name], None if limits is None else limits.max_cost, prices)
+    return run_sync(_extract_table(table, extractor, reader, limits, price_lists, store, cache=cache))
+
+
+async def _extract_table(
+    table: Table,
+    extractor: str,
+    model: Model,
+    limits: Limits | None,
+    prices: Prices,
+    store: Path | None,
+    *,
+    cache: bool,
+) -> LLMExtraction:
+    place: Any = tempfile.TemporaryDirectory(prefix="kofn-") if store is None else nullcontext(str(store))
+    shared = Cache.of_user() if cache else None
+    try:
+        with place as folder, Store.open(Path(folder), fingerprint={}) as kept:
+            return await extract_all(
+                candidates_of(table, extractor),
+                model,
+                CallContext(store=kept, limits=limits or Limits(), price=prices.cost, cache=shared),
+                cases=cases_of(table),
+                kind=kind_of(extractor),
+            )
+    finally:
+        await model.close()
+        if shared is not None:
+            shared.close()
+
+
+def kind_of(extractor: str) -> Kind:
+    """What an extractor's answers are.
+
+    >>> kind_of("number_simple"), kind_of("letter"), kind_of("boxed")
+    ('number', 'letter', 'text')
+    """
+    return "letter" if extractor.startswith("letter") else "number" if extractor.startswith("number") else "text"
+
+
+def cases_of(table: Table) -> dict[str, Case]:
+    """The questions and options, by id."""
+    rows = table.cases.select([c for c in ("case_id", "input", "choices") if c in table.cases.columns])
+    return {
+        row["case_id"]: Case(id=row["case_id"], input=row.get("input"), choices=tuple(row.get("choices") or ()))
+        for row in rows.iter_rows(named=True)
+    }
+
+
+def candidates_of(table: Table, extractor: str) -> list[Candidate]:
+    """Every candidate with its text and what the extractor finds in it."""
+    answers = find_answers(table, extractor).sets.answers
+    texts = table.candidates["text"].to_list()
+    found = [None] * len(texts) if answers is None else answers.to_list()
+    bounds = table.offsets.tolist()
+    return [
+        Candidate(case_id=case, index=row - bounds[i], text=texts[row], answer=found[row])
+        for i, case in enumerate(table.cases["case_id"].to_list())
+        for row in range(bounds[i], bounds[i + 1])
+    ]
