@@ -61,6 +61,11 @@ class Peek:
             return file.read(_HEAD)
 
     @cached_property
+    def start(self) -> bytes:
+        """The first bytes without a byte order mark and blanks before them."""
+        return self.head.removeprefix(b"\xef\xbb\xbf").lstrip()
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The entries of a folder or of a zip archive; empty for any other file, and for a broken archive."""
         if self.path.is_dir():
@@ -88,7 +93,7 @@ class Peek:
     @cached_property
     def first(self) -> dict[str, Any] | None:
         """The first line as a JSON object; None where it is not one."""
-        if not self.head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+        if not self.start.startswith(b"{"):
             return None
         with self.path.open("rb") as file:
             for line in iter(lambda: file.readline(_LINE), b""):
@@ -99,7 +104,7 @@ class Peek:
     @cached_property
     def document(self) -> dict[str, Any] | None:
         """The whole file as one JSON object; None where it is not one, such as JSON lines."""
-        if not self.head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+        if not self.start.startswith(b"{"):
             return None
         if self.first is not None and self._several_lines:
             return None
@@ -143,6 +148,18 @@ def reject_malformed(where: str, tool: str) -> Iterator[None]:
     except (TypeError, AttributeError, KeyError, IndexError, ValueError, OverflowError) as problem:
         detail = " ".join(f"{type(problem).__name__}: {problem}".split())
         raise InputError(f"{where}: not as {tool} writes it ({detail:.120})") from None
+
+
+@contextmanager
+def reject_damaged(where: str, kind: str = "Parquet") -> Iterator[None]:
+    """Turn what polars says of a file that is not of its kind into an input error."""
+    import polars as pl
+
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
+        detail = str(problem).strip().partition("\n")[0]
+        raise InputError(f"{where}: not readable as {kind}: {detail:.160}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

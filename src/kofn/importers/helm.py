@@ -7,12 +7,12 @@ import re
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from kofn.core.format import format_count
 from kofn.errors import InputError
+from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
 from kofn.importers.json_stream import iter_members, parse_json
-from kofn.importers.log_table import LogFacts, LogRow, log_table
-from kofn.importers.scalars import dialogue
+from kofn.importers.log_table import LogFacts, LogRow, count_notes, log_table
+from kofn.importers.scalars import as_object, object_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,6 +31,13 @@ _BOOKKEEPING = re.compile(
 # label -> whether more is better
 _LOWER = dict.fromkeys(("edit_distance", "absolute_value_difference", "ter_score", "wer_score", "cer_score"), False)
 
+# what is left out, by reason: what it is, and why
+_LEFT_OUT = {
+    "failed": ("request", "failed or not executed: not graded"),
+    "ungraded": ("completion", "not graded: HELM's statistics are of the first completion of a request"),
+    "unchosen": ("option", "scored by itself, and nothing says which was chosen: left out"),
+}
+
 _Key = tuple[str, str | None, int]
 _Stats = dict[str, float]
 
@@ -39,7 +46,7 @@ def recognises(peek: Peek) -> bool:
     """A folder with scenario_state.json, or a document with an adapter's spec and request states."""
     if _STATE in peek.names and peek.path.is_dir():
         return True
-    start = peek.head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    start = peek.start
     return start.startswith(b"{") and b'"adapter_spec"' in start and bool(_STATES.search(start))
 
 
@@ -99,11 +106,11 @@ class _HelmRun:
                 number += 1
                 with reject_malformed(f"{self.source}: request state {number}", "HELM"):
                     yield from self._state(f"request state {number}", value)
-        self.notes += self._count_notes()
+        self.notes += count_notes(self.counts, _LEFT_OUT)
 
     def _state(self, place: str, state: Any) -> Iterator[LogRow]:
-        instance = state.get("instance") if isinstance(state, dict) else None
-        if not isinstance(instance, dict) or instance.get("id") is None:
+        instance = object_in(as_object(state), "instance")
+        if instance.get("id") is None:
             raise InputError(f"{self.source}: {place}: expected an instance with an id")
         if state.get("request_mode") == "calibration":
             return
@@ -119,8 +126,7 @@ class _HelmRun:
     def _candidates(
         self, place: str, state: Mapping[str, Any], instance: Mapping[str, Any], trial: int, stats: _Stats
     ) -> Iterator[LogRow]:
-        result = state.get("result") if isinstance(state.get("result"), dict) else {}
-        assert isinstance(result, dict)
+        result = object_in(state, "result")
         shared = self._case(state, instance)
         completions = [one for one in result.get("completions") or () if isinstance(one, dict)]
         if not completions or result.get("success") is False:
@@ -152,8 +158,8 @@ class _HelmRun:
         references = [one for one in instance.get("references") or () if isinstance(one, dict)]
         mapping = state.get("output_mapping")
         correct = [_output(one) for one in references if "correct" in (one.get("tags") or ())]
-        request = state.get("request") if isinstance(state.get("request"), dict) else {}
-        prompt = (instance.get("input") or {}).get("text") or dialogue((request or {}).get("prompt"))
+        request = object_in(state, "request")
+        prompt = (instance.get("input") or {}).get("text") or scalars.dialogue(request.get("prompt"))
         return {
             "id": instance["id"],
             "reference": correct or None,
@@ -164,24 +170,13 @@ class _HelmRun:
             "tag.perturbation": _name(instance.get("perturbation")),
         }
 
-    def _count_notes(self) -> Iterator[str]:
-        lines = {
-            "failed": ("request", "failed or not executed: not graded"),
-            "ungraded": ("completion", "not graded: HELM's statistics are of the first completion of a request"),
-            "unchosen": ("option", "scored by itself, and nothing says which was chosen: left out"),
-        }
-        for kind, (noun, line) in lines.items():
-            if self.counts[kind]:
-                yield f"{format_count(self.counts[kind], noun)} {line}"
-
 
 def _name(perturbation: Any) -> str | None:
     return str(perturbation.get("name")) if isinstance(perturbation, dict) else None
 
 
 def _num_completions(state: Mapping[str, Any]) -> int:
-    request = state.get("request")
-    return int(request.get("num_completions") or 1) if isinstance(request, dict) else 1
+    return int(object_in(state, "request").get("num_completions") or 1)
 
 
 def _output(reference: Mapping[str, Any]) -> str:
@@ -210,14 +205,11 @@ def _labels(stats: _Stats, *, single: bool) -> dict[str, float]:
 def _origin(path: Path) -> dict[str, Any]:
     """The task and the model of run_spec.json, if it exists; its name has both."""
     try:
-        spec = parse_json(path.read_bytes())
+        spec = as_object(parse_json(path.read_bytes()))
     except (OSError, ValueError):
         return {}
-    if not isinstance(spec, dict):
-        return {}
     name = re.sub(r"(?P<sign>[:,])model=[^,]*,?", r"\g<sign>", str(spec.get("name") or "")).strip(":,")
-    adapter = spec.get("adapter_spec")
-    known = {"task": name, "model": adapter.get("model") if isinstance(adapter, dict) else None}
+    known = {"task": name, "model": object_in(spec, "adapter_spec").get("model")}
     return {key: value for key, value in known.items() if value}
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from kofn.errors import InputError
-from kofn.importers.base import Importer
+from kofn.importers.base import Importer, reject_damaged
 from kofn.importers.long_form import filter_cases
 from kofn.importers.tabular import table_from_frame
 
@@ -188,17 +188,12 @@ def _frame(path: Path, peek: Peek) -> pl.DataFrame:
     """The rows of a file: Parquet, or Arrow in either of its two forms."""
     import polars as pl
 
-    try:
+    with reject_damaged(f"{peek.source}: {path.name}", "Parquet" if path.suffix == ".parquet" else "Arrow"):
         if path.suffix == ".parquet":
             return pl.read_parquet(path)
         with path.open("rb") as file:
             stream = not file.read(8).startswith(_ARROW[1])
         return pl.read_ipc_stream(path) if stream else pl.read_ipc(path)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
-        kind = "Parquet" if path.suffix == ".parquet" else "Arrow"
-        raise InputError(
-            f"{peek.source}: {path.name}: not readable as {kind}: {' '.join(str(problem).split()):.120}"
-        ) from None
 
 
 IMPORTER = Importer(

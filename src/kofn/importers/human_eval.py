@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.importers.base import Importer
 from kofn.importers.log_table import LogFacts, LogRow, log_table, objects
+from kofn.importers.scalars import plain_tags
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from kofn.core.table import Table
     from kofn.importers.base import Peek, ReadOptions
@@ -62,13 +63,9 @@ def _rows(peek: Peek) -> Iterator[LogRow]:
                 "text": record["completion"],
                 "passed": record.get("passed"),
                 "note": record.get("result"),
-                **_tags(record),
+                **plain_tags(record, _NO_TAG),
             },
         )
-
-
-def _tags(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"tag.{k}": v for k, v in record.items() if k not in _NO_TAG and isinstance(v, (str, int, float, bool))}
 
 
 def _notes(rows: list[LogRow]) -> list[str]:

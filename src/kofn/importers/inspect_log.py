@@ -13,7 +13,7 @@ from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
 from kofn.importers.json_stream import iter_members, parse_json
 from kofn.importers.log_table import LogFacts, LogRow, log_table
-from kofn.importers.scalars import content_reasoning, content_text, dialogue
+from kofn.importers.scalars import content_reasoning, content_text, dialogue, object_in
 from kofn.importers.sources import Archive, DamagedEntry
 
 if TYPE_CHECKING:
@@ -113,11 +113,11 @@ def row_of(sample: Any, stats: SampleStats, options: ReadOptions, header: Mappin
         "error": error,
         "note": _note(sample, stats),
         "seconds": _number(
-            sample.get("working_time") or sample.get("total_time") or _object(sample, "output").get("time")
+            sample.get("working_time") or sample.get("total_time") or object_in(sample, "output").get("time")
         ),
         **_usage(sample, header, stats),
         **_grades(sample, stats, header, failed=error is not None),
-        **_tags(_resolve(_object(sample, "metadata"), attached)),
+        **_tags(_resolve(object_in(sample, "metadata"), attached)),
         **_kofn_fields(sample),
     }
 
@@ -137,10 +137,9 @@ def grade(value: Any) -> float | None:
 
 def _number(value: Any) -> float | None:
     try:
-        number = scalars.as_number(value)
+        return scalars.as_number(value)
     except scalars.InvalidValue:
         return None
-    return number
 
 
 def _epoch(value: Any) -> int:
@@ -152,17 +151,12 @@ def _epoch(value: Any) -> int:
     return epoch
 
 
-def _object(record: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = record.get(name)
-    return found if isinstance(found, dict) else {}
-
-
 def _attachments(sample: Mapping[str, Any]) -> dict[str, str]:
     """Texts that are stored once and referred to: by hash, by place in a chunked sample, or the old way."""
     found = sample.get("attachments")
     if isinstance(found, list):
         return {str(place): text for place, text in enumerate(found)}
-    return found if isinstance(found, dict) else _object(_object(sample, "transcript"), "content")
+    return found if isinstance(found, dict) else object_in(object_in(sample, "transcript"), "content")
 
 
 def _resolve(value: Any, attached: Mapping[str, str]) -> Any:
@@ -181,9 +175,9 @@ def _resolve(value: Any, attached: Mapping[str, str]) -> Any:
 
 def _output(sample: Mapping[str, Any], attached: Mapping[str, str], *, failed: bool) -> dict[str, Any]:
     """The text of a sample's output and the reasoning beside it; a sample without an output has neither."""
-    output = _object(sample, "output")
+    output = object_in(sample, "output")
     choices = output.get("choices")
-    message = _object(choices[0], "message") if isinstance(choices, list) and choices else {}
+    message = object_in(choices[0], "message") if isinstance(choices, list) and choices else {}
     content = _resolve(message.get("content"), attached)
     text = _resolve(output.get("completion"), attached) or content_text(content)
     if not text and (failed or not message):
@@ -200,7 +194,7 @@ def _error(sample: Mapping[str, Any], stats: SampleStats) -> str | None:
     error = sample.get("error")
     if not error:
         return None
-    message = str(_object(sample, "error").get("message") or scalars.as_text(error))
+    message = str(object_in(sample, "error").get("message") or scalars.as_text(error))
     if not stats.failed:
         stats.first_error = message.partition("\n")[0]
     stats.failed += 1
@@ -212,17 +206,17 @@ def _note(sample: Mapping[str, Any], stats: SampleStats) -> str | None:
     limit = sample.get("limit")
     if not limit:
         return None
-    kind = str(_object(sample, "limit").get("type") or scalars.as_text(limit))
+    kind = str(object_in(sample, "limit").get("type") or scalars.as_text(limit))
     stats.limits[kind] += 1
     return f"stopped by a {kind} limit"
 
 
 def _usage(sample: Mapping[str, Any], header: Mapping[str, Any], stats: SampleStats) -> dict[str, Any]:
     """Tokens and cost of the model that is evaluated: a log also counts those of graders."""
-    usage = {name: one for name, one in _object(sample, "model_usage").items() if isinstance(one, dict)}
-    model = str(_object(header, "eval").get("model", ""))
+    usage = {name: one for name, one in object_in(sample, "model_usage").items() if isinstance(one, dict)}
+    model = str(object_in(header, "eval").get("model", ""))
     found = usage.get(model) or (
-        next(iter(usage.values())) if len(usage) == 1 else _object(_object(sample, "output"), "usage")
+        next(iter(usage.values())) if len(usage) == 1 else object_in(object_in(sample, "output"), "usage")
     )
     if len(usage) > 1:
         stats.helpers |= set(usage) - {model}
@@ -243,14 +237,14 @@ def _grades(
 
     A sample that failed is not graded, unless its log was made to grade failures.
     """
-    scores = _object(sample, "scores") or ({"score": sample["score"]} if sample.get("score") else {})
+    scores = object_in(sample, "scores") or ({"score": sample["score"]} if sample.get("score") else {})
     if failed:
-        if not scores or not _object(_object(header, "eval"), "config").get("score_on_error"):
+        if not scores or not object_in(object_in(header, "eval"), "config").get("score_on_error"):
             return {}
         stats.failed -= 1  # `_error` has counted it as not graded
         stats.graded_failures += 1
     out: dict[str, Any] = {}
-    own = _PLAIN if "kofn" in _object(_object(header, "eval"), "packages") else {}
+    own = _PLAIN if "kofn" in object_in(object_in(header, "eval"), "packages") else {}
     for scorer, score in scores.items():
         value = score.get("value") if isinstance(score, dict) else score
         for name, one in _values(scorer, value):
@@ -282,7 +276,7 @@ def _count_grade(name: str, value: Any, stats: SampleStats) -> float | None:
 
 def _kofn_fields(sample: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that kofn's own exporter stores beside those of Inspect."""
-    kept = _object(_object(sample, "store"), "kofn")
+    kept = object_in(object_in(sample, "store"), "kofn")
     return {name: value for name, value in kept.items() if name in _OWN or name.startswith("selector.")}
 
 
@@ -302,7 +296,7 @@ def recognises(peek: Peek) -> bool:
     if peek.head.startswith(b"PK\x03\x04"):
         first = peek.head[30:120]  # the name of the first entry, where the archive lacks its directory
         return _is_log(peek.names) or (not peek.names and (b"_journal/" in first or b"samples/" in first))
-    start = peek.head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    start = peek.start
     if not start.startswith(b"{"):
         return False
     found = {name for names in _MEMBER.findall(start) for name in names}
@@ -356,7 +350,7 @@ class _InspectLog:
         """The samples of a `.eval` file in the order of its data set, one in memory at a time."""
         self.header = self._zip_header(archive)
         spec = self.header.get("eval", {})
-        place = {str(one): at for at, one in enumerate(_dataset(spec).get("sample_ids") or ())}
+        place = {str(one): at for at, one in enumerate(object_in(spec, "dataset").get("sample_ids") or ())}
         samples = [(match, entry) for entry in archive.entries if (match := _SAMPLE.fullmatch(entry.filename))]
         samples.sort(key=lambda one: (place.get(one[0]["id"], len(place)), int(one[0]["epoch"])))
         texts = _attachment_entries(archive) if any(match["chunked"] for match, _ in samples) else {}
@@ -458,23 +452,21 @@ class _InspectLog:
             raise InputError(
                 f"{self.peek.source}: header: {epochs!r:.40} epochs: expected a whole number up to {_MOST_EPOCHS:,}"
             )
-        ids = _dataset(spec).get("sample_ids")
+        ids = object_in(spec, "dataset").get("sample_ids")
         if ids:
             planned = [(str(one), epoch) for one in ids for epoch in range(1, epochs + 1)]
             missing = [f"{one} epoch {epoch}" for one, epoch in planned if (one, epoch) not in self.stats.epochs]
             expected, n_missing = len(planned), len(missing)
         else:
             results = self.header.get("results") or {}
-            expected = results.get("total_samples") or _limited_size(_dataset(spec).get("samples"), config) * epochs
+            expected = (
+                results.get("total_samples")
+                or _limited_size(object_in(spec, "dataset").get("samples"), config) * epochs
+            )
             missing, n_missing = [], max(0, expected - len(self.stats.epochs))
         if n_missing:
             which = f" ({', '.join(missing[:_EXAMPLES])})" if missing else ""
             yield f"{n_missing:,} of {expected:,} samples are missing{which}"
-
-
-def _dataset(spec: Mapping[str, Any]) -> dict[str, Any]:
-    found = spec.get("dataset")
-    return found if isinstance(found, dict) else {}
 
 
 def _limited_size(samples: Any, config: Mapping[str, Any]) -> int:

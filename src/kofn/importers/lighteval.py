@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
-from kofn.importers.base import Importer, reject_malformed
+from kofn.importers.base import Importer, reject_damaged, reject_malformed
 from kofn.importers.log_table import LogFacts, LogRow, log_table
 
 if TYPE_CHECKING:
@@ -87,17 +87,13 @@ def _docs(peek: Peek) -> list[_Doc]:
         found = ", ".join(list(peek.columns)[:8]) or "no columns"
         expected = f"{', '.join(_NEW)} or {', '.join(_OLD)}"
         raise InputError(f"{peek.source}: no lighteval details: expected {expected}, found {found}")
-    try:
-        if names is None:
-            present = [c for c in _OLD_COLUMNS if c in peek.columns]
-            frame = _lengths(pl.read_parquet(peek.path, columns=present), ("cont_tokens", "input_tokens"))
-            return _each(peek, frame, _old)
-        frame = pl.read_parquet(peek.path, columns=list(names)).rename(dict(zip(names, _NEW, strict=True)))
-        frame = _slim(frame)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
-        first = str(problem).partition("\n")[0]
-        raise InputError(f"{peek.source}: not readable as Parquet: {first[:160]}") from None
-    return _each(peek, frame, _new)
+    with reject_damaged(peek.source):
+        if names is not None:
+            frame = pl.read_parquet(peek.path, columns=list(names)).rename(dict(zip(names, _NEW, strict=True)))
+            return _each(peek, _slim(frame), _new)
+        present = [c for c in _OLD_COLUMNS if c in peek.columns]
+        frame = _lengths(pl.read_parquet(peek.path, columns=present), ("cont_tokens", "input_tokens"))
+        return _each(peek, frame, _old)
 
 
 def _each(peek: Peek, frame: pl.DataFrame, make: Callable[[Mapping[str, Any], int], _Doc]) -> list[_Doc]:

@@ -25,6 +25,7 @@ from kofn.importers.lm_eval_rows import METRIC, TAG, LineSelection
 from kofn.importers.lm_eval_samples import read_lines
 from kofn.importers.log_table import LogFacts, frame_of_log
 from kofn.importers.merge import combine
+from kofn.importers.scalars import as_object, object_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -61,42 +62,34 @@ class Results:
 
     def of_task(self, key: str) -> Any:
         """The entry of this task in a part of the results."""
-        part = self.whole.get(key)
-        return part.get(self.task) if isinstance(part, dict) else None
+        return object_in(self.whole, key).get(str(self.task))
 
     @property
     def nothing(self) -> set[str]:
         """The texts that the filters of the task give where they find no answer."""
-        config = self.of_task("configs")
-        filters = config.get("filter_list") if isinstance(config, dict) else None
+        filters = as_object(self.of_task("configs")).get("filter_list")
         steps = [step for one in filters or [] if isinstance(one, dict) for step in one.get("filter") or []]
         return {str(step["fallback"]) for step in steps if isinstance(step, dict) and "fallback" in step}
 
     def higher_is_better(self, metric: str) -> bool:
         """As the results say; else by the metric's name."""
-        stated = self.of_task("higher_is_better")
-        value = stated.get(metric) if isinstance(stated, dict) else None
+        value = as_object(self.of_task("higher_is_better")).get(metric)
         return value if isinstance(value, bool) else metric not in LOWER
 
     def notes(self, n_cases: int) -> Iterator[str]:
         """Notes: unreadable results, a number of cases that is not that of the run."""
         if self.problem:
             yield self.problem
-        samples = self.of_task("n-samples")
-        expected = samples.get("effective") if isinstance(samples, dict) else None
+        expected = as_object(self.of_task("n-samples")).get("effective")
         if isinstance(expected, int) and expected != n_cases:
             why = "cut short, or a part of it" if n_cases < expected else "more than one run"
             yield f"{n_cases:,} documents here, and the results are of {expected:,}: the log is {why}"
 
     def not_means(self, metrics: Iterable[str]) -> Iterator[str]:
         """Notes on metrics that the tool aggregates over cases otherwise than by the mean."""
-        config = self.of_task("configs")
-        listed = config.get("metric_list") if isinstance(config, dict) else None
-        how = (
-            {str(m.get("metric")): m.get("aggregation") for m in listed if isinstance(m, dict)}
-            if isinstance(listed, list)
-            else {}
-        )
+        listed = as_object(self.of_task("configs")).get("metric_list")
+        entries = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+        how = {str(one.get("metric")): one.get("aggregation") for one in entries}
         for name in metrics:
             if isinstance(how.get(name), str) and how[name] not in _MEANS:
                 yield f"{name}: lm-eval's number over cases is {how[name]}; here it is the mean"
@@ -117,8 +110,7 @@ class Results:
 
     def _model(self) -> Any:
         """The model. Where the user did not name it the tool makes up a `model_name`, a new one for each run."""
-        config = self.whole.get("config")
-        config = config if isinstance(config, dict) else {}
+        config = object_in(self.whole, "config")
         name, kind = self.whole.get("model_name"), config.get("model") or self.whole.get("model_source")
         made_up = "model_args" in config and str(name) not in str(config["model_args"])
         return kind if kind and (made_up or not name) else name
@@ -146,8 +138,7 @@ def results_beside(peek: Peek, task: str | None, date: str | None) -> Results:
 
 def of_results(whole: Mapping[str, Any], task: str | None) -> Results:
     """The results of a task; without a name that of the only one there is."""
-    tasks = whole.get("configs")
-    names = list(tasks) if isinstance(tasks, dict) else []
+    names = list(object_in(whole, "configs"))
     if task not in names and len(names) == 1:
         task = names[0]
     return Results(task=task, whole=whole)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
+from kofn.core.format import format_count
 from kofn.core.table import CASE_COLUMNS, duplicates_note, from_rows
 from kofn.errors import InputError
 from kofn.importers import scalars
@@ -100,6 +101,15 @@ def frame_of_log(frame: pl.DataFrame, place: Callable[[int], str], options: Read
         notes=(*log.notes, *copies),
     )
     return replace(table, labels={name: log.labels.get(name, True) for name in order}, origin=log.origin)
+
+
+def count_notes(counts: Mapping[str, int], lines: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+    """A note for each thing that was counted: its noun, and what is said of it.
+
+    >>> list(count_notes({"failed": 2, "cached": 0}, {"failed": ("output", "not graded"), "cached": ("output", "")}))
+    ['2 outputs not graded']
+    """
+    return (f"{format_count(counts[kind], noun)} {line}" for kind, (noun, line) in lines.items() if counts[kind])
 
 
 def matches(values: Mapping[str, Any], where: Mapping[str, str]) -> bool:

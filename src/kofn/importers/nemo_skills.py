@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kofn.errors import InputError
 from kofn.importers.base import Importer, Peek
 from kofn.importers.log_table import LogFacts, LogRow, log_table, objects
+from kofn.importers.scalars import plain_tags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -167,7 +168,11 @@ def _values(record: Mapping[str, Any], notes: _OutputNotes) -> dict[str, Any]:
         "selector.reward_model_score": record.get("reward_model_score"),
     }
     labels = {} if error else _labels(record, notes)
-    return {**values, **{f"label.{name}": value for name, value in labels.items()}, **_tags(record)}
+    return {
+        **values,
+        **{f"label.{name}": value for name, value in labels.items()},
+        **plain_tags(record, _KNOWN),
+    }
 
 
 def _labels(record: Mapping[str, Any], notes: _OutputNotes) -> dict[str, Any]:
@@ -192,10 +197,6 @@ def parse_judgement(text: str) -> bool | None:
     if not found or not word.startswith(("yes", "no")):
         return None
     return word.startswith("yes")
-
-
-def _tags(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"tag.{k}": v for k, v in record.items() if k not in _KNOWN and isinstance(v, (str, int, float, bool))}
 
 
 IMPORTER = Importer(

@@ -6,12 +6,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
-from kofn.importers.log_table import LogFacts, LogRow, log_table, objects
-from kofn.importers.scalars import dialogue
+from kofn.importers.log_table import LogFacts, LogRow, count_notes, log_table, objects
+from kofn.importers.scalars import object_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,7 +67,7 @@ class _EventLog:
         """Gather the events of every sample: those of several are interleaved, since samples run concurrently."""
         for place, record in objects(self.peek):
             if "spec" in record:
-                self.spec = record["spec"] if isinstance(record["spec"], dict) else {}
+                self.spec = object_in(record, "spec")
             elif "final_report" in record:
                 self.report = record["final_report"]
             else:
@@ -81,14 +80,14 @@ class _EventLog:
             if name not in record:
                 found = ", ".join(list(record)[:8])
                 raise InputError(f"{self.peek.source}: {place}: no {name!r}: expected it in every event, found {found}")
-        data = record["data"] if isinstance(record["data"], dict) else {}
+        data = object_in(record, "data")
         sample = self.samples.setdefault(str(record["sample_id"]), _SampleEvents(place=place))
         kind = record["type"]
         if kind == "sampling":
             sampled = data.get("sampled")
             texts = sampled if isinstance(sampled, list) else [sampled]
-            usage = data.get("usage") if len(texts) == 1 and isinstance(data.get("usage"), dict) else {}
-            sample.candidates += [(text, data.get("prompt"), usage or {}) for text in texts]
+            usage = object_in(data, "usage") if len(texts) == 1 else {}
+            sample.candidates += [(text, data.get("prompt"), usage) for text in texts]
         elif kind == "match":
             sample.matches.append(data)
         elif kind == "metrics":
@@ -119,9 +118,7 @@ class _EventLog:
 
     def _without_grader(self, sample: _SampleEvents) -> list[tuple[Any, Any, Mapping[str, Any]]]:
         """The candidates; where a model grades, the last sampling event is its verdict and not a candidate."""
-        config = self.spec.get("run_config")
-        eval_spec = config.get("eval_spec") if isinstance(config, dict) else None
-        cls = eval_spec.get("cls") if isinstance(eval_spec, dict) else None
+        cls = object_in(object_in(self.spec, "run_config"), "eval_spec").get("cls")
         if "modelgraded" not in str(cls) or len(sample.candidates) < 2:
             return sample.candidates
         self.counts["grader"] += 1
@@ -153,7 +150,7 @@ class _EventLog:
         if not self.options.everything:
             return {}
         prompt = sample.candidates[0][1] if sample.candidates else sample.raw.get("input")
-        return {"input": dialogue(prompt)}
+        return {"input": scalars.dialogue(prompt)}
 
     def notes(self) -> Iterator[str]:
         """One line for each kind of problem; complete after the rows."""
@@ -163,9 +160,7 @@ class _EventLog:
             "unmatched": ("verdict", "on what was not sampled: left out"),
             "metrics": ("sample", "with metrics of the whole sample and not of each output: left out"),
         }
-        for kind, (noun, line) in lines.items():
-            if self.counts[kind]:
-                yield f"{format_count(self.counts[kind], noun)} {line}"
+        yield from count_notes(self.counts, lines)
         if self.report is None:
             yield "no final report: the run was not finished"
         if self.other:

@@ -19,6 +19,7 @@ import polars as pl
 
 from kofn.core.fields import GROUP_LISTS, long_fields, wide_names
 from kofn.errors import InputError, WorldError
+from kofn.importers.base import reject_damaged
 from kofn.importers.long_form import check_gradable, check_named_fields, long_table
 from kofn.importers.merge import concatenate
 from kofn.importers.tabular import needed_columns
@@ -106,7 +107,7 @@ def find_data_set(places: Sequence[str], options: ReadOptions) -> DataSet | None
     return DataSet(
         folder=str(Path.cwd()),
         files=tuple(str(path) for path, _ in files),
-        rows=tuple(_height(path) for path, _ in files),
+        rows=tuple(int(pl.scan_parquet(path).select(pl.len()).collect().item()) for path, _ in files),
         schema=schema | hive,
         hive=tuple({key: value for key, value in keys.items() if key in hive} for _, keys in files),
         notes=(*notes, *_missing_field_notes(by_file, options)),
@@ -151,19 +152,10 @@ def _schema(path: Path) -> Mapping[str, Any] | None:
         with path.open("rb") as file:
             if file.read(4) != b"PAR1":
                 return None
-        return pl.read_parquet_schema(path)
     except OSError:
         return None
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as problem:
-        raise parquet_error(str(path), problem) from None
-
-
-def parquet_error(path: str, problem: Exception) -> InputError:
-    return InputError(f"{path}: not readable as Parquet: {str(problem).strip().partition(chr(10))[0]:.160}")
-
-
-def _height(path: Path) -> int:
-    return int(pl.scan_parquet(path).select(pl.len()).collect().item())
+    with reject_damaged(str(path)):
+        return pl.read_parquet_schema(path)
 
 
 def columns_to_read(data: DataSet, options: ReadOptions) -> list[str]:
@@ -175,12 +167,10 @@ def columns_to_read(data: DataSet, options: ReadOptions) -> list[str]:
 def read_rows(data: DataSet, columns: Sequence[str], span: Span) -> pl.DataFrame:
     """Some columns of some rows; a column that the file lacks is null."""
     path, hive = str(Path(data.folder, data.files[span.file])), data.hive[span.file]
-    try:
+    with reject_damaged(data.files[span.file]):
         schema = pl.read_parquet_schema(path)
         own = [c for c in columns if c in schema]
         frame = pl.scan_parquet(path).select(own).slice(span.start, span.stop - span.start).collect()
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
-        raise parquet_error(data.files[span.file], problem) from None
     missing = [pl.lit(hive.get(c), dtype=data.schema[c]).alias(c) for c in columns if c not in schema]
     return frame.with_columns(missing).select(columns)
 

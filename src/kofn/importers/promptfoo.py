@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
 from kofn.importers.json_stream import iter_members
-from kofn.importers.log_table import LogFacts, LogRow, log_table, objects
+from kofn.importers.log_table import LogFacts, LogRow, count_notes, log_table, objects
+from kofn.importers.scalars import object_in, plain_tags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ _UNKNOWN = 1 << 59  # an index that sorts after every test whose index is known
 
 def recognises(peek: Peek) -> bool:
     """A summary under `results`, or a list of results that have promptfoo's own fields; or such results as lines."""
-    start = peek.head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    start = peek.start
     if not start.startswith(b"{"):
         return False
     if _SUMMARY.search(start) or _WRAPPED.search(start):
@@ -135,9 +135,9 @@ class _PromptfooExport:
                     f"{self.peek.source}: {place}: no {name!r}: expected it in every result, found "
                     f"{', '.join(list(result)[:8])}"
                 )
-        test, response = _object(result, "testCase"), _object(result, "response")
+        test, response = object_in(result, "testCase"), object_in(result, "response")
         error = self._error(result)
-        usage = _object(response, "tokenUsage") or _object(result, "tokenUsage")
+        usage = object_in(response, "tokenUsage") or object_in(result, "tokenUsage")
         cached = response.get("cached") is True
         self.counts["cached"] += cached
         at = result.get("testIdx") if isinstance(result.get("testIdx"), int) else None
@@ -153,15 +153,15 @@ class _PromptfooExport:
                 "repeat": at,
                 "text": self._text(response, error),
                 "error": error,
-                "note": None if error else _object(result, "gradingResult").get("reason"),
-                "input": _object(result, "prompt").get("raw") if self.options.everything else None,
+                "note": None if error else object_in(result, "gradingResult").get("reason"),
+                "input": object_in(result, "prompt").get("raw") if self.options.everything else None,
                 "cost": result.get("cost") or response.get("cost") or (0 if cached else None),
                 "seconds": (result.get("latencyMs") or 0) / 1000 or None,  # 0 is a cached reply, not a time
                 "tokens": usage.get("completion"),
                 "tokens_in": usage.get("prompt"),
                 **self._labels(result, test, error),
-                **_tags(test.get("metadata")),
-                **_tags(values),
+                **plain_tags(test.get("metadata")),
+                **plain_tags(values),
                 "tag.provider": _provider(result["provider"]),
                 "tag.prompt": _prompt(result["prompt"], result.get("promptId")),
             },
@@ -169,7 +169,7 @@ class _PromptfooExport:
 
     def _error(self, result: Mapping[str, Any]) -> str | None:
         """What went wrong in a call. The reason of a failed assertion, which is written as `error` too, is none."""
-        reason, response = result.get("failureReason"), _object(result, "response")
+        reason, response = result.get("failureReason"), object_in(result, "response")
         failed = (
             reason == _ERROR if reason is not None else not result.get("gradingResult") and "output" not in response
         )
@@ -191,17 +191,17 @@ class _PromptfooExport:
 
         A result without an assertion is a success to promptfoo, whatever was said.
         """
-        grading = _object(result, "gradingResult")
+        grading = object_in(result, "gradingResult")
         parts = [one for one in grading.get("componentResults") or () if isinstance(one, dict)]
         if error is not None:
             return {}
-        if any(_object(one, "metadata").get("graderError") for one in (grading, *parts)):
+        if any(object_in(one, "metadata").get("graderError") for one in (grading, *parts)):
             self.counts["ungraded"] += 1
             return {}
         if not parts and not test.get("assert") and not grading.get("assertion"):
             self.counts["unasserted"] += 1
             return {}
-        scores = {f"label.{name}": value for name, value in _object(result, "namedScores").items()}
+        scores = {f"label.{name}": value for name, value in object_in(result, "namedScores").items()}
         return {"label.pass": result["success"], "label.score": result.get("score"), **scores}
 
     def notes(self) -> list[str]:
@@ -213,9 +213,7 @@ class _PromptfooExport:
             "stripped": "stripped from the export (PROMPTFOO_STRIP_RESPONSE_OUTPUT)",
             "cached": "from promptfoo's cache: time and cost are not those of a call",
         }
-        return [
-            f"{format_count(self.counts[kind], 'output')} {line}" for kind, line in lines.items() if self.counts[kind]
-        ]
+        return list(count_notes(self.counts, {kind: ("output", line) for kind, line in lines.items()}))
 
     def origin(self, rows: list[LogRow]) -> dict[str, Any]:
         """The tool, and the provider where there is one."""
@@ -224,21 +222,10 @@ class _PromptfooExport:
         return {"tool": "promptfoo", **model, **({"version": self.version} if self.version else {})}
 
 
-def _object(record: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = record.get(name)
-    return found if isinstance(found, dict) else {}
-
-
 def _key(test: Mapping[str, Any], result: Mapping[str, Any], values: Any) -> str:
     """The content that identifies a test, as JSON."""
     content = [test.get("description") or result.get("description"), values, test.get("assert")]
     return orjson.dumps(content, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode()
-
-
-def _tags(found: Any) -> dict[str, Any]:
-    if not isinstance(found, dict):
-        return {}
-    return {f"tag.{name}": one for name, one in found.items() if isinstance(one, (str, int, float, bool))}
 
 
 def _provider(provider: Any) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
 
 TRUE = frozenset({"true", "pass", "passed", "correct", "yes", "1", "1.0"})
 FALSE = frozenset({"false", "fail", "failed", "incorrect", "wrong", "no", "0", "0.0"})
@@ -117,6 +120,26 @@ def as_numbers(value: Any) -> list[float] | None:
     if not isinstance(value, list):
         raise InvalidValue(f"expected a list of numbers, found {_abbreviated(value)}")
     return [number for number in map(as_number, value) if number is not None]
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """A value that is an object; an empty one in place of any other."""
+    return value if isinstance(value, dict) else {}
+
+
+def object_in(record: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The object in a field; an empty one where there is none."""
+    return as_object(record.get(name))
+
+
+def plain_tags(record: Any, known: Collection[str] = ()) -> dict[str, Any]:
+    """`tag.NAME` for every field of an object that holds one plain value, but for those that are known otherwise.
+
+    >>> plain_tags({"level": 3, "id": "a", "steps": [1]}, {"id"}), plain_tags(None)
+    ({'tag.level': 3}, {})
+    """
+    fields = as_object(record).items()
+    return {f"tag.{k}": v for k, v in fields if k not in known and isinstance(v, (str, int, float, bool))}
 
 
 def _abbreviated(value: Any) -> str:

@@ -8,6 +8,7 @@ import polars as pl
 
 from kofn.core.fields import GROUP_LISTS, PREFIXES, SELECTORS, long_fields, wide_names
 from kofn.errors import InputError
+from kofn.importers.base import reject_damaged
 from kofn.importers.json_records import read_records
 from kofn.importers.long_form import check_named_fields, long_table
 from kofn.importers.sources import SEPARATOR_LINE
@@ -28,7 +29,8 @@ def read_csv(path: Path, options: ReadOptions, separator: str = ",") -> Table:
         skipped = 1 if SEPARATOR_LINE.fullmatch(first) else 0
         raw = pl.read_csv(path, infer_schema=False, separator=separator, skip_lines=skipped)
     except (pl.exceptions.PolarsError, UnicodeDecodeError) as problem:
-        raise InputError(f"{path}: {_not_utf8(path) or f'not readable as CSV: {_first_line(problem)}'}") from None
+        detail = _not_utf8(path) or f"not readable as CSV: {str(problem).strip().partition(chr(10))[0]:.160}"
+        raise InputError(f"{path}: {detail}") from None
     selectors = [c for c in raw.columns if c in SELECTORS]  # those called label. or selector. are numbers or an error
     raw = raw.with_columns([pl.col(c).cast(pl.Float64, strict=False) for c in selectors])
     return table_from_frame(raw, str(path), options, "csv")
@@ -36,13 +38,11 @@ def read_csv(path: Path, options: ReadOptions, separator: str = ",") -> Table:
 
 def read_parquet(path: Path, options: ReadOptions) -> Table:
     """Read Parquet, only the columns that mean something here unless everything is wanted."""
-    try:
+    with reject_damaged(str(path)):
         columns = pl.read_parquet_schema(path)
         check_named_fields(columns, str(path), options)
         wide = any(isinstance(columns.get(name), pl.List) for name in wide_names(options.fields))
         raw = pl.read_parquet(path, columns=None if wide else needed_columns(list(columns), options))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
-        raise InputError(f"{path}: not readable as Parquet: {_first_line(problem)}") from None
     return table_from_frame(raw, str(path), options, "parquet")
 
 
@@ -75,7 +75,3 @@ def _not_utf8(path: Path) -> str | None:
             except UnicodeDecodeError:
                 return f"line {number}: not UTF-8: save the file as UTF-8"
     return None
-
-
-def _first_line(problem: Exception) -> str:
-    return str(problem).strip().partition("\n")[0][:160]
