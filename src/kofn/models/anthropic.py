@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
-from kofn.models.base import Model, Reply, as_messages
+from kofn.models.base import Reply, as_messages
 from kofn.models.endpoint import Vendor, find_address
-from kofn.models.http_client import Client, as_mapping, checked_options, replace_surrogates, token_count
+from kofn.models.http_client import ServerModel, as_mapping, replace_surrogates, token_count
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -27,23 +27,21 @@ FINISH = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length"}
 READ = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
-class Anthropic(Model):
+class Anthropic(ServerModel):
     """A model behind the Messages API. `timeout` and `options` are as for `OpenAI`.
 
     A stop sequence of white space alone, which the API refuses, is not sent: the text is cut at it here.
     """
 
+    own = OWN
+    concurrency, samples = 8, 1  # the API has no `n`
+
     def __init__(self, spec: str, *, timeout: float | None = None, options: Mapping[str, Any] | None = None) -> None:
         address = find_address(spec, VENDOR)
         if address.base.rstrip("/").endswith("/v1"):
             address = replace(address, base=address.base.rstrip("/").removesuffix("/v1"))
-        self.model, self.official = address.model, address.official
-        self.name = f"anthropic:{self.model}" + ("" if self.official else f"@{address.display}")
-        self.base_url = address.display
-        self.options = checked_options(self.name, options, OWN)
-        self.concurrency, self.samples, self.chat = 8, 1, True
         key = {} if address.key is None else {"x-api-key": address.key}
-        self._client = Client(self.name, address, {"anthropic-version": VERSION, **key}, timeout)
+        super().__init__(VENDOR, address, {"anthropic-version": VERSION, **key}, timeout, options)
 
     async def generate(self, requests: Sequence[Request]) -> AsyncIterator[Reply]:
         """One call and one reply per request; the API has no `n`, so the runner asks again for further outputs."""
@@ -54,14 +52,6 @@ class Anthropic(Model):
             except (KeyError, TypeError, AttributeError):
                 raise self._client.malformed(reply) from None
             yield one
-
-    def describe(self) -> dict[str, Any]:
-        """Name, base URL and options; no key."""
-        return {"name": self.name, "base_url": self.base_url, "options": self.options}
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
 
     def _body(self, request: Request) -> dict[str, Any]:
         sampling, messages = request.sampling, as_messages(request.prompt)
@@ -77,9 +67,7 @@ class Anthropic(Model):
             body["top_p"] = sampling.top_p
         if stops := [stop for stop in sampling.stop if stop.strip()]:
             body["stop_sequences"] = stops
-        if not self.options:
-            return body
-        return {k: v for k, v in (body | self.options).items() if v is not None}
+        return self._with_options(body)
 
 
 def _reply(reply: Any, place: int, stops: Sequence[str]) -> Reply:

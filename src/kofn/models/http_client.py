@@ -7,12 +7,12 @@ import math
 import re
 import time
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kofn._version import __version__
 from kofn.core.escape import one_line
 from kofn.errors import InputError, WorldError
-from kofn.models.base import RequestRejected, RetryableError
+from kofn.models.base import Model, RequestRejected, RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
     from yarl import URL
 
-    from kofn.models.endpoint import Address
+    from kofn.models.endpoint import Address, Vendor
+
+    Options = Mapping[str, Any] | None
 
 MOST_READ = 1 << 16  # far more than a message shows: a cut could leave half of a key, which redaction would miss
 AGAIN = frozenset({408, 409, 421, 425, 429})  # and every 5xx
@@ -280,9 +282,30 @@ def as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def checked_options(name: str, options: Mapping[str, Any] | None, own: frozenset[str]) -> dict[str, Any]:
-    """Parameters that a user adds to every request; those that would change what a request is are refused."""
-    for field in options or {}:
-        if field in own:
-            raise InputError(f"{name}: option {field!r} cannot be set: kofn sets it for every request")
-    return dict(options or {})
+class ServerModel(Model):
+    """A model on a server. `own` are the parameters that kofn sets for every request: options cannot change them."""
+
+    own: ClassVar[frozenset[str]]
+    chat = True
+
+    def __init__(
+        self, vendor: Vendor, address: Address, headers: Mapping[str, str], timeout: float | None, options: Options
+    ) -> None:
+        self.model, self.official, self.base_url = address.model, address.official, address.display
+        self.name = f"{vendor.prefix}:{self.model}" + ("" if self.official else f"@{self.base_url}")
+        self.options = dict(options or {})
+        if refused := next((name for name in self.options if name in self.own), None):
+            raise InputError(f"{self.name}: option {refused!r} cannot be set: kofn sets it for every request")
+        self._client = Client(self.name, address, headers, timeout)
+
+    def describe(self) -> dict[str, Any]:
+        """Name, base URL and options; no key."""
+        return {"name": self.name, "base_url": self.base_url, "options": self.options}
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    def _with_options(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A body with the user's options on top; one that is None is not sent at all."""
+        return {k: v for k, v in (body | self.options).items() if v is not None} if self.options else body

@@ -15,9 +15,9 @@ from math import fsum, isfinite
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
-from kofn.models.base import Model, Reply, RequestRejected
+from kofn.models.base import Reply, RequestRejected
 from kofn.models.endpoint import Vendor, find_address
-from kofn.models.http_client import Client, as_mapping, checked_options, replace_surrogates, token_count
+from kofn.models.http_client import ServerModel, as_mapping, replace_surrogates, token_count
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ OWN = frozenset({"model", "messages", "prompt", "n", "stream", "echo", "best_of"
 MOST_STOPS = 4  # what api.openai.com accepts; other servers have no such limit
 
 
-class OpenAI(Model):
+class OpenAI(ServerModel):
     """A model on a server that speaks the OpenAI format.
 
     `timeout` is for one whole reply, in seconds. `options` are parameters added to every request as they are
@@ -39,16 +39,14 @@ class OpenAI(Model):
     out where others of its request are there: whoever asked sees by `index` which are missing and asks again.
     """
 
+    own = OWN
+    concurrency, samples = 16, 128
+
     def __init__(self, spec: str, *, timeout: float | None = None, options: Mapping[str, Any] | None = None) -> None:
         address = find_address(spec, VENDOR)
-        self.model, self.official = address.model, address.official
-        self.name = f"openai:{self.model}" + ("" if self.official else f"@{address.display}")
-        self.base_url = address.display
-        self.options = checked_options(self.name, options, OWN)
-        self.concurrency, self.samples, self.chat = 16, 128, True
-        self._length = "max_completion_tokens" if self.official else "max_tokens"
         key = {} if address.key is None else {"Authorization": f"Bearer {address.key}"}
-        self._client = Client(self.name, address, key, timeout)
+        super().__init__(VENDOR, address, key, timeout, options)
+        self._length = "max_completion_tokens" if self.official else "max_tokens"
 
     async def generate(self, requests: Sequence[Request]) -> AsyncIterator[Reply]:
         """One call per request; all outputs of a request come together."""
@@ -63,14 +61,6 @@ class OpenAI(Model):
                 raise self._nothing(reply)
             for one in replies:
                 yield one
-
-    def describe(self) -> dict[str, Any]:
-        """Name, base URL and options; no key."""
-        return {"name": self.name, "base_url": self.base_url, "options": self.options}
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
 
     def _body(self, request: Request) -> dict[str, Any]:
         prompt, sampling = request.prompt, request.sampling
@@ -89,7 +79,7 @@ class OpenAI(Model):
             body["stop"] = self._stops(sampling)
         if sampling.logprobs:  # one alternative per token: some servers take 0 to mean no log-probabilities at all
             body |= {"logprobs": 1} if text else {"logprobs": True, "top_logprobs": 1}
-        return self._with_options(body) if self.options else body
+        return self._with_options(body)
 
     def _stops(self, sampling: Sampling) -> tuple[str, ...]:
         if self.official and len(sampling.stop) > MOST_STOPS:
@@ -102,7 +92,7 @@ class OpenAI(Model):
         if "max_tokens" in self.options or "max_completion_tokens" in self.options:
             body.pop("max_tokens", None)
             body.pop("max_completion_tokens", None)
-        return {k: v for k, v in (body | self.options).items() if v is not None}
+        return super()._with_options(body)
 
     def _replies(self, reply: Any, place: int, n: int) -> Iterator[Reply]:
         every = reply["choices"]

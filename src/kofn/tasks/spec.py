@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from kofn.core.yaml_file import Strict, parse_model
 from kofn.errors import InputError, UnknownName
@@ -26,40 +26,35 @@ REASONED = ("cot", "reasoning")  # how an answer prompt may name the stage befor
 
 OutputType = Literal["generate_until", "loglikelihood", "multiple_choice"]
 
+
+def _check_template(text: str | None) -> str | None:
+    if text is not None:
+        Template(text)
+    return text
+
+
 # YAML has lists, and what is frozen holds tuples
 Texts = Annotated[tuple[str, ...], Field(strict=False)]
+OneOrMany = Annotated[Texts, BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)]
+TemplateText = Annotated[str | None, AfterValidator(_check_template)]
 
 
-class _Sampled(Strict):
-    """How a stage samples. None leaves it to the server."""
+class StageSpec(Strict):
+    """One call: which model is asked what, and how it samples, None leaving it to the server.
+
+    `chat` None: in messages where the model is a chat model.
+    """
 
     temperature: float | None = Field(default=None, ge=0)
     top_p: float | None = Field(default=None, gt=0, le=1)
     max_tokens: int = Field(default=256, ge=1)
-    stop: Texts = ()
+    stop: OneOrMany = ()
     logprobs: bool = False
-
-    @field_validator("stop", mode="before")
-    @classmethod
-    def _one_or_many(cls, given: Any) -> Any:
-        return (given,) if isinstance(given, str) else given
-
-
-class StageSpec(_Sampled):
-    """One call: which model is asked what, and how. `chat` None: in messages where the model is a chat model."""
-
     name: str = Field(default="answer", pattern=r"^[^\W\d]\w*$")
     model: str = "actor"
-    prompt: str | None = None
-    system: str | None = None
+    prompt: TemplateText = None
+    system: TemplateText = None
     chat: bool | None = None
-
-    @field_validator("prompt", "system")
-    @classmethod
-    def _is_template(cls, text: str | None) -> str | None:
-        if text is not None:
-            Template(text)
-        return text
 
     @field_validator("name")
     @classmethod
@@ -72,19 +67,9 @@ class StageSpec(_Sampled):
 class PartSpec(Strict):
     """One stage of two: its prompt where it is not the usual one, and how long it may be."""
 
-    prompt: str | None = None
+    prompt: TemplateText = None
     max_tokens: int | None = Field(default=None, ge=1)
-    stop: Texts = ()
-
-    # the validator of a class that is no base of this one: __func__ is the function inside the classmethod
-    _one_or_many = field_validator("stop", mode="before")(_Sampled._one_or_many.__func__)  # type: ignore[attr-defined]
-
-    @field_validator("prompt")
-    @classmethod
-    def _is_template(cls, text: str | None) -> str | None:
-        if text is not None:
-            Template(text)
-        return text
+    stop: OneOrMany = ()
 
 
 class TwoStageSpec(Strict):
@@ -146,7 +131,7 @@ class FewshotSpec(Strict):
     source: Any = "dev"
     seed: int | None = None
     per_repeat: bool | None = None
-    answer: str | None = None
+    answer: TemplateText = None
 
     @field_validator("source")
     @classmethod
@@ -154,13 +139,6 @@ class FewshotSpec(Strict):
         if isinstance(given, str) or (isinstance(given, list) and all(isinstance(r, dict) for r in given)):
             return given
         raise InputError('expected a path, "dev", or a list of records')
-
-    @field_validator("answer")
-    @classmethod
-    def _is_template(cls, text: str | None) -> str | None:
-        if text is not None:
-            Template(text)
-        return text
 
 
 class MetricSpec(Strict):
