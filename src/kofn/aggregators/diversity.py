@@ -180,7 +180,7 @@ def self_bleu(texts: list[str], n: int = 4) -> float:
     if len(texts) < 2:
         return math.nan
     words = [t.split() for t in texts]
-    grams = [[Counter(_ngrams(w, k)) for w in words] for k in range(1, n + 1)]
+    grams = [[Counter(zip(*(w[i:] for i in range(k)), strict=False)) for w in words] for k in range(1, n + 1)]
     most = [_two_highest(counters) for counters in grams]
     scores = [_sentence_bleu(i, words, grams, most) for i in range(len(texts))]
     return math.fsum(scores) / len(scores)
@@ -197,10 +197,6 @@ def _two_highest(counters: list[Counter[tuple[str, ...]]]) -> dict[tuple[str, ..
             high, second = highest.get(gram, (0, 0))
             highest[gram] = (count, high) if count > high else (high, max(second, count))
     return highest
-
-
-def _ngrams(words: list[str], n: int) -> list[tuple[str, ...]]:
-    return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
 
 
 def _sentence_bleu(

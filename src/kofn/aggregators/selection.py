@@ -68,10 +68,7 @@ class SelectedAt(Aggregator, label="selected_at", needs=("selectors",), of_value
         return f"selected_at(k={self.k}, by={self.by!r})" if self.by else f"selected@{self.k}"
 
     def compute(self, sets: CandidateSets) -> Floats:
-        return sets.map_blocks(self._of_block, sets.values, selector_scores(sets, self.by))
-
-    def _of_block(self, values: Floats, scores: Floats) -> Floats:
-        return best_of_draws(values, scores, self.k)
+        return sets.map_blocks(lambda v, s: best_of_draws(v, s, self.k), sets.values, selector_scores(sets, self.by))
 
 
 def best_of_draws(values: Floats, scores: Floats, k: int) -> Floats:

@@ -248,15 +248,12 @@ def stated_before_run_on(
     if end == len(text):
         return stated(text)
     head = text[:end]
-    is_prompt = text.startswith("[/", end) or _is_question(head)  # "[/INST]" ends a prompt
+    is_prompt = text.startswith("[/", end)  # "[/INST]" ends a prompt
+    is_prompt |= head.rstrip(" \t\r\n*_").endswith(_LEADS_ON) or _QUESTION.match(head) is not None
     if not is_prompt and (answer := stated(head)) is not None:
         return answer
     first = labelled(text)
     return stated(text if first is None else text[: run_on(text, first)])
-
-
-def _is_question(text: str) -> bool:
-    return text.rstrip(" \t\r\n*_").endswith(_LEADS_ON) or _QUESTION.match(text) is not None
 
 
 def run_on(text: str, start: int) -> int:

@@ -231,7 +231,11 @@ def _find_stated(text: str, target: AnswerTarget) -> Span | None:
         found.append(original)
         return part
 
-    stated_before_run_on(view.text, look, lambda whole: _first_label(whole, target))
+    stated_before_run_on(
+        view.text,
+        look,
+        lambda whole: next((label.end for label in labels(whole) if _find_announced(whole, label, target)), None),
+    )
     return found[-1] if found else None
 
 
@@ -248,10 +252,6 @@ def _places(text: str, target: AnswerTarget) -> Iterator[Span]:
             yield span
     if span := target.find_last(text):
         yield span
-
-
-def _first_label(text: str, target: AnswerTarget) -> int | None:
-    return next((label.end for label in labels(text) if _find_announced(text, label, target)), None)
 
 
 def _find_announced(text: str, label: Label, target: AnswerTarget) -> Span | None:

@@ -11,6 +11,8 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from kofn.errors import InputError
 from kofn.extract.answer_labels import RUN_ON_LINE, WORDS
 from kofn.extract.boxed_answer import boxed
@@ -21,8 +23,6 @@ from kofn.extract.number_answer import number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    import polars as pl
 
     Extractor = Callable[..., str | None]
     Shape = Callable[[pl.Series], pl.Series]
@@ -70,8 +70,6 @@ def extract_column(
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    import polars as pl
-
     if isinstance(choices, pl.Series):
         return _by_row(extractor, texts, choices)
     shape = _shape(extractor, choices)
@@ -92,8 +90,6 @@ def _by_shape(extractor: Extractor, texts: pl.Series, choices: Sequence[str] | N
 
 
 def _by_text(extractor: Extractor, texts: pl.Series, choices: Sequence[str] | None) -> pl.Series:
-    import polars as pl
-
     known: dict[str | None, str | None] = {None: None}  # equal outputs are read once
     answers: list[str | None] = []
     for text in texts:
@@ -104,8 +100,6 @@ def _by_text(extractor: Extractor, texts: pl.Series, choices: Sequence[str] | No
 
 
 def _by_row(extractor: Extractor, texts: pl.Series, choices: pl.Series) -> pl.Series:
-    import polars as pl
-
     if len(choices) != len(texts):
         raise InputError(f"choices has {len(choices)} rows for {len(texts)} texts: give one list a text")
     known: dict[tuple[str, tuple[str, ...] | None], str | None] = {}
@@ -154,8 +148,6 @@ def _number_shape(texts: pl.Series) -> pl.Series:
 
 def _last_numbers(texts: pl.Series) -> pl.Series:
     """The number that ends a text in which nothing can label another, null where that is not certain."""
-    import polars as pl
-
     text = pl.col("text")
     plain = ~pl.any_horizontal(text.str.contains(guard) for guard in _LABEL_GUARDS)
     frame = _ascii_only(texts).alias("text").to_frame().select(pl.when(plain).then(text).alias("text"))
@@ -192,8 +184,6 @@ def _tail_answers(texts: pl.Series, patterns: Sequence[str]) -> pl.Series:
 
 def _tails(texts: pl.Series) -> pl.Series:
     """The ends of the texts, null where a number of several points (1.2.0) could be taken for another."""
-    import polars as pl
-
     tail = pl.col("text").str.tail(_TAIL_CHARACTERS)
     frame = texts.alias("text").to_frame().select(tail)
     return frame.select(pl.when(~pl.col("text").str.contains(_POINTS)).then(pl.col("text"))).to_series()
@@ -201,8 +191,6 @@ def _tails(texts: pl.Series) -> pl.Series:
 
 def _unguarded(texts: pl.Series) -> pl.Series:
     """The texts, null where a reasoning block, a new question or an unusual character may be."""
-    import polars as pl
-
     text = pl.col("text")
     frame = texts.alias("text").to_frame()
     frame = frame.select(pl.when(~pl.any_horizontal(text.str.contains(guard) for guard in _GUARDS)).then(text))
@@ -219,8 +207,6 @@ def _canonical(values: pl.Series) -> pl.Series:
 
 
 def _ascii_only(texts: pl.Series) -> pl.Series:
-    import polars as pl
-
     text = pl.col("text")
     frame = texts.alias("text").to_frame()
     return frame.select(pl.when(text.str.len_bytes() == text.str.len_chars()).then(text)).to_series()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
+from operator import eq
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kofn.core.numbers import numbers_equal, parse_number
@@ -137,7 +138,7 @@ def audit(
     score = None if references is None else _scores(answers, references, equal or same_answer)
     return Audit(
         n=len(texts),
-        agreement={a: {b: _share(map(_same, answers[a], answers[b]), len(texts)) for b in answers} for a in answers},
+        agreement={a: {b: _share(map(eq, answers[a], answers[b]), len(texts)) for b in answers} for a in answers},
         failure_rate={name: _share((one is None for one in row), len(texts)) for name, row in answers.items()},
         score=score,
         span=max(score.values()) - min(score.values()) if score else None,
@@ -169,19 +170,11 @@ def _rows_of_choices(
 def _scores(
     answers: Mapping[str, Sequence[str | None]], references: Sequence[str | None], equal: Callable[[str, str], bool]
 ) -> dict[str, float]:
-    graded = [i for i, reference in enumerate(references) if reference is not None]
+    graded = [(i, reference) for i, reference in enumerate(references) if reference is not None]
     return {
-        name: _share((_correct(row[i], references[i], equal) for i in graded), len(graded))
+        name: _share(((a := row[i]) is not None and equal(a, reference) for i, reference in graded), len(graded))
         for name, row in answers.items()
     }
-
-
-def _correct(answer: str | None, reference: str | None, equal: Callable[[str, str], bool]) -> bool:
-    return answer is not None and reference is not None and equal(answer, reference)
-
-
-def _same(a: str | None, b: str | None) -> bool:
-    return a == b
 
 
 def _share(flags: Iterable[bool], n: int) -> float:

@@ -82,7 +82,11 @@ class JsonField:
 
     def _at_path(self, value: Any) -> Any:
         for index, name in _STEP.findall(self.path):
-            value = _item(value, int(index)) if index else _field(value, name)
+            if name:
+                value = value.get(name, _MISSING) if isinstance(value, dict) else _MISSING
+            else:
+                at, size = int(index), len(value) if isinstance(value, list) else 0
+                value = value[at] if -size <= at < size else _MISSING
         return value
 
 
@@ -135,14 +139,6 @@ def _documents(text: str, opening: str) -> Iterator[Any]:
         else:
             yield document
         match = begins.search(text, end)
-
-
-def _item(value: Any, index: int) -> Any:
-    return value[index] if isinstance(value, list) and -len(value) <= index < len(value) else _MISSING
-
-
-def _field(value: Any, name: str) -> Any:
-    return value.get(name, _MISSING) if isinstance(value, dict) else _MISSING
 
 
 def _as_text(value: Any) -> str | None:

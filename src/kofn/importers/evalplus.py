@@ -11,8 +11,7 @@ from kofn.importers.log_table import LogFacts, LogRow, log_table, objects
 from kofn.importers.scalars import as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from kofn.core.table import Table
     from kofn.importers.base import Peek, ReadOptions
@@ -77,13 +76,12 @@ def _of_lines(peek: Peek) -> Iterator[LogRow]:
 def _of_folder(peek: Peek) -> Iterator[LogRow]:
     """A folder HumanEval_0 of 0.py, 1.py, ... for each task."""
     for name in sorted(filter(_FOLDER.fullmatch, peek.names), key=lambda name: int(name.rpartition("_")[2])):
-        for path in sorted((peek.path / name).glob("*.py"), key=_number):
+        for path in sorted(
+            (peek.path / name).glob("*.py"),
+            key=lambda path: (int(path.stem) if path.stem.isdigit() else 1 << 31, path.name),
+        ):
             values = {"id": name.replace("_", "/"), "text": path.read_text(errors="replace")}
             yield LogRow(f"{name}/{path.name}", values)
-
-
-def _number(path: Path) -> tuple[int, str]:
-    return (int(path.stem) if path.stem.isdigit() else 1 << 31, path.name)
 
 
 def _of_results(peek: Peek, notes: list[str]) -> list[LogRow]:
@@ -171,13 +169,9 @@ def _note(base: _Status, plus: _Status) -> str | None:
     parts = []
     for name, status in (("base", base), ("plus", plus)):
         if isinstance(status.word, str) and status.word not in _PASS:
-            on = f" on {as_text(_shortest(status.failed))}"[:_NOTE] if status.failed else ""
+            on = f" on {as_text(min(status.failed, key=lambda test: len(str(test))))}"[:_NOTE] if status.failed else ""
             parts.append(f"{name} {status.word}{on}")
     return "; ".join(parts) or None
-
-
-def _shortest(tests: Sequence[Any]) -> Any:
-    return min(tests, key=lambda test: len(str(test)))
 
 
 IMPORTER = Importer(name="evalplus", what="EvalPlus samples and eval_results.json", recognises=recognises, read=read)

@@ -327,8 +327,10 @@ def _text_row(requests: list[list[Any]], record: Mapping[str, Any], notes: LineN
     notes.more_requests += len(requests) > 1
     filtered = _listed(record.get("filtered_resps"))
     made = filtered[at] if at < len(filtered) else None
+    target = record.get("target")
     return {
-        "target": _target(record.get("target")),
+        # as the tool's log has it: lists in the words of Python
+        "target": str(target) if isinstance(target, (list, tuple)) else scalars.as_text(target),
         "resps": [scalars.as_text(text) for text in requests[at]] if requests else [],
         "filtered": None if made is None else [scalars.as_text(text) for text in _listed(made)],
     }
@@ -338,11 +340,6 @@ def _listed(value: Any) -> list[Any]:
     if value is None:
         return []
     return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-def _target(value: Any) -> str | None:
-    """A target as the tool's log has it: lists in the words of Python."""
-    return str(value) if isinstance(value, (list, tuple)) else scalars.as_text(value)
 
 
 def _arguments(given: Any) -> list[list[Any]]:

@@ -141,13 +141,9 @@ def _typed(values: Mapping[str, Any], where: str) -> dict[str, Any]:
 def _converter(name: str) -> Callable[[Any], Any]:
     """The function that gives the values of a column their type; cached, as it is looked up for every value."""
     if name.startswith(_TAG):
-        return _tag
+        return lambda value: value if isinstance(value, (str, int, float, bool)) else scalars.as_text(value)
     plain = scalars.as_number if name.startswith((_LABEL, _SELECTOR)) or name == "tokens_in" else scalars.as_text
     return CONVERT.get(name, plain)
-
-
-def _tag(value: Any) -> Any:
-    return value if isinstance(value, (str, int, float, bool)) else scalars.as_text(value)
 
 
 def _unprefix_tags(frame: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:

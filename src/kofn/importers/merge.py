@@ -83,12 +83,8 @@ def _with_task_ids(table: Table) -> Table:
     ids = table.cases.select(pl.concat_str(pl.lit(f"{task}/"), pl.col("case_id"))).to_series().alias("case_id")
     tags = table.tags
     if "task" not in tags.columns:
-        tags = pl.DataFrame([*tags.iter_columns(), _constant("task", task, table.n_cases)])
+        tags = pl.DataFrame([*tags.iter_columns(), pl.Series("task", [task]).new_from_index(0, table.n_cases)])
     return replace(table, cases=table.cases.with_columns(ids), tags=tags)
-
-
-def _constant(name: str, value: str, n: int) -> pl.Series:
-    return pl.Series(name, [value]).new_from_index(0, n)
 
 
 def combine_repeats(tables: Sequence[Table], options: ReadOptions) -> Table:
@@ -140,15 +136,10 @@ def concatenate(tables: Sequence[Table], options: ReadOptions) -> Table:
         form=" and ".join(dict.fromkeys(table.form for table in tables)),
         sources=tuple(source for table in tables for source in table.sources),
         constant=constant_columns(options, fields),
-        notes=(*_notes_by_file(tables), *_duplicate_file_notes(tables)),
+        notes=(*(f"{t.sources[0]}: {line}" for t in tables for line in t.notes), *_duplicate_file_notes(tables)),
     )
     labels = {name: better for table in reversed(tables) for name, better in table.labels.items()}
     return replace(table, labels=labels, origin=_shared([table.origin for table in tables]))
-
-
-def _notes_by_file(tables: Sequence[Table]) -> tuple[str, ...]:
-    """The notes on each file, prefixed with its name."""
-    return tuple(f"{table.sources[0]}: {line}" for table in tables for line in table.notes)
 
 
 def _duplicate_file_notes(tables: Sequence[Table]) -> Iterator[str]:

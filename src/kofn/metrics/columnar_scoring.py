@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from kofn.core.numbers import canonical_number
 from kofn.errors import InputError
 from kofn.metrics.base import Metric, trait
@@ -16,8 +18,6 @@ from kofn.metrics.text_match import WHITESPACE, WRAPPING, Choice, ExactMatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import polars as pl
 
     from kofn.metrics.base import MetricFunction
 
@@ -41,23 +41,19 @@ def score_column(metric: MetricFunction, answers: pl.Series, references: pl.Seri
     >>> score_column(Numeric(), pl.Series(["42.0", None, "7"]), pl.Series(["42", "42", None])).to_list()
     [1.0, 0.0, None]
     """
-    import polars as pl
-
     if len(answers) != len(references):
         raise InputError(f"{len(answers)} answers but {len(references)} references: give one each")
-    answers, references = (_text_if_null(column) for column in (answers, references))
-    if not _is_columnar(metric) or answers.dtype != pl.String:
+    # the type of a column of nulls alone is not known: it is taken for text
+    answers, references = (c.cast(pl.String) if c.dtype == pl.Null else c for c in (answers, references))
+    # by the contract of `Metric` the score over a list of references is then the best over each
+    columnar = _is_ours(metric) and trait(metric, "needs_reference") and not call_style(metric).takes_several
+    if not columnar or answers.dtype != pl.String:
         return _by_pair(metric, answers, references)
     if references.dtype == pl.List(pl.String):
         return _best_of_lists(metric, answers, references)
     if references.dtype != pl.String:
         return _by_pair(metric, answers, references)
     return _score_text(metric, answers, references)
-
-
-def _is_columnar(metric: MetricFunction) -> bool:
-    """Whether the score over a list of references is the best over each, by the contract of `Metric`."""
-    return _is_ours(metric) and trait(metric, "needs_reference") and not call_style(metric).takes_several
 
 
 def _is_ours(metric: object) -> bool:
@@ -86,16 +82,12 @@ def _expression_path(metric: MetricFunction) -> Callable[[pl.Series, pl.Series],
 
 
 def _exact_scores(answers: pl.Series, references: pl.Series) -> pl.Series:
-    import polars as pl
-
     answer, reference = (pl.col(name).str.strip_chars(WHITESPACE) for name in ("answer", "reference"))
     return _select(answers, references, _graded((answer == reference).fill_null(value=False)))
 
 
 def _numeric_scores(answers: pl.Series, references: pl.Series) -> pl.Series:
     """Equal canonical texts are equal values; a percentage also equals its share, so it is left undecided."""
-    import polars as pl
-
     values = _frame(_canonical_numbers(answers), _canonical_numbers(references))
     equal = values.select(pl.col("answer") == pl.col("reference")).to_series()
     percent = answers.str.contains(_PERCENT) | references.str.contains(_PERCENT)
@@ -105,8 +97,6 @@ def _numeric_scores(answers: pl.Series, references: pl.Series) -> pl.Series:
 
 
 def _choice_scores(answers: pl.Series, references: pl.Series) -> pl.Series:
-    import polars as pl
-
     answer, reference = (_label(pl.col(name)) for name in ("answer", "reference"))
     no_answer = pl.col("answer").is_null()
     return _select(answers, references, _graded(pl.when(no_answer).then(False).otherwise(answer == reference)))
@@ -114,16 +104,12 @@ def _choice_scores(answers: pl.Series, references: pl.Series) -> pl.Series:
 
 def _label(column: pl.Expr) -> pl.Expr:
     """The label of a text that is one, else null."""
-    import polars as pl
-
     bare = column.str.strip_chars(WRAPPING)
     return pl.when(bare.str.contains("^[A-Za-z0-9]$")).then(bare.str.to_uppercase())
 
 
 def _canonical_numbers(texts: pl.Series) -> pl.Series:
     """Return the canonical text of each number, null for other texts; each odd spelling is parsed once."""
-    import polars as pl
-
     plain = texts.str.contains(_CANONICAL).fill_null(value=False)
     spelled = texts.filter(~plain).drop_nulls().unique()
     canonical = texts.replace_strict(spelled, _parsed(spelled), default=None, return_dtype=pl.String)
@@ -131,8 +117,6 @@ def _canonical_numbers(texts: pl.Series) -> pl.Series:
 
 
 def _parsed(texts: pl.Series) -> pl.Series:
-    import polars as pl
-
     text = pl.col("text")
     tidied = text.str.replace_all("[$,]", "").str.replace(_FINAL_ZEROS, "$1")
     simple = text.str.contains(_GROUPED) & tidied.str.contains(_CANONICAL)
@@ -144,8 +128,6 @@ def _parsed(texts: pl.Series) -> pl.Series:
 
 def _best_of_lists(metric: MetricFunction, answers: pl.Series, references: pl.Series) -> pl.Series:
     """Score each (answer, reference) pair of each row, then take the best of the row."""
-    import polars as pl
-
     frame = _frame(answers, references).with_row_index("row").filter(pl.col("reference").list.len() > 0)
     pairs = frame.explode("reference")
     scores = _score_text(metric, pairs["answer"], pairs["reference"])
@@ -158,8 +140,6 @@ def _best_of_lists(metric: MetricFunction, answers: pl.Series, references: pl.Se
 
 def _by_pair(metric: MetricFunction, answers: pl.Series, references: pl.Series) -> pl.Series:
     """Call the metric once per distinct (answer, reference) pair."""
-    import polars as pl
-
     if not trait(metric, "needs_reference"):
         references = pl.Series([None], dtype=pl.String).new_from_index(0, len(answers))
     if references.dtype.is_nested():
@@ -174,23 +154,17 @@ def _by_pair(metric: MetricFunction, answers: pl.Series, references: pl.Series) 
 
 def _call_each(metric: MetricFunction, answers: pl.Series, references: pl.Series) -> pl.Series:
     """Call a metric that handles missing answers and references itself, as every `Metric` does."""
-    import polars as pl
-
     values = [metric(*pair) for pair in zip(answers.to_list(), references.to_list(), strict=True)]
     return pl.Series("score", values, dtype=pl.Float64)
 
 
 def _graded_rows(metric: MetricFunction, answers: pl.Series, references: pl.Series) -> pl.Series:
-    import polars as pl
-
     outcomes = score_answers(metric, answers.to_list(), references.to_list())
     return pl.Series("score", [outcome.value for outcome in outcomes], dtype=pl.Float64)
 
 
 def _graded(scores: pl.Expr) -> pl.Expr:
     """Make scores of booleans, null where there is no reference."""
-    import polars as pl
-
     return pl.when(pl.col("reference").is_not_null()).then(scores.cast(pl.Float64))
 
 
@@ -199,13 +173,4 @@ def _select(answers: pl.Series, references: pl.Series, scores: pl.Expr) -> pl.Se
 
 
 def _frame(answers: pl.Series, references: pl.Series) -> pl.DataFrame:
-    import polars as pl
-
     return pl.DataFrame({"answer": answers, "reference": references})
-
-
-def _text_if_null(column: pl.Series) -> pl.Series:
-    """Give a column of nulls alone, whose type nothing shows, the type of text."""
-    import polars as pl
-
-    return column.cast(pl.String) if column.dtype == pl.Null else column

@@ -114,7 +114,7 @@ def _left_open(text: str) -> bool:
     boxed = text.rfind("\\boxed{")
     if boxed >= 0 and not _closes(text[boxed + len("\\boxed") :]):
         return True
-    return text.lstrip().startswith(('{"', "[{", '["')) and not _closes(_without_strings(text.lstrip()))
+    return text.lstrip().startswith(('{"', "[{", '["')) and not _closes(re.sub(r'"(?:[^"\\]|\\.)*"', "", text.lstrip()))
 
 
 def _closes(text: str) -> bool:
@@ -126,10 +126,6 @@ def _closes(text: str) -> bool:
         if depth == 0:
             return True
     return False
-
-
-def _without_strings(text: str) -> str:
-    return re.sub(r'"(?:[^"\\]|\\.)*"', "", text)
 
 
 def _dangles(text: str) -> bool:

@@ -104,8 +104,8 @@ class MathEqual(Metric):
             return float(left.casefold() == right.casefold() != "")
         if max(len(left), len(right)) > self.max_chars:
             return 0.0
-        limit = self.timeout if _can_use_alarm() else None
-        return _verified(left, right, limit)
+        alarm = os.name == "posix" and threading.current_thread() is threading.main_thread()
+        return _verified(left, right, self.timeout if alarm else None)
 
 
 def _simplified(text: str) -> str:
@@ -114,10 +114,6 @@ def _simplified(text: str) -> str:
     if boxed := _BOXED.fullmatch(text):
         text = boxed[1]
     return _TEXT_COMMAND.sub(r"\1", text).strip()
-
-
-def _can_use_alarm() -> bool:
-    return os.name == "posix" and threading.current_thread() is threading.main_thread()
 
 
 def _verified(prediction: str, reference: str, timeout: int | None) -> float | None:

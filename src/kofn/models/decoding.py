@@ -231,7 +231,7 @@ def decode(
     stopped: Callable[[], bool],
 ) -> list[Output]:
     """Generate the output of every row. `stopped` is called before every token."""
-    outputs = [Output(row, _random(row.seed)) for row in rows]
+    outputs = [Output(row, Random(row.seed)) for row in rows]  # noqa: S311 - draws texts, guards nothing
     prompts = list(dict.fromkeys(row.prompt for row in rows))
     logits, mask, past = forward_pass.read(prompts, 1, cache=True)
     of_row = forward_pass.torch.tensor([prompts.index(row.prompt) for row in rows], device=forward_pass.device)
@@ -295,10 +295,6 @@ def _in_nucleus(chances: Any, top_p: Any) -> Any:
 def _temperature(output: Output) -> float:
     temperature = output.row.sampling.temperature
     return 1.0 if temperature is None else temperature
-
-
-def _random(seed: int | None) -> Random:
-    return Random(seed)  # noqa: S311 - draws texts, guards nothing
 
 
 def likelihoods(forward_pass: ForwardPass, pairs: Sequence[TokenPair], context: int | None) -> list[Likelihood]:

@@ -191,7 +191,10 @@ class Transformers(Model):
         """
         token_pairs = [self._tokenizer.pair(*pair) for pair in pairs]
         found: dict[int, Likelihood] = {}
-        order = sorted((i for i, p in enumerate(token_pairs) if p.continuation), key=lambda i: -_length(token_pairs[i]))
+        order = sorted(
+            (i for i, p in enumerate(token_pairs) if p.continuation),
+            key=lambda i: -len(token_pairs[i].context + token_pairs[i].continuation),
+        )
         while order:
             got = await _in_thread(partial(self._likelihoods, [token_pairs[i] for i in order]))
             found.update(zip(order, got, strict=False))
@@ -267,7 +270,8 @@ class Transformers(Model):
             try:
                 return work(self._rows)
             except (RuntimeError, MemoryError) as problem:  # torch.OutOfMemoryError is a RuntimeError
-                if not _out_of_memory(problem):
+                text = str(problem).lower()
+                if not isinstance(problem, MemoryError) and not any(words in text for words in _NO_MEMORY):
                     raise
                 if self._rows == 1:
                     raise RequestRejected(f"{self.name}: one row alone does not fit in memory") from None
@@ -294,14 +298,6 @@ async def _in_thread(work: Callable[[Callable[[], bool]], T]) -> T:
         return await asyncio.to_thread(work, gone.is_set)
     finally:
         gone.set()
-
-
-def _length(pair: TokenPair) -> int:
-    return len(pair.context) + len(pair.continuation)
-
-
-def _out_of_memory(problem: Exception) -> bool:
-    return isinstance(problem, MemoryError) or any(words in str(problem).lower() for words in _NO_MEMORY)
 
 
 def _let_go() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,22 +44,13 @@ def locate(spec: DatasetSpec, task: str, folder: Path | None, data: Path | None)
             if (place / name).exists():
                 return place / name
     # --data names a folder that is itself the data set, not one that holds it under a known name
-    if data is not None and (spec.path is not None or spec.records is not None or _is_data(data)):
+    if data is not None and (
+        spec.path is not None or spec.records is not None or any(path.suffix in SUFFIXES for path in data.iterdir())
+    ):
         return data
-    if spec.records is not None or (spec.hf is not None and data is None and _has_datasets()):
+    if spec.records is not None or (spec.hf is not None and data is None and find_spec("datasets") is not None):
         return None
     raise InputError(_missing(spec, task, names, places))
-
-
-def _is_data(folder: Path) -> bool:
-    """Whether a folder holds files of records itself."""
-    return any(path.suffix in SUFFIXES for path in folder.iterdir())
-
-
-def _has_datasets() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("datasets") is not None
 
 
 def _missing(spec: DatasetSpec, task: str, names: Sequence[str], places: Iterable[Path]) -> str:

@@ -213,7 +213,7 @@ class LmEvalTask(Task):
         if self.refused:
             raise InputError(self.refused)
         try:
-            return PlacedRecord(placed.where, {**placed.record, **self._documents.render(placed.record)})
+            return PlacedRecord(placed.where, {**placed.record, **_Documents(self.templates).render(placed.record)})
         except InputError as problem:
             raise InputError(f"{placed.where}: {problem}") from None
 
@@ -229,10 +229,6 @@ class LmEvalTask(Task):
 
         templates = "\x00".join(f"{key}={self.templates[key]}" for key in sorted(self.templates))
         return sha256(f"{super().fingerprint()}{templates}".encode()).hexdigest()[:16]
-
-    @property
-    def _documents(self) -> _Documents:
-        return _Documents(self.templates)
 
 
 class _Documents:
@@ -425,7 +421,8 @@ def _path(given: Any, folder: Path | None) -> str:
 
 def _stage(config: Mapping[str, Any]) -> dict[str, Any]:
     given = dict(config.get("generation_kwargs") or {})
-    out: dict[str, Any] = {"prompt": f"{_escape_braces(str(config.get('description') or ''))}{{question}}"}
+    description = str(config.get("description") or "").replace("{", "{{").replace("}", "}}")
+    out: dict[str, Any] = {"prompt": f"{description}{{question}}"}
     stop = given.get("until", [config.get("fewshot_delimiter", "\n\n")])
     out["stop"] = [stop] if isinstance(stop, str) else list(stop)
     out["max_tokens"] = int(given.get("max_gen_toks", 256))
@@ -435,10 +432,6 @@ def _stage(config: Mapping[str, Any]) -> dict[str, Any]:
     elif "temperature" in given:
         out["temperature"] = float(given["temperature"])
     return out | ({"top_p": float(given["top_p"])} if "top_p" in given else {})
-
-
-def _escape_braces(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _examples(config: Mapping[str, Any]) -> Any:

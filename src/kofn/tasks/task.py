@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError, UnknownName
@@ -20,7 +21,6 @@ from kofn.tasks.spec import PartSpec, StageSpec, TaskSpec, TwoStageSpec, parse_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from kofn.tasks.spec import MetricSpec
     from kofn.tasks.stages import Item
@@ -242,7 +242,7 @@ class Task:
 
     def _dev(self, source: str, data: Path | None) -> Iterator[datasets.PlacedRecord]:
         if source != "dev":
-            path = (self.folder / source) if self.folder else _path(source)
+            path = (self.folder / source) if self.folder else Path(source)
             if not path.exists():
                 raise InputError(f"task {self.name}: fewshot.source: {path}: no such file")
             return datasets.records_at(path, subjects=self._subjects)
@@ -321,12 +321,6 @@ class Task:
 
 def _fits(named: Mapping[str, Mapping[str, Any]], part: type[PartSpec]) -> bool:
     return all(setting in part.model_fields for settings in named.values() for setting in settings)
-
-
-def _path(text: str) -> Path:
-    from pathlib import Path
-
-    return Path(text)
 
 
 def _digest(value: Any) -> str:
