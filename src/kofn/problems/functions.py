@@ -308,12 +308,10 @@ def run_samples(
     known_tasks = read_tasks(tasks)
     loaded = read_samples(samples, known_tasks)
     limit = seconds or SECONDS
+    nothing = [ProgramOutcome(passed=False)] * len(loaded)
+    results = SampleResults(paths=(tasks, *samples), tasks=known_tasks, samples=loaded, outcomes=nothing, seconds=limit)
     if aggregate:
-        nothing = [ProgramOutcome(passed=False)] * len(loaded)
-        paths = (tasks, *samples)
-        _result(
-            SampleResults(paths=paths, tasks=known_tasks, samples=loaded, outcomes=nothing, seconds=limit), aggregate
-        )
+        _result(results, aggregate)
     programs = [Program(text=known_tasks[s.task_id].program(s.completion), seconds=limit) for s in loaded]
     count, name = progress or ExecutionCount(), tasks.name.partition(".")[0]
     with CaseStore(out) as store, write_progress(out, count, name, [path.name for path in samples], keep=True):
@@ -327,8 +325,7 @@ def run_samples(
             count.on_case(case_outcome)
 
         outcomes = run_programs(programs, sandbox=sandbox, engine=engine, known=known, on_outcome=keep)
-    finished = [one for one in outcomes if one is not None]
-    return SampleResults(paths=(tasks, *samples), tasks=known_tasks, samples=loaded, outcomes=finished, seconds=limit)
+    return replace(results, outcomes=[one for one in outcomes if one is not None])
 
 
 def _as_case_outcome(key: str, outcome: ProgramOutcome) -> CaseOutcome:

@@ -261,12 +261,18 @@ def _imported(
                 continue
             if spec.type_filter and group.type.value not in spec.type_filter:
                 continue
-            yield _as_regression(checkpoint, group, spec, left_out)
+            yield replace(
+                group,
+                name=spec.name_template.format(checkpoint=checkpoint.name, group=group.name),
+                type=GroupType.REGRESSION,
+                cases=tuple(case for case in group.cases if f"{group.name}/{case.id}" not in left_out),
+                original_checkpoint=checkpoint.name,
+                original_group=group.name,
+            )
 
 
 def _earlier(name: str, earlier: list[Checkpoint], everyone: list[Checkpoint], place: str) -> Checkpoint:
-    found = next((c for c in earlier if c.name == name), None)
-    if found is not None:
+    if (found := next((c for c in earlier if c.name == name), None)) is not None:
         return found
     if any(c.name == name for c in everyone):
         raise InputError(f"{place}: {name!r} is not earlier: a regression is of a checkpoint with a lower order")
@@ -285,17 +291,6 @@ def _left_out(spec: RegressionSpec, checkpoints: list[Checkpoint], place: str) -
                 f"{place}: exclude: {UnknownName('group or case', name, sorted(known), 'expected GROUP or GROUP/CASE')}"
             )
     return set(spec.exclude)
-
-
-def _as_regression(checkpoint: Checkpoint, group: CaseGroup, spec: RegressionSpec, left_out: set[str]) -> CaseGroup:
-    return replace(
-        group,
-        name=spec.name_template.format(checkpoint=checkpoint.name, group=group.name),
-        type=GroupType.REGRESSION,
-        cases=tuple(case for case in group.cases if f"{group.name}/{case.id}" not in left_out),
-        original_checkpoint=checkpoint.name,
-        original_group=group.name,
-    )
 
 
 ADAPTERS = ("cli", "api")

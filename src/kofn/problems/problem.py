@@ -116,7 +116,11 @@ def lint(problem: Problem) -> list[str]:
     for checkpoint in problem.checkpoints:
         found += _checkpoint(checkpoint)
         for group in checkpoint.groups:
-            found += _imported(checkpoint, group) if group.original_checkpoint else _group(problem, checkpoint, group)
+            if not group.original_checkpoint:
+                found += _group(problem, checkpoint, group)
+            elif not group.cases:
+                place = f"{checkpoint.name}/{group.name}"
+                found.append(f"{place}: imported without a case: exclude the group, or fewer of its cases")
     return found
 
 
@@ -133,11 +137,6 @@ def _checkpoint(checkpoint: Checkpoint) -> Iterator[str]:
         yield f"{name}: no Core group with cases: the policy core-cases is never met; give a group `type: Core`"
     weights = {f"group {group.name}": group.weight for group in checkpoint.groups}
     yield from _uneven_weights(name, weights)
-
-
-def _imported(checkpoint: Checkpoint, group: CaseGroup) -> Iterator[str]:
-    if not group.cases:
-        yield f"{checkpoint.name}/{group.name}: imported without a case: exclude the group, or fewer of its cases"
 
 
 def _group(problem: Problem, checkpoint: Checkpoint, group: CaseGroup) -> Iterator[str]:
