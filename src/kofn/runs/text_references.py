@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kofn.core.candidate_sets import Ints
 
-MAX_REPEATED = 1_000_000  # bytes of a column of texts that files beside candidates.parquet repeat
+MAX_REPEATED = 200_000  # bytes of a column of texts that files beside candidates.parquet repeat
 
 
 class _Place(NamedTuple):
