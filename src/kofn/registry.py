@@ -128,9 +128,9 @@ IMPORTERS = {
 }
 
 EXPORTERS = {
-    "wide": "kofn.exporters.row_files:WIDE",
-    "long": "kofn.exporters.row_files:LONG",
-    "csv": "kofn.exporters.row_files:CSV",
+    "wide": "kofn.exporters.base:WIDE",
+    "long": "kofn.exporters.base:LONG",
+    "csv": "kofn.exporters.base:CSV",
     "inspect": "kofn.exporters.inspect_log:EXPORTER",
     "every_eval_ever": "kofn.exporters.every_eval_ever:EXPORTER",
 }

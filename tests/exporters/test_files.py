@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kofn
-from kofn.exporters.row_files import write_csv, write_long, write_wide
+from kofn.exporters.base import write_csv, write_long, write_wide
 from kofn.importers import read
 from kofn.importers.base import ReadOptions
 from kofn.runs.load import GradedCandidates, load_graded_files, load_table

@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 from kofn.errors import WorldError
 from kofn.render.page import report_page
 from kofn.render.run_directory import write_evaluation
-from kofn.runs.correctness_results import CorrectnessResults
+from kofn.runs.evaluation_files import CorrectnessResults
 from kofn.runs.record import load_run
 from kofn.runs.report_classes import AttributeResult, VerifierReport
 from kofn.scoring.policy import GroupType

@@ -13,7 +13,7 @@ from kofn.core.format import format_signed_interval
 from kofn.core.table import case_codes, case_numbers, segment_names
 from kofn.errors import InputError, UnknownName
 from kofn.registry import aggregator, higher_is_better, known
-from kofn.runs.questions import QUESTION_COLUMNS, Questions, score_weights
+from kofn.runs.index import QUESTION_COLUMNS, Questions, score_weights
 from kofn.scoring.evaluate import apply_aggregator
 from kofn.scoring.policy import GroupType, Requirement
 from kofn.stats import SMALL_SEGMENT, compare, estimate, holm, segment_estimates

@@ -16,7 +16,7 @@ from zlib import crc32
 from kofn.core.folders import cache_folder
 from kofn.errors import InputError, WorldError
 from kofn.generate.store_writer import StoreWriter
-from kofn.runs.lock import STORE, acquire_lock
+from kofn.runs.staging import STORE, acquire_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -10,7 +10,7 @@ from kofn.judge.calibration_text import to_dict
 from kofn.render.run_directory import update_run
 from kofn.runs.files import digest
 from kofn.runs.load import load_graded, reestimate
-from kofn.runs.lock import lock_directory
+from kofn.runs.staging import lock_directory
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,8 +18,7 @@ from kofn.judge.pointwise import judge_outputs
 from kofn.render.run_directory import update_run, write_run
 from kofn.runs.files import MANIFEST, check_new, checksum_mismatch, digest, read_json, read_verified
 from kofn.runs.load import load_graded
-from kofn.runs.lock import lock_directory
-from kofn.runs.staging import recover
+from kofn.runs.staging import lock_directory, recover
 from kofn.scoring.configuration import GradingConfig, ReportConfig
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from kofn.problems.submissions import (
     work_items,
 )
 from kofn.problems.verify_progress import ExecutionCount, write_progress
-from kofn.runs.correctness_results import CorrectnessResults
+from kofn.runs.evaluation_files import CorrectnessResults
 from kofn.runs.report_classes import AttributeResult, VerifierReport
 from kofn.sandbox.drivers import find_sandbox
 from kofn.sandbox.limits_only import LimitsOnly

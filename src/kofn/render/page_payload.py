@@ -20,7 +20,7 @@ from kofn.render import run_charts, run_summary
 from kofn.render.judge_table import judge_rows
 from kofn.render.rescore_diff import parent_data
 from kofn.render.run_summary import cut_text
-from kofn.runs.generation_record import generation_facts
+from kofn.runs.manifest import generation_facts
 from kofn.runs.report_table import case_scores
 
 if TYPE_CHECKING:

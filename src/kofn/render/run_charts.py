@@ -11,7 +11,7 @@ from kofn.analysis.best_of.pass_curve import best_of_n
 from kofn.core.table import case_codes, case_numbers
 from kofn.render import charts
 from kofn.render.charts import Bins, SegmentEstimates
-from kofn.runs.generation_record import generation_of
+from kofn.runs.manifest import generation_of
 from kofn.scoring.policy import Requirement
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from kofn.runs.record import Run
 from kofn.runs.report_builder import report_of
 from kofn.runs.report_table import reports_frame
 from kofn.runs.results_jsonl import append_line, results_line
-from kofn.runs.run_tables import layout_of, write_tables
+from kofn.runs.run_tables import layout_of, with_references, write_tables
 from kofn.runs.staging import staging_folder
-from kofn.runs.text_references import with_references
 from kofn.scoring.configuration import ReportConfig, validate_tags
 from kofn.scoring.diagnostics import with_versioning
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from kofn.runs.correctness_results import CorrectnessResults
+    from kofn.runs.evaluation_files import CorrectnessResults
     from kofn.scoring.result import Result
 
 

@@ -15,7 +15,7 @@ from kofn.core.format import format_cost, format_count, format_duration, format_
 from kofn.errors import InputError
 from kofn.runs.evaluation_files import EVALUATION, REPORTS
 from kofn.runs.files import CANDIDATES, CASES, MANIFEST, PAGE, RESULTS
-from kofn.runs.generation_record import generation_of
+from kofn.runs.manifest import generation_of
 from kofn.runs.report_classes import EXECUTION
 from kofn.runs.report_table import decode_json
 from kofn.scoring.policy import GroupType

@@ -1,16 +1,15 @@
 from kofn.runs import files as files
-from kofn.runs.correctness_results import CorrectnessResults as CorrectnessResults
+from kofn.runs.evaluation_files import CorrectnessResults as CorrectnessResults
 from kofn.runs.evaluation_files import evaluation_body as evaluation_body
 from kofn.runs.files import check_new as check_new
 from kofn.runs.files import to_json as to_json
 from kofn.runs.files import write_atomically as write_atomically
-from kofn.runs.generation_record import generation_facts as generation_facts
-from kofn.runs.generation_record import generation_of as generation_of
 from kofn.runs.load import GradedCandidates as GradedCandidates
 from kofn.runs.load import load_graded as load_graded
 from kofn.runs.load import load_graded_files as load_graded_files
 from kofn.runs.load import load_table as load_table
-from kofn.runs.lock import lock_directory as lock_directory
+from kofn.runs.manifest import generation_facts as generation_facts
+from kofn.runs.manifest import generation_of as generation_of
 from kofn.runs.record import Run as Run
 from kofn.runs.record import load_run as load_run
 from kofn.runs.report_builder import report_of as report_of
@@ -20,5 +19,6 @@ from kofn.runs.report_classes import VerificationResult as VerificationResult
 from kofn.runs.report_classes import VerifierReport as VerifierReport
 from kofn.runs.report_table import case_scores as case_scores
 from kofn.runs.report_table import flat_frame as flat_frame
+from kofn.runs.staging import lock_directory as lock_directory
 from kofn.scoring.policy import GroupType as GroupType
 from kofn.scoring.policy import PassPolicy as PassPolicy

@@ -1,4 +1,4 @@
-"""Writes and reads evaluation.json and reports.parquet.
+"""`CorrectnessResults`: an evaluation as an object that is saved as evaluation.json and reports.parquet.
 
 reports.parquet carries the evaluation in its own metadata too. It is renamed into place first, so that a writer killed
 between the two files leaves a directory that reads as the new evaluation, never as a mixture.
@@ -7,7 +7,8 @@ between the two files leaves a directory that reads as the new evaluation, never
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from kofn.errors import InputError, WorldError
 from kofn.runs.files import (
@@ -20,18 +21,17 @@ from kofn.runs.files import (
     to_json,
     write_atomically,
 )
-from kofn.runs.report_table import SCHEMA, case_scores, check_reports, reports_frame, reports_of
-from kofn.runs.text_references import with_stored_texts
+from kofn.runs.report_classes import Correctness
+from kofn.runs.report_table import SCHEMA, case_scores, check_reports, flat_frame, reports_frame, reports_of
+from kofn.runs.run_tables import with_stored_texts
 from kofn.scoring.policy import PassPolicy
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import polars as pl
 
-    from kofn.runs.report_classes import Correctness, VerifierReport
+    from kofn.runs.report_classes import VerifierReport
 
-    Results = TypeVar("Results", bound=Correctness)
+Results = TypeVar("Results", bound=Correctness)
 
 EVALUATION = "evaluation.json"
 REPORTS = "reports.parquet"
@@ -272,3 +272,28 @@ def _scores_by_group(frame: pl.DataFrame) -> dict[str, dict[str, float | None]]:
     """{group: {case id: score}} of the rows."""
     parts = case_scores(frame).group_by("group", maintain_order=True)
     return {str(name): dict(zip(p["id"].to_list(), p["score"].to_list(), strict=True)) for (name,), p in parts}
+
+
+class CorrectnessResults(Correctness):
+    """One evaluation of one checkpoint (or of one run of a task), with its files."""
+
+    def save(self, directory: Path | str) -> None:
+        """Write evaluation.json and reports.parquet."""
+        save_evaluation(self, Path(directory))
+
+    @classmethod
+    def from_dir(cls, directory: Path | str) -> Self:
+        """Read what `save` wrote: an equal object."""
+        return load_full_evaluation(Path(directory), cls)
+
+    def to_polars(self) -> pl.DataFrame:
+        """The case reports as reports.parquet holds them."""
+        return reports_frame(self)
+
+    def to_csv(self, path: Path | str) -> None:
+        """A row a case and attribute, for spreadsheets."""
+        rows = flat_frame(self.to_polars())
+        try:
+            write_atomically(Path(path), rows.write_csv)
+        except OSError as problem:
+            raise WorldError(f"{path}: cannot be written: {problem.strerror or problem}") from None

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kofn.errors import InputError
-from kofn.runs.correctness_results import CorrectnessResults
-from kofn.runs.evaluation_files import EVALUATION, REPORTS, evaluation_body, load_evaluation_summary
+from kofn.runs.evaluation_files import EVALUATION, REPORTS, CorrectnessResults, evaluation_body, load_evaluation_summary
 from kofn.runs.files import (
     CANDIDATES,
     CASES,
@@ -26,7 +25,6 @@ from kofn.runs.files import (
 )
 from kofn.runs.manifest import check_digest
 from kofn.runs.migrations import FIRST, load_manifest
-from kofn.runs.questions import QUESTION_COLUMNS, Questions, score_weights
 from kofn.runs.record import load_run
 from kofn.runs.report_table import SCHEMA, case_scores
 from kofn.runs.staging import recover
@@ -40,8 +38,17 @@ if TYPE_CHECKING:
 
     from kofn.core.candidate_sets import Floats
 
+
 # any one of them: a damaged run is found too, and reported
 _RUN_FILES = (MANIFEST, EVALUATION, REPORTS)
+QUESTION_COLUMNS = ("input", "reference", "choices")  # what a case is, as against what was answered
+
+
+class Questions(NamedTuple):
+    """What the cases of a run ask and expect: a hash a case of each column in `QUESTION_COLUMNS` that the run has."""
+
+    cases: Sequence[str]
+    hashes: Mapping[str, NDArray[Any]]
 
 
 class IndexColumn(NamedTuple):
@@ -350,3 +357,21 @@ def _field_column(run: StoredRun, role: str) -> str | None:
     known = next((r for r, field_name in understood["fields"].items() if field_name == name), name)
     column: str = run.manifest["layout"]["tags"].get(known, "case_id" if known == "id" else known)
     return column
+
+
+def score_weights(groups: Sequence[str], weights: Mapping[str, float], scores: Floats) -> Floats | None:
+    """What every case counts in a report's score, w = weight of its group / cases of the group with a score.
+
+    `groups` names the group of every case. None where all count alike.
+
+    >>> score_weights(["x", "x", "y"], {"x": 1.0, "y": 1.0}, np.array([1.0, 0.0, 1.0])).tolist()
+    [0.5, 0.5, 1.0]
+    """
+    if not scores.size:
+        return None
+    names, codes = np.unique(np.array(groups, dtype=object), return_inverse=True)
+    known = np.bincount(codes, weights=~np.isnan(scores), minlength=len(names))
+    of_group = np.array([weights.get(name, 1.0) for name in names]) / np.maximum(known, 1)
+    found: Floats = (of_group / of_group.max())[codes]  # by ratio, so that the largest is 1
+    counting = found[~np.isnan(scores)]
+    return None if not counting.size or bool((counting == counting[0]).all()) else found

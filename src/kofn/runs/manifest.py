@@ -1,4 +1,4 @@
-"""The manifest run.json: how it is built, and what it must contain to be read."""
+"""The manifest run.json: how it is built, what it must contain to be read, and what it says of generated outputs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from kofn._version import __version__
 from kofn.core.addresses import redact_address
+from kofn.core.format import format_duration
 from kofn.errors import InputError
 from kofn.runs.evaluation_files import first_validation_error
 from kofn.runs.files import SCHEMA_VERSION, digest, to_json
-from kofn.runs.generation_record import Generation  # noqa: TC001 - as below
 from kofn.runs.report_classes import Time  # noqa: TC001 - pydantic reads it when it makes the class
 from kofn.runs.run_tables import layout_of
 
@@ -29,6 +29,27 @@ def check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
         _Manifest.model_validate(manifest)
     except ValidationError as problem:
         raise InputError(f"{path}: {first_validation_error(problem)}") from None
+
+
+class Generation(BaseModel):
+    """The part `generation` of run.json, as far as it is shown."""
+
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)  # newer versions may add entries
+
+    models: dict[str, str]
+    mode: str
+    seed: int
+    repeats: int
+    stages: list[dict[str, Any]]
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost: float | None = None
+    calls: int | None = None
+    errors: int | None = None
+    stopped: str | None = None
+    adaptive: dict[str, Any] | None = None
+    wall_seconds: float | None = None
+    notes: dict[str, str] = {}
 
 
 class _ManifestPart(BaseModel):
@@ -396,3 +417,37 @@ def _fingerprint(source: Path | str) -> dict[str, Any]:
     if "://" in str(source) or not place.is_file():
         return {"path": redact_address(str(source)), "bytes": None, "sha256": None}
     return {"path": str(source), "bytes": place.stat().st_size, "sha256": digest(place)}
+
+
+def generation_of(manifest: Mapping[str, Any]) -> Generation | None:
+    """What run.json says of it; None for outputs that kofn did not make."""
+    stored = manifest.get("generation")
+    return None if stored is None else Generation.model_validate(stored)
+
+
+def generation_facts(manifest: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """The models, how they were asked, and what they used."""
+    made = generation_of(manifest)
+    if made is None:
+        return []
+    facts = [(role if len(made.models) > 1 else "model", name, "") for role, name in made.models.items()]
+    facts += [(f"stage {s.get('name')}", str(s.get("model", "")), _sampling_text(s)) for s in made.stages]
+    facts.append(("mode", made.mode, f"seed {made.seed}"))
+    if made.tokens_out is not None:
+        facts.append(("tokens", f"{made.tokens_in or 0:,} in, {made.tokens_out:,} out", ""))
+    if made.wall_seconds and made.calls:
+        facts.append(("time", format_duration(made.wall_seconds), f"of the last start, {made.calls:,} calls"))
+    if made.errors:
+        facts.append(("errors", f"{made.errors:,}", "calls that failed: their candidates are not graded"))
+    if made.stopped:
+        facts.append(("stopped", made.stopped, "the run is not whole"))
+    return facts + [(name, value, "") for name, value in made.notes.items()]
+
+
+def _sampling_text(stage: Mapping[str, Any]) -> str:
+    stored = stage.get("sampling")
+    if not isinstance(stored, dict):
+        return ""
+    heat = stored.get("temperature")
+    parts = ["temperature default" if heat is None else f"temperature {heat:g}", f"{stored.get('max_tokens')} tokens"]
+    return ", ".join(parts + ([f"top_p {stored['top_p']:g}"] if stored.get("top_p") is not None else []))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from kofn.runs.correctness_results import CorrectnessResults
+    from kofn.runs.evaluation_files import CorrectnessResults
     from kofn.scoring.result import Result
 
 FIRST = 1  # the schema without case reports

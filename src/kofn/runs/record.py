@@ -14,13 +14,12 @@ from kofn.core.table import CASE_COLUMNS, Table
 from kofn.core.types import Estimate
 from kofn.core.warnings import coded_sentence, stored_warnings
 from kofn.errors import InputError
-from kofn.runs.correctness_results import CorrectnessResults
-from kofn.runs.evaluation_files import EVALUATION, REPORTS, load_evaluation, load_reports
+from kofn.runs.evaluation_files import EVALUATION, REPORTS, CorrectnessResults, load_evaluation, load_reports
 from kofn.runs.files import CANDIDATES, CASES, MANIFEST, checksum_mismatch, read_verified
 from kofn.runs.manifest import check_digest
 from kofn.runs.migrations import FIRST, first_reports, load_manifest
+from kofn.runs.run_tables import with_texts
 from kofn.runs.staging import recover
-from kofn.runs.text_references import with_texts
 from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.diagnostics import line_from_dict
 from kofn.scoring.grade import with_answers

@@ -12,7 +12,7 @@ import polars as pl
 from kofn.core.table import segment_names
 from kofn.errors import InputError, UnknownName
 from kofn.registry import aggregator, higher_is_better
-from kofn.runs.correctness_results import CorrectnessResults
+from kofn.runs.evaluation_files import CorrectnessResults
 from kofn.runs.report_classes import GroupReport
 from kofn.runs.report_table import FIELD, RESULT, SCHEMA, case_scores, json_list, json_text
 from kofn.scoring.configuration import ReportConfig

@@ -14,7 +14,7 @@ from kofn.registry import aggregator, metric
 from kofn.runs.files import CANDIDATES, CASES
 from kofn.runs.report_builder import apply_rule, verdicts_of
 from kofn.runs.report_table import case_scores
-from kofn.runs.text_references import is_large, reference_to
+from kofn.runs.run_tables import is_large, reference_to
 from kofn.scoring.configuration import ReportConfig
 from kofn.scoring.grade import find_answers, score_table
 

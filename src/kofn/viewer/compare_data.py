@@ -14,8 +14,8 @@ from kofn.api import score
 from kofn.core.table import segment_names
 from kofn.errors import InputError
 from kofn.runs.files import CANDIDATES, CASES, MANIFEST, read_json
+from kofn.runs.index import QUESTION_COLUMNS, Questions
 from kofn.runs.load import GradedCandidates
-from kofn.runs.questions import QUESTION_COLUMNS, Questions
 from kofn.viewer.background_cache import BackgroundCache
 from kofn.viewer.case_list import MAX_VALUES, tag_filters
 from kofn.viewer.run_folder import run_stamp

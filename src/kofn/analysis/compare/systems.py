@@ -29,7 +29,7 @@ from kofn.core.table import case_column, segment_names
 from kofn.core.warnings import DOUBLE_DIPPING, CodedWarning, with_code
 from kofn.errors import InputError, UnknownName
 from kofn.registry import aggregator, higher_is_better, parse_spec
-from kofn.runs.questions import QUESTION_COLUMNS, Questions
+from kofn.runs.index import QUESTION_COLUMNS, Questions
 from kofn.scoring.diagnostics import find_double_dipping
 from kofn.scoring.evaluate import apply_aggregator
 from kofn.scoring.policy import Requirement

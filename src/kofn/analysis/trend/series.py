@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kofn.core.candidate_sets import Floats
     from kofn.core.types import Estimate
-    from kofn.runs.questions import Questions
+    from kofn.runs.index import Questions
     from kofn.stats import Comparison
 
 MOSTLY = 0.9  # runs that share this part of their cases are repeats of the same cases
@@ -290,7 +290,7 @@ def _spread_p_value(means: Floats, error: float | None) -> float | None:
 def count_changed_questions(a: Questions, b: Questions) -> tuple[int, int]:
     """(cases of one id that ask or expect something else, cases of one id), as far as both runs tell.
 
-    >>> from kofn.runs.questions import Questions
+    >>> from kofn.runs.index import Questions
     >>> before = Questions("xy", {"input": np.array([1, 2])})
     >>> count_changed_questions(before, Questions("yz", {"input": np.array([7, 9])}))
     (1, 1)

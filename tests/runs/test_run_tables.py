@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import kofn
 from kofn.errors import InputError
 from kofn.render.run_directory import write_run
-from kofn.runs import CorrectnessResults, evaluation_files, load_run, report_of, text_references
+from kofn.runs import CorrectnessResults, evaluation_files, load_run, report_of, run_tables
 from kofn.runs.index import load_stored
 from kofn.runs.report_table import SCHEMA
 from kofn.runs.results_jsonl import results_line
-from kofn.runs.text_references import with_references, with_stored_texts, with_texts
+from kofn.runs.run_tables import with_references, with_stored_texts, with_texts
 from kofn.scoring.configuration import ReportConfig
 
 WORDS = st.text(max_size=12)
@@ -43,7 +43,7 @@ def write(rows, path):
 
 @pytest.fixture
 def referring(monkeypatch):
-    monkeypatch.setattr(text_references, "MAX_REPEATED", 40)
+    monkeypatch.setattr(run_tables, "MAX_REPEATED", 40)
 
 
 @given(CASES)
@@ -53,7 +53,7 @@ def test_references_are_replaced_by_the_texts_they_stand_for(cases):
     table, answers = result.table, result.scored[0].sets.answers
     _, reports = report_of(result)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_references, "MAX_REPEATED", 0)
+        patch.setattr(run_tables, "MAX_REPEATED", 0)
         stored = with_references(reports, answers, table.cases)
     assert stored.schema == SCHEMA
     assert with_texts(stored, answers, table.offsets, table.cases).equals(reports)
