@@ -8,6 +8,7 @@ import pytest
 from tests.embedded import embedded_server
 
 from kofn.core.types import Candidate, Case
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.generate import calls
 from kofn.generate.calls import CallContext
@@ -198,10 +199,11 @@ def test_a_reply_is_an_answer_of_its_kind_or_the_word_none(reply, kind, answer, 
 def test_without_a_key_extraction_is_skipped_with_one_line_and_other_mistakes_are_errors(monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
-    said = open_extraction_model(DEFAULT)
-    assert isinstance(said, str)
-    assert "ANTHROPIC_API_KEY" in said
-    assert "\n" not in said
+    skipped = open_extraction_model(DEFAULT)
+    assert isinstance(skipped, CodedWarning)
+    assert skipped.code == "extraction-skipped"
+    assert "ANTHROPIC_API_KEY" in str(skipped)
+    assert "\n" not in str(skipped)
     with pytest.raises(InputError):
         extract_answer_with_llm("It is 42.")
     with pytest.raises(InputError, match="unknown"):

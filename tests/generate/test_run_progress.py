@@ -124,7 +124,8 @@ def test_a_killed_run_leaves_the_file_as_it_was_and_the_next_start_goes_on(folde
         assert (left.state, left.pid, left.alive) == ("running", process.pid, False)
         assert left.summary.startswith("its process ended without a word")
     with running_command(folder, "--concurrency", "100") as process:
-        assert process.wait(LONGEST) == 0
+        _, errors = process.communicate(timeout=LONGEST)
+        assert process.returncode == 0, errors
     again = read_progress(folder / "out")
     assert again.state == "done"
     assert 10 <= again.reused < again.candidates_done == 400
