@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.waiting import wait_until
 
+from kofn.core.progress import Snapshot
 from kofn.core.types import Estimate
 from kofn.errors import WorldError
 from kofn.generate import progress_file
@@ -30,7 +31,6 @@ from kofn.generate.progress_file import (
     ProgressWriter,
     read_progress,
 )
-from kofn.generate.progress_line import Snapshot
 
 MEAN = Estimate(
     aggregator="mean", metric="numeric", point=0.5, low=0.2, high=0.8, level=0.95, n=4, n_missing=0, method="wilson"

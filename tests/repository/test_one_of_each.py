@@ -23,6 +23,7 @@ ONLY_IN = {
         r"\"(?:wilson|bca|expanded)\" if |else \"(?:wilson|bca|expanded)\"|if .*\bin FOR_RATES|< RARE\b",
         {"kofn.stats.estimates"},
     ),
+    "draws progress": (r"^\s*(?:from|import) rich\b|\"\\r\" \+", {"kofn.core.progress"}),
     "checks that prices are known": (r"no price is known", {"kofn.generate.pricing"}),
     "locks files": (r"\bflock\(|\blockf\(|\bmsvcrt\b", {"kofn.core.file_lock"}),
     "chooses the folders of a user": (r"XDG_|\.cache\b.*kofn|\bplatformdirs\b|KOFN_DATA\"", {"kofn.core.folders"}),
@@ -33,7 +34,7 @@ ONLY_IN = {
 @pytest.mark.parametrize("what", ONLY_IN)
 def test_one_module(what):
     pattern, allowed = ONLY_IN[what]
-    found = {name for name, path in modules().items() if re.search(pattern, path.read_text())}
+    found = {name for name, path in modules().items() if re.search(pattern, path.read_text(), re.MULTILINE)}
     assert found == allowed, f"one module {what}: use it"
 
 

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
+from kofn.core.progress import Snapshot
 from kofn.core.types import Estimate
 from kofn.generate.progress_file import ProgressWriter
-from kofn.generate.progress_line import Snapshot
 
 
 def estimate(point, low, high, n=5):

@@ -11,13 +11,13 @@ from click.core import ParameterSource
 
 from kofn import analysis, importers, render, runs, scoring, tasks
 from kofn.cli.colors import style
-from kofn.cli.count_progress import Counting
 from kofn.cli.read_options import where_of
 from kofn.cli.sink_options import parse_sinks, send_to, sink_option
 from kofn.cli.strict_option import leave_if_dipping
 from kofn.cli.tag_options import tag_option
 from kofn.core.escape import escape_controls
 from kofn.core.fields import parse_field_options
+from kofn.core.progress import ProgressCount, ProgressDisplay
 
 if TYPE_CHECKING:
     from kofn.analysis.rescore import RescoredRun
@@ -216,7 +216,8 @@ def _score(
 ) -> Result:
     from kofn.api import score
 
-    with Counting("candidates") as counting:
+    count = ProgressCount()
+    with ProgressDisplay(count.snapshot, "Scoring"):
         return score(
             places,
             fields=parse_field_options(field_options),
@@ -224,7 +225,7 @@ def _score(
             format=format_name,
             where=where_of(where),
             as_repeats=as_repeats,
-            on_part=counting.tell,
+            on_part=count.tell,
             **options,
         )
 

@@ -32,8 +32,9 @@ def verify_samples(tasks: Path, samples: tuple[Path, ...], *, as_json: bool, **o
     sandbox = open_sandbox(options)
     stem = tasks.name.partition(".")[0]
     out = options["out"] or Path("runs") / f"verify-{stem}"
+    progress = problems.ExecutionCount()
     try:
-        with open_engine(options) as engine, problems.VerifyProgress() as progress:
+        with open_engine(options) as engine, problems.display_progress(progress):
             judged = problems.run_samples(
                 tasks,
                 samples,

@@ -81,8 +81,9 @@ def _verify(path: Path, submissions: tuple[Path, ...], as_json: bool, options: d
     problems.check_aggregators(len(submissions), options["aggregate"])
     sandbox = open_sandbox(options)
     out = options["out"] or Path("runs") / f"verify-{problem.name}"
+    progress = problems.ExecutionCount()
     try:
-        with open_engine(options) as engine, problems.VerifyProgress() as progress:
+        with open_engine(options) as engine, problems.display_progress(progress):
             found = problems.verification.verify(
                 problem,
                 submissions,

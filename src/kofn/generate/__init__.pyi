@@ -1,4 +1,3 @@
-from kofn.generate import progress_line as progress_line
 from kofn.generate.limits import Limits as Limits
 from kofn.generate.llm_extraction import extract_table_with_llm as extract_table_with_llm
 from kofn.generate.preparation import PreparedRun as PreparedRun

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from kofn.core.escape import one_line
+from kofn.core.progress import Snapshot
 from kofn.core.types import Estimate
 from kofn.errors import KofnError
 from kofn.runs.staging import remove_abandoned_files
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kofn.generate.progress_line import Snapshot
+    from kofn.generate.calls import CallTally
 
 NAME, VERSION = "progress.json", 1
 RECENT = 60.0  # seconds without an update after which a process is taken for dead
@@ -209,6 +210,25 @@ def _check_types(data: Any, types: dict[str, Any]) -> dict[str, Any]:
 
 EVERY = 1.0  # seconds from one writing to the next
 MOST = 120  # points of a history
+
+
+def snapshot_of(tally: CallTally, cases: int, candidates: int, seconds: float, *, stages: int = 1) -> Snapshot:
+    """How far a run of so many cases and candidates is; a candidate that was asked twice counts once."""
+    done = min(tally.candidates, candidates)
+    return Snapshot(
+        done=done,
+        total=candidates,
+        seconds=seconds,
+        reused=min(done, tally.reused // stages),
+        cases_done=min(tally.cases, cases),
+        cases_total=cases,
+        tokens_in=tally.tokens_in,
+        tokens_out=tally.tokens_out,
+        cost=tally.cost,
+        unpriced=tally.unpriced,
+        errors=tally.errors,
+        retries=tally.retries,
+    )
 
 
 @dataclass(slots=True)

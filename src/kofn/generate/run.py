@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+import time
+from contextlib import asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from kofn.core.progress import INTERVAL, ProgressDisplay
 from kofn.core.sync import run_sync
 from kofn.generate.calls import CallTally
 from kofn.generate.cost_forecast import probe
@@ -24,8 +26,7 @@ from kofn.generate.preparation import (
     with_both_answers,
     with_question,
 )
-from kofn.generate.progress_file import ProgressWriter
-from kofn.generate.progress_line import INTERVAL, ProgressLine
+from kofn.generate.progress_file import ProgressWriter, snapshot_of
 from kofn.generate.runner import generate
 from kofn.generate.scored_run import write_scored_run
 from kofn.generate.store import Store
@@ -34,6 +35,8 @@ from kofn.scoring.configuration import configure
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from kofn.core.progress import Snapshot
+    from kofn.core.types import Estimate
     from kofn.generate.cost_forecast import Forecast
     from kofn.generate.preparation import PreparedRun
     from kofn.generate.runner import GenerationOutcome
@@ -45,22 +48,29 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RunProgress:
-    """How far one run is. Inside its `with` block the file is kept fresh, inside `watching` the line and estimates."""
+    """How far one run is: what its calls count, and running estimates.
 
-    progress: ProgressLine
-    file: ProgressWriter
+    Inside its `with` block the file is kept fresh, inside `watching` the estimates, and the display of a terminal.
+    """
+
+    tally: CallTally
+    cases: int
+    repeats: int
+    stages: int
     interim: InterimGrader | None
     on_terminal: bool
+    file: ProgressWriter = field(init=False)
+    estimates: tuple[Estimate, ...] = ()
+    began: float = field(default_factory=time.monotonic)
 
     @classmethod
     def of(cls, prepared: PreparedRun, directory: Path, stages: int) -> RunProgress:
         """`stages` is how many replies a candidate takes; a comparison asks for more than the run's own."""
-        cases, models = len(prepared.items), dict.fromkeys(model.name for model in prepared.models.values())
-        progress = ProgressLine(CallTally(), cases, cases * prepared.repeats, stages=stages)
-        file = ProgressWriter(
-            directory, progress.snapshot, kind="run", task=prepared.task.name, model=", ".join(models)
-        )
-        return cls(progress, file, InterimGrader.of(prepared), prepared.config.generation.progress)
+        interim, on_terminal = InterimGrader.of(prepared), prepared.config.generation.progress
+        progress = cls(CallTally(), len(prepared.items), prepared.repeats, stages, interim, on_terminal)
+        models = ", ".join(dict.fromkeys(model.name for model in prepared.models.values()))
+        progress.file = ProgressWriter(directory, progress.snapshot, kind="run", task=prepared.task.name, model=models)
+        return progress
 
     def __enter__(self) -> Self:
         self.file.__enter__()
@@ -69,6 +79,12 @@ class RunProgress:
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
         self.file.__exit__(kind, problem, trace)
 
+    def snapshot(self) -> Snapshot:
+        """The numbers of this moment."""
+        seconds = time.monotonic() - self.began
+        now = snapshot_of(self.tally, self.cases, self.cases * self.repeats, seconds, stages=self.stages)
+        return replace(now, estimates=self.estimates)
+
     def on_case(self, item: Item, rows: list[ReplyRow]) -> None:
         """A case is done."""
         if self.interim is not None:
@@ -76,24 +92,22 @@ class RunProgress:
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Keep the estimates and the line fresh; then erase the line."""
+        """Keep the estimates fresh, and the display, which is erased at the end."""
         task = asyncio.create_task(self._watch())
         try:
-            yield
+            with ProgressDisplay(self.snapshot, "Generating") if self.on_terminal else nullcontext():
+                yield
         finally:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-            self.progress.close()
 
     async def _watch(self) -> None:
-        while True:
+        while self.interim is not None:
             await asyncio.sleep(INTERVAL)
-            found = None if self.interim is None else self.interim.look()
+            found = self.interim.look()
             if found is not None:
-                self.progress.estimates = found
-            if self.on_terminal:
-                self.progress.update()
+                self.estimates = found
 
 
 def run(task: Any, given: Config | None = None, **options: Any) -> Run:
@@ -183,7 +197,7 @@ async def _generate(
                 prepared.items,
                 prepared.recipe,
                 prepared.models,
-                context_of(prepared, store, cache=cache_of(prepared), tally=progress.progress.tally),
+                context_of(prepared, store, cache=cache_of(prepared), tally=progress.tally),
                 repeats=repeats_of(prepared),
                 on_case=_case_callback(progress, used),
                 chat=prepared.chat,

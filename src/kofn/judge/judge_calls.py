@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, suppress
+import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from kofn.core.progress import ProgressDisplay
 from kofn.errors import InputError
 from kofn.generate.calls import CallContext, CallTally, sum_tallies
 from kofn.generate.pricing import Prices
-from kofn.generate.progress_file import ProgressWriter
-from kofn.generate.progress_line import ProgressLine, snapshot_of
+from kofn.generate.progress_file import ProgressWriter, snapshot_of
 from kofn.generate.store import Cache, Store
 from kofn.judge.client import ask_judge
 from kofn.models import open_model
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from kofn.core.progress import Snapshot
     from kofn.generate.limits import Limits
-    from kofn.generate.progress_line import Snapshot
     from kofn.judge.client import JudgeQuestion, JudgeReplies
     from kofn.judge.judge_settings import JudgeSettings
     from kofn.judge.rubric import Rubric
@@ -74,7 +76,7 @@ async def ask_judges(
             for model in models:
                 limits = _remaining_limits(settings.limits, tallies)
                 tallies.append(CallTally())
-                async with _progress_line(tallies[-1], len(questions) * settings.repeats, settings):
+                with _display(tallies[-1], model.name, len(questions) * settings.repeats, settings):
                     judge_replies = await ask_judge(
                         questions,
                         rubric,
@@ -104,8 +106,6 @@ def _progress_writer(
     folder: Path, rubric: Rubric, models: Sequence[Model], questions: int, repeats: int, tallies: Sequence[CallTally]
 ) -> ProgressWriter:
     """Progress of all judges together, for whoever looks from outside."""
-    import time
-
     began, cases = time.monotonic(), questions * len(models)
 
     def take_snapshot() -> Snapshot:
@@ -121,20 +121,11 @@ def _remaining_limits(limits: Limits, tallies: Sequence[CallTally]) -> Limits:
     return limits.remaining(sum(t.cost for t in tallies), sum(t.tokens_in + t.tokens_out for t in tallies))
 
 
-@asynccontextmanager
-async def _progress_line(tally: CallTally, total: int, settings: JudgeSettings) -> AsyncIterator[None]:
-    """The progress line of one judge, where somebody looks at a terminal."""
-    import asyncio
-    import sys
+def _display(tally: CallTally, name: str, total: int, settings: JudgeSettings) -> AbstractContextManager[object]:
+    """How far one judge is, where somebody looks at a terminal."""
+    began = time.monotonic()
 
-    if not settings.progress or not sys.stderr.isatty():
-        yield
-        return
-    with ProgressLine(tally, total, total, stages=1) as progress:
-        watching = asyncio.create_task(progress.watch())
-        try:
-            yield
-        finally:
-            watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await watching
+    def take_snapshot() -> Snapshot:
+        return snapshot_of(tally, total, total, time.monotonic() - began)
+
+    return ProgressDisplay(take_snapshot, f"Judging: {name}", unit="verdicts") if settings.progress else nullcontext()

@@ -13,5 +13,6 @@ from kofn.problems.verification import run_checkpoint as run_checkpoint
 from kofn.problems.verification_runs import check_aggregators as check_aggregators
 from kofn.problems.verification_runs import problem_text as problem_text
 from kofn.problems.verification_runs import write_runs as write_runs
-from kofn.problems.verify_progress import VerifyProgress as VerifyProgress
+from kofn.problems.verify_progress import ExecutionCount as ExecutionCount
+from kofn.problems.verify_progress import display_progress as display_progress
 from kofn.sandbox.program import ProgramLimits as ProgramLimits

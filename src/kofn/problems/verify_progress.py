@@ -1,18 +1,15 @@
-"""Progress of a verification: one line on a terminal, rewritten in place, and a progress file in its directory."""
+"""Progress of a verification: counts for the display on a terminal and for the progress file in its directory."""
 
 from __future__ import annotations
 
-import shutil
-import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING
 
-from kofn.core.format import format_clock
+from kofn.core.progress import ProgressDisplay, Snapshot
 from kofn.core.types import Estimate
 from kofn.generate.progress_file import ProgressWriter
-from kofn.generate.progress_line import INTERVAL, Snapshot, bar
 from kofn.problems.case import has_passed
 
 if TYPE_CHECKING:
@@ -22,19 +19,7 @@ if TYPE_CHECKING:
     from kofn.problems.case import CaseOutcome
 
 
-def format_line(done: int, total: int, rate: float, n_passed: int, *, broken: int = 0, width: int = 80) -> str:
-    """The line, at most `width` characters.
-
-    >>> format_line(30, 120, 45.0, 28, width=72)
-    '[###---------] 30/120 cases 45.0/s ETA 0:02 28 passed 2 failed'
-    """
-    eta = format_clock((total - done) / rate if rate > 0 else None)
-    line = f"{done}/{total} cases {rate:.1f}/s ETA {eta} {n_passed} passed {done - n_passed - broken} failed"
-    line += f" {broken} broken" if broken else ""
-    return f"{bar(done / total, 12)} {line}" if total and len(line) + 15 <= width else line[:width]
-
-
-@dataclass
+@dataclass(slots=True)
 class ExecutionCount:
     """How many executions there are, and the outcomes of those that are done; `before` were finished already."""
 
@@ -87,7 +72,13 @@ class ExecutionCount:
             cases_total=self.total,
             errors=self.broken,
             estimates=(share,) if verified else (),
+            notes=(f"{self.passed:,} passed", f"{verified - self.passed:,} failed"),
         )
+
+
+def display_progress(count: ExecutionCount) -> ProgressDisplay:
+    """The display of a terminal, for a `with` block."""
+    return ProgressDisplay(count.snapshot, "Verifying", unit="cases")
 
 
 @contextmanager
@@ -101,40 +92,3 @@ def write_progress(
     label = programs[0] if len(programs) == 1 else f"{len(programs):,} submissions"
     with ProgressWriter(out, count.snapshot, kind="verify", task=task, model=label, keep=keep):
         yield
-
-
-@dataclass
-class VerifyProgress(ExecutionCount):
-    """Writes the line at most five times a second, to a terminal; leaving the `with` block erases it."""
-
-    stream: TextIO = field(default_factory=lambda: sys.stderr)
-    _last: float = 0.0
-    _width: int = 0
-
-    def on_total(self, total: int, finished: int, n_passed: int) -> None:
-        """As of `ExecutionCount`."""
-        super().on_total(total, finished, n_passed)
-        self._last = self.began
-
-    def on_case(self, outcome: CaseOutcome) -> None:
-        """Count one more, and rewrite the line."""
-        super().on_case(outcome)
-        now = self.clock()
-        if now - self._last < INTERVAL or not self.stream.isatty():
-            return
-        self._last = now
-        # of this command alone: cases that were finished before took no time
-        rate = (self.done - self.before) / max(1e-9, now - self.began)
-        width = shutil.get_terminal_size().columns - 1
-        line = format_line(self.done, self.total, rate, self.passed, broken=self.broken, width=width)
-        self.stream.write("\r" + line.ljust(self._width))
-        self.stream.flush()
-        self._width = len(line)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        if self._width:
-            self.stream.write("\r" + " " * self._width + "\r")
-            self.stream.flush()
