@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-REASONING_TAG = re.compile(
+_REASONING_TAG = re.compile(
     r"<(?:/?(?:think|thinking|reasoning|thought)|\|(?:begin|end)_of_thought\|)>", re.IGNORECASE | re.ASCII
 )
 # each is looked up with str.find, which is far faster than one pattern of all of them
@@ -125,23 +125,23 @@ def outside_reasoning(text: str) -> str:
     >>> outside_reasoning("<think>cut off in mid-thought: 4")
     ''
     """
+    return "".join(text[start:end] for start, end in visible_spans(text))
+
+
+def visible_spans(text: str) -> list[tuple[int, int]]:
+    """The parts of a text that are outside its reasoning blocks."""
     if "<" not in text:
-        return text
-    kept: list[str] = []
+        return [(0, len(text))]
+    spans: list[tuple[int, int]] = []
     start: int | None = 0
-    for tag in REASONING_TAG.finditer(text):
+    for tag in _REASONING_TAG.finditer(text):
         closes = tag[0].startswith("</") or tag[0].lower().startswith("<|end")
-        if not closes:
-            if start is not None:
-                kept.append(text[start : tag.start()])
-            start = None
-        else:
-            if start is not None:
-                kept.clear()
-            start = tag.end()
-    if start is not None:
-        kept.append(text[start:])
-    return "".join(kept)
+        if closes and start is not None:
+            spans.clear()
+        if not closes and start is not None:
+            spans.append((start, tag.start()))
+        start = tag.end() if closes else None
+    return spans if start is None else [*spans, (start, len(text))]
 
 
 def strip_reasoning(text: str | None, choices: Sequence[str] | None = None) -> str | None:
@@ -171,9 +171,7 @@ def answer_labels(text: str) -> list[tuple[int, int]]:
     >>> answer_labels("To answer this: 3 + 4. The answer is 7")
     [(27, 36)]
     """
-    low = text.lower()
-    if len(low) != len(text):  # a few letters change length in lower case, and places must stay comparable
-        low = "".join(c if len(c.lower()) != 1 else c.lower() for c in text)
+    low = folded(text)
     found: list[tuple[int, int]] = []
     for start, end in sorted(_words(text, low)):
         if found and start < found[-1][1]:
@@ -182,6 +180,12 @@ def answer_labels(text: str) -> list[tuple[int, int]]:
         if after:
             found.append((start, after.end()))
     return found
+
+
+def folded(text: str) -> str:
+    """In lower case, every character in its place: the few that change length stay as they are."""
+    low = text.lower()
+    return low if len(low) == len(text) else "".join(c if len(c.lower()) != 1 else c.lower() for c in text)
 
 
 def _words(text: str, low: str) -> list[tuple[int, int]]:

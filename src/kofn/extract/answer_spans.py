@@ -13,17 +13,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+import numpy as np
+import polars as pl
+
 from kofn.core.numbers import canonical_number, plain_characters
 from kofn.errors import InputError
-from kofn.extract.answer_labels import REASONING_TAG, first_line, run_on, stated_before_run_on
+from kofn.extract.answer_labels import first_line, folded, run_on, stated_before_run_on, visible_spans
 from kofn.extract.boxed_answer import canonical
 from kofn.extract.columnar_extraction import _LABEL_GUARDS
+from kofn.extract.letter_answer import _BOLD_AFTER, _BOLD_BEFORE, _LISTED_AFTER
 from kofn.extract.number_answer import _GROUP_SPACE, labels, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    import polars as pl
 
     from kofn.core.candidate_sets import Ints
     from kofn.extract.answer_labels import Label
@@ -55,9 +57,6 @@ _ASIDE = re.compile(r"[.;,]\s|\b(?:because|since|so|where|which|given)\b", re.IG
 _MARKS = " \t\r\n*_`"
 _VERB = re.compile(r"\s+(?:is|was|because|since|as|and|or|but|would|must|seems|fits|makes)\b")
 _LOWER_WORD = re.compile(r"\s+[a-z]")
-_LISTED = re.compile(r"[*_]{0,2}[.):\]][*_]{0,2}[ \t]*\S")
-_BOLD_BEFORE = re.compile(r"\*\*\s?\(?\Z")
-_BOLD_AFTER = re.compile(r"\)?[.:]?\s?\*\*")
 _SAID_RIGHT = re.compile(r"[)\]*_.`]{0,4}\s(?:is|est|es|ist)\s(?:\w{3,10}\s){0,3}(?:correct|right|best|answer)\b")
 _RESPELLED = re.compile(rf"\{{,\}}|(?<![{_VULGAR}])[{_VULGAR}](?![{_VULGAR}])|{_GROUP_SPACE.pattern}")
 
@@ -95,8 +94,6 @@ def locate_column(texts: pl.Series, answers: pl.Series) -> tuple[Ints, Ints]:
     >>> starts.tolist(), ends.tolist()
     ([6, -1, -1], [8, -1, -1])
     """
-    import numpy as np
-
     if len(texts) != len(answers):
         raise InputError(f"{len(texts)} texts but {len(answers)} answers: give one answer a text")
     known: dict[tuple[str, str], Span | None] = {}
@@ -176,7 +173,7 @@ def _target_of(answer: str) -> AnswerTarget | None:
         return NumberTarget(answer, value)
     if len(answer) == 1 and answer.isascii() and answer.isalpha():
         return LetterTarget(answer)
-    return TextTarget(answer, _folded(answer), canonical(answer[:_STRETCH]))
+    return TextTarget(answer, folded(answer), canonical(answer[:_STRETCH]))
 
 
 def _labelled_end(text: str, target: AnswerTarget) -> Span | None:
@@ -192,8 +189,6 @@ def _labelled_end(text: str, target: AnswerTarget) -> Span | None:
 
 def _unlabelled(texts: pl.Series) -> list[bool | None]:
     """Rows in which nothing can label a number, hide it or begin a new question."""
-    import polars as pl
-
     text = pl.col("text")
     plain_text = ~pl.any_horizontal(text.str.contains(guard) for guard in _LABEL_GUARDS)
     short = (text.str.len_bytes() == text.str.len_chars()) & (text.str.len_bytes() <= WINDOW)
@@ -396,7 +391,7 @@ def _is_emphasised(text: str, at: int) -> bool:
 
 def _is_item(text: str, at: int) -> bool:
     head = text[max(0, at - 12) : at].rpartition("\n")[2].strip(" \t>*_#-([")
-    return not head and _LISTED.match(text, at + 1) is not None
+    return not head and _LISTED_AFTER.match(text, at + 1) is not None
 
 
 def _bracketed(text: str, at: int) -> bool:
@@ -412,7 +407,7 @@ class TextTarget(AnswerTarget):
     latex: str | None
 
     def matches(self, piece: str) -> bool:
-        return _folded(piece) == self.folded or (len(piece) <= _STRETCH and canonical(piece) == self.latex)
+        return folded(piece) == self.folded or (len(piece) <= _STRETCH and canonical(piece) == self.latex)
 
     def find_announced(self, line: str, kind: str) -> Span | None:
         """The whole line or what it equals, else the first formula that says it, else where it is spelled."""
@@ -427,7 +422,7 @@ class TextTarget(AnswerTarget):
         size = len(self.text)
         if (at := _rfind(text, self.text, len(text))) >= 0:
             return self._find_delimited(text, self.text) or (at, at + size)
-        text = _folded(text)
+        text = folded(text)
         at = _rfind(text, self.folded, len(text))
         return None if at < 0 else self._find_delimited(text, self.folded) or (at, at + size)
 
@@ -443,12 +438,6 @@ def _formulas(text: str) -> Iterator[Span]:
     if "$" in text or "\\" in text:
         for match in _FORMULA.finditer(text):
             yield match.span(match.lastindex or 0)
-
-
-def _folded(text: str) -> str:
-    """In lower case, every character in its place: the few that change length stay as they are."""
-    low = text.lower()
-    return low if len(low) == len(text) else "".join(c if len(c.lower()) != 1 else c.lower() for c in text)
 
 
 def _rfind(text: str, piece: str, end: int) -> int:
@@ -491,23 +480,10 @@ def visible(text: str) -> View:
     >>> visible("<think>5?</think>4")
     View(text='4', places=[17])
     """
-    spans = _visible_spans(text) if "<" in text else [(0, len(text))]
+    spans = visible_spans(text)
     if spans == [(0, len(text))]:
         return View(text)
     return View("".join(text[slice(*span)] for span in spans), [at for span in spans for at in range(*span)])
-
-
-def _visible_spans(text: str) -> list[Span]:
-    spans: list[Span] = []
-    start: int | None = 0
-    for tag in REASONING_TAG.finditer(text):
-        closes = tag[0].startswith("</") or tag[0].lower().startswith("<|end")
-        if closes and start is not None:
-            spans.clear()
-        if not closes and start is not None:
-            spans.append((start, tag.start()))
-        start = tag.end() if closes else None
-    return spans if start is None else [*spans, (start, len(text))]
 
 
 def plain(text: str) -> View:

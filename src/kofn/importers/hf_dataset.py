@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
+import polars as pl
 
 from kofn.errors import InputError
 from kofn.importers.base import Importer, reject_damaged
@@ -17,8 +18,6 @@ from kofn.importers.tabular import table_from_frame
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
-
-    import polars as pl
 
     from kofn.core.table import Table
     from kofn.importers.base import Peek, ReadOptions
@@ -61,8 +60,6 @@ def read(peek: Peek, options: ReadOptions) -> Table:
 
     Its columns are recognised as those of any file of rows.
     """
-    import polars as pl
-
     splits = _all_splits(peek)
     if not splits:
         raise InputError(f"{peek.source}: no shards of a data set in this folder")
@@ -186,8 +183,6 @@ def _json(path: Path, peek: Peek) -> dict[str, Any]:
 
 def _frame(path: Path, peek: Peek) -> pl.DataFrame:
     """The rows of a file: Parquet, or Arrow in either of its two forms."""
-    import polars as pl
-
     with reject_damaged(f"{peek.source}: {path.name}", "Parquet" if path.suffix == ".parquet" else "Arrow"):
         if path.suffix == ".parquet":
             return pl.read_parquet(path)

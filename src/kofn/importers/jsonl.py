@@ -8,7 +8,9 @@ schema, in which a value of another type later in the file is an error, never a 
 from __future__ import annotations
 
 import mmap
+import re
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -43,6 +45,7 @@ _SAMPLE_HEAD = 200  # lines at the beginning whose types are sampled
 _SAMPLE_PLACES = 64  # and places in the rest of the file, one line each
 # whole numbers are read as floats, for 0.5 may follow 1 anywhere later in the file
 _DTYPES = {"bool": pl.Boolean(), "int": pl.Float64(), "float": pl.Float64(), "str": pl.String()}
+_NEWLINE = re.compile(rb"\n")
 LINE_LIMIT = 64 << 20  # bytes: a longer line is a file without line ends, not a record
 
 
@@ -80,7 +83,7 @@ def read_fast(path: Path, options: ReadOptions) -> Table:
     if "error" not in fields:
         schema["error"] = pl.String  # failed calls are rare: they may stand in none of the sampled lines
     frame = pl.read_ndjson(path, schema=schema)
-    return _with_type_note(long_table(frame, str(path), _LineFinder(path), options, "long"), sample)
+    return _with_type_note(long_table(frame, str(path), partial(_line_of, path), options, "long"), sample)
 
 
 def _with_type_note(table: Table, sample: _TypeSample) -> Table:
@@ -213,7 +216,7 @@ def _explode(
     lists = frame[wide]
     sizes = lists.list.len().to_numpy().astype(np.int64)
     items = lists.list.explode(empty_as_null=False)
-    where = _LineFinder(path)
+    where = partial(_line_of, path)
     line_of_item = np.repeat(np.arange(len(sizes)), sizes)
     inner = items.struct.unnest() if isinstance(items.dtype, pl.Struct) else items.alias(wide).to_frame()
     candidates = role_columns(inner, inner_fields, str(path), lambda row: where(int(line_of_item[row])))
@@ -237,16 +240,11 @@ def _explode(
     )
 
 
-class _LineFinder:
-    """Names the line of a row: blank lines are not rows, so it counts, but only when there is something to say."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __call__(self, row: int) -> str:
-        with self.path.open("rb") as file:
-            full = (number for number, line in enumerate(file, 1) if line.strip())
-            return f"line {next((number for i, number in enumerate(full) if i == row), row + 1)}"
+def _line_of(path: Path, row: int) -> str:
+    """The line of a row: blank lines are not rows, so lines are counted, but only when there is something to say."""
+    with path.open("rb") as file:
+        full = (number for number, line in enumerate(file, 1) if line.strip())
+        return f"line {next((number for i, number in enumerate(full) if i == row), row + 1)}"
 
 
 def read(path: Path, options: ReadOptions) -> Table:
@@ -268,15 +266,8 @@ def check_lines(path: Path) -> None:
         while size - start > LINE_LIMIT:
             newline = data.rfind(b"\n", start, start + LINE_LIMIT)
             if newline < 0:
-                line = sum(1 for _ in _newlines(data, start)) + 1
+                line = sum(1 for _ in _NEWLINE.finditer(data, 0, start)) + 1
                 raise InputError(
                     f"{path}: line {line} is longer than {LINE_LIMIT >> 20} MiB: expected one JSON object a line"
                 )
             start = newline + 1
-
-
-def _newlines(data: mmap.mmap, stop: int) -> Iterator[int]:
-    at = data.find(b"\n", 0, stop)
-    while at >= 0:
-        yield at
-        at = data.find(b"\n", at + 1, stop)

@@ -7,14 +7,14 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from kofn.errors import InputError
 from kofn.importers.base import Importer, reject_damaged, reject_malformed
 from kofn.importers.log_table import LogFacts, LogRow, log_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    import polars as pl
 
     from kofn.core.table import Table
     from kofn.importers.base import Peek, ReadOptions
@@ -80,8 +80,6 @@ class _Doc:
 
 
 def _docs(peek: Peek) -> list[_Doc]:
-    import polars as pl
-
     names = _names(peek)
     if names is None and not set(_OLD) <= set(peek.columns):
         found = ", ".join(list(peek.columns)[:8]) or "no columns"
@@ -110,8 +108,6 @@ def _new(row: Mapping[str, Any], number: int) -> _Doc:
 
 def _slim(frame: pl.DataFrame) -> pl.DataFrame:
     """Without the tokens themselves, which are most of such a file: how many there are is enough."""
-    import polars as pl
-
     dtype = frame.schema["model_response"]
     if not isinstance(dtype, pl.Struct):
         return frame
@@ -122,8 +118,6 @@ def _slim(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _lengths(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     """Lists of tokens replaced by their lengths: a number for a list, a list of numbers for a list of lists."""
-    import polars as pl
-
     for name in names:
         dtype = frame.schema.get(name)
         if isinstance(dtype, pl.List):

@@ -168,11 +168,7 @@ def _values(record: Mapping[str, Any], notes: _OutputNotes) -> dict[str, Any]:
         "selector.reward_model_score": record.get("reward_model_score"),
     }
     labels = {} if error else _labels(record, notes)
-    return {
-        **values,
-        **{f"label.{name}": value for name, value in labels.items()},
-        **plain_tags(record, _KNOWN),
-    }
+    return {**values, **{f"label.{name}": value for name, value in labels.items()}, **plain_tags(record, _KNOWN)}
 
 
 def _labels(record: Mapping[str, Any], notes: _OutputNotes) -> dict[str, Any]:
