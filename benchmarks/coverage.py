@@ -71,7 +71,7 @@ def ends_of(
     units = as_units(values, weights, clusters)
     narrow = without_width(units, LEVEL)
     law = None if narrow else ratio_law(units.sums, units.weights)
-    found = {m: narrow or interval_from(law, units, LEVEL, m) for m in METHODS}
+    found = {m: narrow or interval_from(law, LEVEL, m, units.sums.size, units.acceleration) for m in METHODS}
     if weights is None and clusters is None:
         found["t"] = t_interval(values, LEVEL)
         if ((values == 0) | (values == 1)).all():

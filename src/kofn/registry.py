@@ -111,7 +111,7 @@ MODELS = {
     "hf": "kofn.models.hugging_face:Transformers",
     "replay": "kofn.models.replay:Replay",
     "command": "kofn.models.command:Command",
-    "fake": "kofn.models.fake:Fake",
+    "fake": "kofn.models.factory:Fake",
 }
 
 IMPORTERS = {

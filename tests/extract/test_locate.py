@@ -13,9 +13,8 @@ import kofn
 from kofn.core.numbers import canonical_number
 from kofn.errors import InputError
 from kofn.extract import boxed, letter, math, number
-from kofn.extract.answer_labels import outside_reasoning
+from kofn.extract.answer_labels import canonical, outside_reasoning
 from kofn.extract.answer_spans import WINDOW, locate, locate_column, plain, visible
-from kofn.extract.boxed_answer import canonical
 
 NUMBERS = [
     ("12 boxes of 90. **Answer:** $1,080.00.", "1080", "1,080.00"),

@@ -374,7 +374,7 @@ def typed(data: bytes) -> None:
     from kofn.core.addresses import redact_address
     from kofn.core.fields import parse_field_options
     from kofn.extract import JsonField
-    from kofn.models.endpoint import Vendor, find_address
+    from kofn.models.http_client import Vendor, find_address
     from kofn.problems.matchers.json_data import parse_path
     from kofn.scoring.policy import Requirement
     from kofn.scoring.splits import Split

@@ -15,7 +15,7 @@ from kofn.errors import InputError, MissingExtra
 from kofn.integrations.evaluation import Evaluated, evaluate_model_on, evaluate_model_on_gsm8k, evaluate_model_on_mmlu
 from kofn.integrations.evaluation.command_line import main
 from kofn.models.base import Request, Sampling
-from kofn.models.fake import Fake
+from kofn.models.factory import Fake
 from kofn.models.hugging_face import Transformers
 
 SUMS = [("What is two plus two?", "4"), ("What is 3 + 4?", "7"), ("What is 1 + 1?", 2)]

@@ -176,7 +176,7 @@ def test_data_that_is_not_there_is_one_line_that_says_how_to_get_it(tmp_path, mo
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KOFN_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("kofn.tasks.datasets.find_spec", lambda _: None)
+    monkeypatch.setattr("kofn.tasks.items.find_spec", lambda _: None)
     with pytest.raises(InputError) as caught:
         load_task("gsm8k").items()
     said = str(caught.value)
@@ -193,7 +193,7 @@ def test_a_hugging_face_id_needs_the_extra():
     except ImportError:
         with pytest.raises(InputError, match=r"pip install 'kofn\[datasets\]'"):
             task.items()
-        from kofn.tasks.datasets import hub_records
+        from kofn.tasks.items import hub_records
 
         with pytest.raises(MissingExtra):
             next(hub_records(task.spec.dataset))

@@ -1,5 +1,5 @@
+from kofn.extract.answer_labels import boxed as boxed
 from kofn.extract.answer_labels import strip_reasoning as strip_reasoning
-from kofn.extract.boxed_answer import boxed as boxed
 from kofn.extract.columnar_extraction import extract_column as extract_column
 from kofn.extract.compatible import extract_answer as extract_answer
 from kofn.extract.compatible import extract_answer_simple as extract_answer_simple

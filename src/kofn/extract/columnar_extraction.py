@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from kofn.errors import InputError
-from kofn.extract.answer_labels import RUN_ON_LINE, WORDS
-from kofn.extract.boxed_answer import boxed
+from kofn.extract.answer_labels import RUN_ON_LINE, WORDS, boxed
 from kofn.extract.compatible import letter_first, letter_word_boundary
 from kofn.extract.letter_answer import letter, parse_choices
 from kofn.extract.math_answer import math

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from kofn.extract.answer_labels import (
     Label,
     answer_labels,
+    boxes,
     first_line,
     in_order,
     outside_reasoning,
     stated_before_run_on,
     tagged_answers,
 )
-from kofn.extract.boxed_answer import boxes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

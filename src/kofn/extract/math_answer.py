@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kofn.core.numbers import canonical_number, plain_characters
-from kofn.extract.answer_labels import first_line, outside_reasoning, stated_before_run_on
-from kofn.extract.boxed_answer import canonical
+from kofn.extract.answer_labels import canonical, first_line, outside_reasoning, stated_before_run_on
 from kofn.extract.number_answer import first_labelled, labels, last_number, number_in_line
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from kofn.core.numbers import CURRENCY, canonical_number, plain_characters
 from kofn.extract.answer_labels import (
     Label,
     answer_labels,
+    boxes,
     first_line,
     in_order,
     outside_reasoning,
     stated_before_run_on,
     tagged_answers,
 )
-from kofn.extract.boxed_answer import boxes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

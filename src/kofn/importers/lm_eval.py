@@ -24,7 +24,7 @@ from kofn.importers.base import Importer, Peek
 from kofn.importers.lm_eval_rows import METRIC, TAG, LineSelection
 from kofn.importers.lm_eval_samples import read_lines
 from kofn.importers.log_table import LogFacts, frame_of_log
-from kofn.importers.merge import combine
+from kofn.importers.reading import combine
 from kofn.importers.scalars import as_object, object_in
 
 if TYPE_CHECKING:

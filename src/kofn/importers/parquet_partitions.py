@@ -21,7 +21,7 @@ from kofn.core.fields import GROUP_LISTS, long_fields, wide_names
 from kofn.errors import InputError, WorldError
 from kofn.importers.base import reject_damaged
 from kofn.importers.long_form import check_gradable, check_named_fields, long_table
-from kofn.importers.merge import concatenate
+from kofn.importers.reading import concatenate
 from kofn.importers.tabular import needed_columns
 
 if TYPE_CHECKING:

@@ -1,25 +1,210 @@
-"""Files, folders, patterns, addresses or standard input as one table: finds the importer of each and calls it."""
+"""Files, folders, patterns, addresses or standard input as one table: the importer of each, and their tables merged."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import polars as pl
+
+from kofn.core.candidate_sets import histogram, offsets_of
+from kofn.core.table import CASE_COLUMNS, from_rows
 from kofn.errors import InputError, UnknownName
 from kofn.importers import jsonl
 from kofn.importers.base import Peek, ReadOptions
-from kofn.importers.long_form import filter_cases
-from kofn.importers.merge import combine, combine_repeats, with_size_note
+from kofn.importers.long_form import NUMBERED, constant_columns, filter_cases
 from kofn.importers.sources import PLAIN, SEPARATORS, check_readable, expand, kind_of, local
 from kofn.importers.tabular import read_csv, read_parquet
 from kofn.registry import importers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections import Counter
+    from collections.abc import Callable, Iterator, Sequence
 
     from kofn.core.table import Table
     from kofn.importers.base import Importer
+
+_EXAMPLES = 3
+_USUAL = 0.5  # sets are reported as incomplete only where at least this share of all has the largest size
+
+# --- several tables as one: more candidates of the same cases, more cases, or repeats of one run
+
+
+def combine(tables: Sequence[Table], options: ReadOptions) -> Table:
+    """One table of several: rows appended file after file.
+
+    Logs of several tasks number their cases alike, so their ids are prefixed with the task. Logs of several models are
+    not one system, and are refused. The log of a second attempt repeats what succeeded in the first: it counts once.
+    """
+    tables, notes = _without_superseded(tables)
+    models = {str(table.origin["model"]): table for table in tables if table.origin.get("model")}
+    if len(models) > 1:
+        (one, first), (two, second) = list(models.items())[:2]
+        raise InputError(
+            f"{second.sources[0]}: outputs of {two}, where {first.sources[0]} has those of {one}: score each by itself "
+            "(kofn compare compares them), or give --as-repeats where they are one system"
+        )
+    tasks = dict.fromkeys(str(table.origin["task"]) for table in tables if table.origin.get("task"))
+    if len(tasks) > 1:
+        tables = [_with_task_ids(table) for table in tables]
+    whole = concatenate(tables, options)
+    return replace(whole, notes=(*notes, *whole.notes))
+
+
+def _without_superseded(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
+    """Tables without the rows that a later attempt of the same run has too, and notes on it."""
+    out: list[Table] = []
+    notes: list[str] = []
+    for at, table in enumerate(tables):
+        run = table.origin.get("attempt_of")
+        others = [(place, one) for place, one in enumerate(tables) if run and one.origin.get("attempt_of") == run]
+        age = (str(table.origin.get("created")), at)
+        later = [one for place, one in others if (str(one.origin.get("created")), place) > age]
+        kept = _without(table, later) if later else table
+        if lost := table.n_candidates - kept.n_candidates:
+            are = "candidate is" if lost == 1 else "candidates are"
+            notes.append(f"{table.sources[0]}: {lost:,} {are} also in a later attempt of the same run: counted there")
+        out += [kept] if kept.n_candidates else []
+    return out, notes
+
+
+def _without(table: Table, later: Sequence[Table]) -> Table:
+    repeated = pl.concat([_keys(one) for one in later]).unique()
+    kept = ~_keys(table).is_in(repeated.implode())
+    # reduceat would give a wrong sum for an empty set, but a log has rows alone, and so no empty sets
+    sizes = np.add.reduceat(kept.cast(pl.Int64).to_numpy(), table.offsets[:-1])
+    return replace(table, candidates=table.candidates.filter(kept), offsets=offsets_of(sizes)).select_cases(sizes > 0)
+
+
+def _keys(table: Table) -> pl.Series:
+    """Case and repeat of every candidate, as one text."""
+    owner = np.repeat(np.arange(table.n_cases), np.diff(table.offsets))
+    cases = pl.DataFrame({"case": table.cases["case_id"].gather(owner), "repeat": table.candidates["repeat"]})
+    return cases.select(pl.concat_str(pl.all(), separator="\0")).to_series()
+
+
+def _with_task_ids(table: Table) -> Table:
+    """A table whose ids are prefixed with the task, and the task as a tag to segment by."""
+    task = str(table.origin.get("task", ""))
+    ids = table.cases.select(pl.concat_str(pl.lit(f"{task}/"), pl.col("case_id"))).to_series().alias("case_id")
+    tags = table.tags
+    if "task" not in tags.columns:
+        tags = pl.DataFrame([*tags.iter_columns(), pl.Series("task", [task]).new_from_index(0, table.n_cases)])
+    return replace(table, cases=table.cases.with_columns(ids), tags=tags)
+
+
+def combine_repeats(tables: Sequence[Table], options: ReadOptions) -> Table:
+    """Files as repeats of the same cases, matched by id, or by place where they have none.
+
+    Without ids files of unequal length are refused: nothing says which rows belong together.
+    """
+    numbered = [table for table in tables if table.fields.get("id") in (None, NUMBERED)]
+    if 0 < len(numbered) < len(tables):
+        other = next(table for table in tables if table.fields.get("id") not in (None, NUMBERED))
+        one, two = numbered[0].sources[0], other.sources[0]
+        raise InputError(f"as repeats: {one} has no ids and {two} has: give every row the id of its case")
+    if len(numbered) == len(tables) and len({table.n_cases for table in tables}) > 1:
+        sizes = ", ".join(f"{table.sources[0]} has {table.n_cases:,}" for table in tables)
+        raise InputError(f"as repeats: {sizes} cases: without ids rows are matched by place, so give each row its id")
+    every = pl.concat([table.cases["case_id"] for table in tables]).unique()
+    notes = []
+    for table in tables:
+        if n_missing := len(every) - table.n_cases:
+            missing = every.filter(~every.is_in(table.cases["case_id"].implode())).sort()[:_EXAMPLES]
+            notes.append(f"{table.sources[0]} lacks {n_missing:,} of {len(every):,} cases ({', '.join(missing)})")
+    whole = concatenate(tables, options)
+    if whole.n_cases == whole.n_candidates and len(tables) > 1:
+        raise InputError(
+            f"as repeats: no case of {tables[0].sources[0]} is in {tables[1].sources[0]}: their ids differ everywhere"
+        )
+    return replace(whole, notes=(*whole.notes, *notes))
+
+
+def concatenate(tables: Sequence[Table], options: ReadOptions) -> Table:
+    """One table of several, rows appended file after file; files with the same content count twice, with a note."""
+    frames, tags = [], dict[str, None]()
+    for table in tables:
+        rows = table.candidates.drop("repeat", strict=False)  # each file counts from the first: they would be copies
+        owner = np.repeat(np.arange(table.n_cases), np.diff(table.offsets))
+        own = [c for c in CASE_COLUMNS if c in table.cases.columns and c != "reference"]
+        cases = pl.concat([table.cases.select(pl.col("case_id").alias("id"), *own), table.tags], how="horizontal")
+        frames.append(pl.concat([cases[owner], rows], how="horizontal"))
+        tags.update(dict.fromkeys(table.tags.columns))
+    merged = pl.concat(frames, how="diagonal_relaxed")
+    fields = {role: name for table in reversed(tables) for role, name in table.fields.items()}
+    ends = np.cumsum([table.n_candidates for table in tables])
+    names = [table.sources[0] for table in tables]
+    table = from_rows(
+        merged,
+        fields,
+        list(tags),
+        lambda row: names[int(np.searchsorted(ends, row, side="right"))],
+        form=" and ".join(dict.fromkeys(table.form for table in tables)),
+        sources=tuple(source for table in tables for source in table.sources),
+        constant=constant_columns(options, fields),
+        notes=(*(f"{t.sources[0]}: {line}" for t in tables for line in t.notes), *_duplicate_file_notes(tables)),
+    )
+    labels = {name: better for table in reversed(tables) for name, better in table.labels.items()}
+    return replace(table, labels=labels, origin=_shared([table.origin for table in tables]))
+
+
+def _duplicate_file_notes(tables: Sequence[Table]) -> Iterator[str]:
+    """A note for each file with the same candidates as an earlier one: a copy, a cache, or temperature 0."""
+    for i, table in enumerate(tables):
+        for other in tables[:i]:
+            if table.n_candidates == other.n_candidates and _is_same(table, other):
+                yield (
+                    f"{table.sources[0]} holds the candidates of {other.sources[0]}, word for word: "
+                    "the same file twice, or a cache? they count twice"
+                )
+                break
+
+
+def _is_same(table: Table, other: Table) -> bool:
+    compared = [c for c in ("text", "answer", "score", "passed") if c in table.candidates.columns]
+    return (
+        table.cases["case_id"].equals(other.cases["case_id"])
+        and set(table.candidates.columns) == set(other.candidates.columns)
+        and table.candidates.select(compared).equals(other.candidates.select(compared))
+    )
+
+
+def _shared(origins: Sequence[Any]) -> dict[str, Any]:
+    """The entries of their origin that all logs share."""
+    first = origins[0]
+    return {key: value for key, value in first.items() if all(o.get(key) == value for o in origins)}
+
+
+def with_size_note(table: Table) -> Table:
+    """The table, with a note where most sets have one size and the rest fewer: repeats are missing there."""
+    sizes = np.diff(table.offsets)
+    line = short_sets(histogram(sizes))
+    if line is None:
+        return table
+    some = ", ".join(table.cases["case_id"].filter(sizes < sizes.max())[:_EXAMPLES])
+    return replace(table, notes=(*table.notes, f"{line} ({some})"))
+
+
+def short_sets(sizes: Counter[int]) -> str | None:
+    """A note where most sets have the largest size and the rest are smaller, from the number of sets of each size.
+
+    >>> from collections import Counter
+    >>> short_sets(Counter({8: 99, 7: 1}))
+    '1 of 100 cases have 7 of 8 repeats'
+    """
+    usual, n = max(sizes, default=0), sizes.total()
+    short = n - sizes[usual]
+    others = [count for size, count in sizes.items() if size != usual]
+    if not short or sizes[usual] < _USUAL * n or sizes[usual] <= max(others):
+        return None
+    least = min(sizes)
+    fewer = f"{least}" if least == usual - 1 else f"{least} to {usual - 1}"
+    return f"{short:,} of {n:,} cases have {fewer} of {usual} repeats"
+
+
+# --- reading
 
 
 def read(

@@ -230,11 +230,6 @@ def call_style(metric: MetricFunction) -> CallStyle:
         return _style(metric)
 
 
-@lru_cache(maxsize=512)
-def _cached_style(metric: MetricFunction) -> CallStyle:
-    return _style(metric)
-
-
 def _style(metric: MetricFunction) -> CallStyle:
     if not callable(metric):
         raise InputError(f"a metric must be callable, not {metric!r}")
@@ -259,6 +254,9 @@ def _style(metric: MetricFunction) -> CallStyle:
     if ours in _ALL_PREDICTIONS and theirs in _ALL_REFERENCES:
         return CallStyle(by_list=True, nested=_is_nested(signature.parameters[theirs]), swapped=swapped, **fields)
     return CallStyle(swapped=swapped, takes_several=theirs in _SEVERAL, **fields)
+
+
+_cached_style = lru_cache(maxsize=512)(_style)
 
 
 def _is_nested(parameter: inspect.Parameter) -> bool:

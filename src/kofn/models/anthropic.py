@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
 from kofn.models.base import Reply, as_messages
-from kofn.models.endpoint import Vendor, find_address
-from kofn.models.http_client import ServerModel, as_mapping, replace_surrogates, token_count
+from kofn.models.http_client import ServerModel, Vendor, as_mapping, find_address, replace_surrogates, token_count
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence

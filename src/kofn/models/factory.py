@@ -1,20 +1,147 @@
-"""Opens the backend that a spec such as `smollm2`, `openai:MODEL` or `hf:PATH` names."""
+"""Opens the backend that a spec such as `smollm2`, `openai:MODEL` or `hf:PATH` names, or any Python callable."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from kofn.errors import InputError
-from kofn.models.base import Model
-from kofn.models.fake import Fake
+from kofn.errors import InputError, KofnError
+from kofn.models.base import Model, Reply, RequestRejected, RetryableError
 from kofn.registry import model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
+    from kofn.models.base import Prompt, Request
+
+PASSED = ("request", "repeat", "seed", "case_id")
+TOGETHER = 64  # outputs that a function of `request` may be asked for at once
 # A run passes these to all its models; a backend without such a parameter ignores them instead of refusing them.
 SHARED = frozenset({"device", "batch", "timeout"})
+
+# --- `fake:module:function`, or any Python callable
+
+
+class Fake(Model):
+    """A Python function: fake:module:function.
+
+    It is given the prompt: the text, or what the user said last. Parameters named `request`, `repeat`, `seed` and
+    `case_id` are given those. It returns a text or a Reply; a function of `request` may return a list of `request.n` of
+    them. It may be async; one that is not runs in a thread, one call at a time. An exception declines that one output.
+    """
+
+    local: ClassVar[bool] = True
+
+    def __init__(self, spec: str) -> None:
+        module, colon, function = spec.partition(":")
+        if not (module and colon and function):
+            raise InputError(f"model 'fake:{spec}': expected fake:module:function")
+        self._set_up(f"fake:{spec}", model(spec))
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Fake:
+        """A function given as it is, not by name."""
+        self = cls.__new__(cls)
+        kind = type(function)
+        module = getattr(function, "__module__", None) or kind.__module__
+        name = f"fake:{module}:{getattr(function, '__qualname__', kind.__qualname__)}"
+        self._set_up(f"{name}#{_code_of(function)}" if "<" in name else name, function)
+        return self
+
+    def _set_up(self, name: str, function: Any) -> None:
+        if not callable(function):
+            raise InputError(f"model {name}: expected a name or a callable, not {type(function).__name__}")
+        self.name, self.chat, self._function = name, False, function
+        self._named, self._prompted = _parameters(function)
+        self._waits = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - of an object, not whether it has one
+        )
+        self.concurrency = 16 if self._waits else 1
+        self.samples = TOGETHER if "request" in self._named else 1
+
+    async def generate(self, requests: Sequence[Request]) -> AsyncIterator[Reply]:
+        """One call per sample, until one gives several."""
+        for place, request in enumerate(requests):
+            index = 0
+            while index < request.n:
+                for output in await self._outputs(request, index):
+                    yield _reply(output, place, index)
+                    index += 1
+
+    async def _outputs(self, request: Request, index: int) -> list[Any]:
+        outputs = await self._call(request, index)
+        if not isinstance(outputs, list | tuple):
+            return [outputs]
+        if len(outputs) != request.n - index:
+            raise RequestRejected(f"{self.name} returned {len(outputs)} outputs: expected {request.n - index}")
+        return list(outputs)
+
+    async def _call(self, request: Request, index: int) -> Any:
+        seed = request.sampling.seed
+        every = {
+            "request": request,
+            "repeat": (request.repeat or 0) + index,
+            "seed": None if seed is None else seed + index,
+            "case_id": request.case_id,
+        }
+        args = (prompt_text(request.prompt),) if self._prompted else ()
+        named = {name: every[name] for name in self._named}
+        try:
+            if self._waits:
+                return await self._function(*args, **named)
+            result = await asyncio.to_thread(self._function, *args, **named)
+            return await result if inspect.isawaitable(result) else result
+        except (KofnError, RetryableError, RequestRejected):
+            raise
+        except Exception as problem:  # whatever a user's function raises becomes an error row, not a crash
+            raise RequestRejected(f"{type(problem).__name__}: {problem}") from problem
+
+
+def prompt_text(prompt: Prompt) -> str:
+    """The text of a prompt, or what the user said last.
+
+    >>> from kofn.models.base import Message
+    >>> prompt_text((Message("system", "Be short."), Message("user", "Hi"), Message("assistant", "Hello")))
+    'Hi'
+    """
+    if isinstance(prompt, str):
+        return prompt
+    return next((m.content for m in reversed(prompt) if m.role == "user"), "")
+
+
+def _reply(output: Any, place: int, index: int) -> Reply:
+    if isinstance(output, Reply):
+        return replace(output, place=place, index=index)
+    if not isinstance(output, str):
+        raise RequestRejected(f"the function returned {type(output).__name__}: expected a text")
+    return Reply(text=output, place=place, index=index)
+
+
+def _parameters(function: Any) -> tuple[list[str], bool]:
+    """The parameters that are given by name, and whether there is one for the prompt."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # built-in functions may have no signature
+        return [], True
+    named = [p.name for p in parameters if p.name in PASSED and p.kind is not p.POSITIONAL_ONLY]
+    others = [p for p in parameters if p.name not in named and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return named, bool(others) or any(p.kind is p.VAR_POSITIONAL for p in parameters)
+
+
+def _code_of(function: Any) -> str:
+    """What tells a function without a name of its own from the next one on the same line: its code, as 8 digits."""
+    from hashlib import blake2b
+
+    code = getattr(function, "__code__", None)
+    description = (
+        repr(function) if code is None else repr((code.co_code, code.co_names, [str(c) for c in code.co_consts]))
+    )
+    return blake2b(description.encode(), digest_size=4).hexdigest()
+
+
+# --- by spec
 
 
 def open_model(

@@ -32,8 +32,7 @@ from weakref import WeakValueDictionary
 from kofn.errors import InputError, MissingExtra
 from kofn.models import smollm2_weights
 from kofn.models.base import Likelihood, Model, Reply, RequestRejected, RetryableError, file_sha256
-from kofn.models.endpoint import Address
-from kofn.models.http_client import Client, replace_surrogates
+from kofn.models.http_client import Address, Client, replace_surrogates
 from kofn.models.smollm2_weights import ensure
 
 if TYPE_CHECKING:

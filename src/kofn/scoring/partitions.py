@@ -24,7 +24,6 @@ from kofn.core.warnings import coded_sentence
 from kofn.errors import InputError, WorldError
 from kofn.importers import importer_of
 from kofn.importers.base import Peek
-from kofn.importers.merge import short_sets
 from kofn.importers.parquet_partitions import (
     Partition,
     Span,
@@ -38,6 +37,7 @@ from kofn.importers.parquet_partitions import (
     read_rows,
     sample_cases,
 )
+from kofn.importers.reading import short_sets
 from kofn.registry import aggregator
 from kofn.scoring.counts import add_counts, count_candidates, coverage_aggregators
 from kofn.scoring.evaluate import (

@@ -13,7 +13,7 @@ import numpy as np
 from kofn.stats.intervals import check_level
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -108,12 +108,6 @@ def resampled_ratios(sums: Floats, weights: Floats, n_resamples: int, seed: int)
         for some, counts in _counts(rng, n_heavy, HEAVIEST):
             drawn[some] += counts @ pairs[:HEAVIEST]
     return np.asarray(drawn[:, 0] / drawn[:, 1])
-
-
-def resampled_statistic(n_units: int, take: Callable[[Ints], float], n_resamples: int, seed: int) -> Floats:
-    """`take(indices of the drawn units)` for each resample."""
-    rng = np.random.default_rng(seed)
-    return np.array([take(rng.integers(0, n_units, size=n_units)) for _ in range(n_resamples)], dtype=float)
 
 
 def sums_by_cluster(rows: Floats, codes: NDArray[np.intp]) -> Floats:

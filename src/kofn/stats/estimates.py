@@ -22,7 +22,7 @@ from kofn.stats.intervals import (
     wilson,
 )
 from kofn.stats.laws import mean_law, moments_of_mean
-from kofn.stats.resample import LABELS, as_units, bca_tails, bootstrap_mean, tail_probabilities
+from kofn.stats.resample import as_units, bootstrap_mean, interval_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -369,13 +369,7 @@ def _interval_of_tally(tally: Tally, interval: str, level: float, *, rate: bool)
         moments = moments_of_mean(values, tally.counts)
         half = t_quantile((1 + level) / 2, n - 1) * moments.sd / sqrt(n - 1)
         return Interval(moments.mean - half, moments.mean + half, "t")
-    return _bootstrap_of_tally(tally, BOOTSTRAPS[interval], level)
-
-
-def _bootstrap_of_tally(tally: Tally, method: str, level: float) -> Interval:
-    law = mean_law(tally.values, tally.counts)
-    below, above = tail_probabilities(method, level, tally.n)
-    if method == "bca":
-        skewness = moments_of_mean(tally.values, tally.counts).skewness
-        below, above = bca_tails(level, law.median_bias(), skewness / 6)
-    return Interval(law.lower(below), law.upper(above), LABELS[method])
+    law = mean_law(values, tally.counts)
+    return interval_from(
+        law, level, BOOTSTRAPS[interval], n, lambda: moments_of_mean(values, tally.counts).skewness / 6
+    )

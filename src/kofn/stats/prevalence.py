@@ -33,9 +33,10 @@ class Prevalence(NamedTuple):
     clipped: bool
 
 
-def _check_rate(name: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise InputError(f"{name} must lie between 0 and 1, got {value}")
+def _check_rates(q: float, s: float, t: float) -> None:
+    for name, value in (("the judged rate", q), ("sensitivity", s), ("specificity", t)):
+        if not 0 <= value <= 1:
+            raise InputError(f"{name} must lie between 0 and 1, got {value}")
 
 
 def check_informative(s: float, t: float) -> None:
@@ -55,8 +56,7 @@ def rogan_gladen(q: float, s: float, t: float) -> Prevalence:
     >>> rogan_gladen(0.74, 0.9, 460 / 600)
     Prevalence(unclipped=0.76..., point=0.76..., clipped=False)
     """
-    for name, value in (("the judged rate", q), ("sensitivity", s), ("specificity", t)):
-        _check_rate(name, value)
+    _check_rates(q, s, t)
     check_informative(s, t)
     return clip_to_unit((q + t - 1) / (s + t - 1))
 
@@ -93,8 +93,7 @@ def lang_reiczigel(
     >>> round(found.low, 3), round(found.high, 3)
     (0.0, 0.147)
     """
-    for name, value in (("the judged rate", q), ("sensitivity", s), ("specificity", t)):
-        _check_rate(name, value)
+    _check_rates(q, s, t)
     if not min(n_q, n_s, n_t) > 0:
         raise InputError("every rate needs at least one case: label both kinds")
     check_informative(s, t)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kofn.errors import InputError, UnknownName
-from kofn.stats.draws import resampled_statistic, resampled_sums
+from kofn.stats.draws import resampled_sums
 from kofn.stats.intervals import NO_INTERVAL, Interval, check_level, check_resamples, cluster_codes, t_quantile, wilson
 from kofn.stats.laws import drawn_law
 from kofn.stats.ratios import effective_number, ratio_law
@@ -54,6 +54,10 @@ class Units(NamedTuple):
     def influence(self) -> Floats:
         """S - point·W: the influence of each unit on the statistic, up to a factor."""
         return self.sums - self.point * (1.0 if self.weights is None else self.weights)
+
+    def acceleration(self) -> float:
+        """Of BCa: see `acceleration_of`."""
+        return acceleration_of(self.influence)
 
     def effective_size(self) -> float:
         """(Σw)²/Σw², Kish (1965): the number of units when their weights are equal."""
@@ -200,18 +204,18 @@ def bootstrap_mean(
     if narrow is not None:
         return narrow
     law = ratio_law(units.sums, units.weights, n_resamples=n_resamples, seed=seed)
-    return interval_from(law, units, level, method)
+    return interval_from(law, level, method, units.sums.size, units.acceleration)
 
 
-def interval_from(law: Law, units: Units, level: float, method: str) -> Interval:
-    """The interval of a law; BCa is undefined where every draw lies on one side of the point."""
+def interval_from(law: Law, level: float, method: str, n: int, acceleration: Callable[[], float]) -> Interval:
+    """The interval of a law of n units; BCa is undefined where every draw lies on one side of the point."""
     if method == "bca":
         bias = law.median_bias()
         if not isfinite(bias):
             return NO_INTERVAL
-        below, above = bca_tails(level, bias, acceleration_of(units.influence))
+        below, above = bca_tails(level, bias, acceleration())
     else:
-        below, above = tail_probabilities(method, level, units.sums.size)
+        below, above = tail_probabilities(method, level, n)
     return Interval(law.lower(below), law.upper(above), LABELS[method])
 
 
@@ -269,7 +273,9 @@ def bootstrap_means(
         units = as_units(column, weights, clusters)
         narrow = without_width(units, level)
         law = drawn_law(means, units.point)
-        intervals.append(interval_from(law, units, level, method) if narrow is None else narrow)
+        intervals.append(
+            interval_from(law, level, method, units.sums.size, units.acceleration) if narrow is None else narrow
+        )
     return intervals
 
 
@@ -301,17 +307,12 @@ def bootstrap(
     if n < 2:
         return NO_INTERVAL
     point = of(np.arange(n))
-    law = drawn_law(resampled_statistic(n, of, n_resamples, seed), point)
+    rng = np.random.default_rng(seed)
+    law = drawn_law(np.array([of(rng.integers(0, n, size=n)) for _ in range(n_resamples)], dtype=float), point)
+    if method != "basic":
+        return interval_from(law, level, method, n, lambda: _jackknife_acceleration(of, n))
     tail = (1 - level) / 2
-    if method == "basic":
-        return Interval(2 * point - law.upper(tail), 2 * point - law.lower(tail), "basic")
-    below, above = tail, tail
-    if method == "bca":
-        bias = law.median_bias()
-        if not isfinite(bias):
-            return NO_INTERVAL
-        below, above = bca_tails(level, bias, _jackknife_acceleration(of, n))
-    return Interval(law.lower(below), law.upper(above), LABELS[method])
+    return Interval(2 * point - law.upper(tail), 2 * point - law.lower(tail), "basic")
 
 
 def _statistic_of_units(

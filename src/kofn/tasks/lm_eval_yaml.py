@@ -18,7 +18,7 @@ from kofn.core.yaml_file import Yaml
 from kofn.errors import InputError, UnknownName
 from kofn.extract.compatible import expressible
 from kofn.registry import METRICS, aggregator, metric
-from kofn.tasks.datasets import PlacedRecord
+from kofn.tasks.items import PlacedRecord
 from kofn.tasks.spec import parse_spec
 from kofn.tasks.task import REPEATS, Task
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kofn.core.fields import CASE_ROLES, recognise
 from kofn.core.numbers import canonical_number
 from kofn.errors import InputError, UnknownName
-from kofn.extract.boxed_answer import boxes
+from kofn.extract.answer_labels import boxes
 from kofn.extract.letter_answer import parse_choices
 from kofn.tasks.stages import Template
 

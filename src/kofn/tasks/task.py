@@ -13,8 +13,7 @@ from kofn.metrics.metric_config import REPEAT_AGGREGATORS
 from kofn.registry import aggregator, extractor, metric
 from kofn.scoring.configuration import Config
 from kofn.scoring.policy import PassPolicy
-from kofn.tasks import datasets
-from kofn.tasks.items import items_of, select_items
+from kofn.tasks.items import PlacedRecord, dev_records, hub_records, items_of, locate, records_at, select_items
 from kofn.tasks.recipe import Shots, TaskRecipe
 from kofn.tasks.shapes import SHAPES
 from kofn.tasks.spec import PartSpec, StageSpec, TaskSpec, TwoStageSpec, parse_spec
@@ -145,7 +144,7 @@ class Task:
         first = limit if limit is not None or samples else self.spec.limit
         return select_items(found, samples=samples, limit=first, sample=sample, group=self.group_field, seed=seed)
 
-    def prepare_record(self, placed: datasets.PlacedRecord) -> datasets.PlacedRecord:
+    def prepare_record(self, placed: PlacedRecord) -> PlacedRecord:
         """A record as its fields are looked for in it; here as it is."""
         return placed
 
@@ -210,16 +209,16 @@ class Task:
 
     def locate_data(self, data: Path | None = None) -> Path | None:
         """The file or folder of the data; None where the records are in the task file or on Hugging Face."""
-        return datasets.locate(self.spec.dataset, self.name, self.folder, data)
+        return locate(self.spec.dataset, self.name, self.folder, data)
 
-    def _records(self, data: Path | None) -> Iterator[datasets.PlacedRecord]:
+    def _records(self, data: Path | None) -> Iterator[PlacedRecord]:
         place = self.locate_data(data)
         if place is not None:
-            return datasets.records_at(place, subjects=self._subjects)
+            return records_at(place, subjects=self._subjects)
         own = self.spec.dataset.records
         if own is not None:
-            return (datasets.PlacedRecord(f"{self.source}: dataset.{at}", r) for at, r in enumerate(own))
-        return datasets.hub_records(self.spec.dataset)
+            return (PlacedRecord(f"{self.source}: dataset.{at}", r) for at, r in enumerate(own))
+        return hub_records(self.spec.dataset)
 
     @property
     def _subjects(self) -> bool:
@@ -230,7 +229,7 @@ class Task:
         if few is None or not few.count:
             return Shots()
         records = (
-            (datasets.PlacedRecord(f"{self.source}: fewshot.source.{at}", r) for at, r in enumerate(few.source))
+            (PlacedRecord(f"{self.source}: fewshot.source.{at}", r) for at, r in enumerate(few.source))
             if isinstance(few.source, list)
             else self._dev(few.source, data)
         )
@@ -240,20 +239,20 @@ class Task:
         per_repeat = self.spec.output_type == "multiple_choice" if few.per_repeat is None else few.per_repeat
         return Shots(pool=pool, count=few.count, seed=few.seed, per_repeat=per_repeat, group=self.group_field)
 
-    def _dev(self, source: str, data: Path | None) -> Iterator[datasets.PlacedRecord]:
+    def _dev(self, source: str, data: Path | None) -> Iterator[PlacedRecord]:
         if source != "dev":
             path = (self.folder / source) if self.folder else Path(source)
             if not path.exists():
                 raise InputError(f"task {self.name}: fewshot.source: {path}: no such file")
-            return datasets.records_at(path, subjects=self._subjects)
+            return records_at(path, subjects=self._subjects)
         place = self.locate_data(data)
         if place is not None:
-            return datasets.dev_records(place, subjects=self._subjects)
+            return dev_records(place, subjects=self._subjects)
         if self.spec.dataset.hf is None:
             raise InputError(
                 f"task {self.name}: fewshot.source: no dev examples beside records of the task file itself"
             )
-        return datasets.hub_records(self.spec.dataset, "dev" if self._subjects else "train")
+        return hub_records(self.spec.dataset, "dev" if self._subjects else "train")
 
     def _check_names(self, items: Sequence[Item]) -> None:
         """Refuse a prompt that names what some item has not."""
