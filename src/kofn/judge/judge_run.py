@@ -16,7 +16,7 @@ from kofn.judge.judge_metrics import (
 from kofn.judge.pairwise import tournament
 from kofn.judge.pointwise import judge_outputs
 from kofn.render.run_directory import update_run, write_run
-from kofn.runs.files import MANIFEST, check_new, checksum_mismatch, digest, read_json, read_verified
+from kofn.runs.files import MANIFEST, check_new, checksum_mismatch, digest, read_json, read_parquet
 from kofn.runs.load import load_graded
 from kofn.runs.staging import lock_directory, recover
 from kofn.scoring.configuration import GradingConfig, ReportConfig
@@ -143,7 +143,7 @@ def merge_verdicts(path: Path, judge_result: JudgeResult, sha256: str | None = N
     if not path.exists():
         return judge_result.verdicts
 
-    before, _, same = read_verified(path, judge_result.verdicts.schema, sha256=sha256)
+    before, same = read_parquet(path, judge_result.verdicts.schema, sha256=sha256)
     if not same:
         raise checksum_mismatch(path)
     return pl.concat([before.filter(~pl.col("metric").is_in(judge_result.names)), judge_result.verdicts])

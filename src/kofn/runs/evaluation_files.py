@@ -18,6 +18,7 @@ from kofn.runs.files import (
     digest,
     read_json,
     read_parquet,
+    refusing_damage,
     to_json,
     write_atomically,
 )
@@ -76,22 +77,8 @@ def _check_scores(results: Correctness) -> None:
             raise InputError(f"group {name!r}: the id of a case is no Unicode text: {problem.reason}") from None
 
 
-def save_evaluation(results: Correctness, directory: Path) -> None:
-    """Write both files of an evaluation."""
-    save_evaluation_frame(results, reports_frame(results), directory)
-
-
-def save_evaluation_frame(results: Correctness, reports: pl.DataFrame, directory: Path) -> None:
-    """The same where the case reports are columns already; `results.reports` is not looked at."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        write_evaluation_frame(results, reports, directory)
-    except OSError as problem:
-        raise WorldError(f"{directory}: cannot write the evaluation: {problem.strerror or problem}") from None
-
-
 def write_evaluation_frame(results: Correctness, reports: pl.DataFrame, directory: Path) -> None:
-    """The same into a directory that is there; what the disk says is not put into words."""
+    """Write both files of an evaluation, its case reports given as columns: `results.reports` is not looked at."""
     import orjson
 
     check_reports(reports)
@@ -181,23 +168,12 @@ def _head(directory: Path, *, finished: bool) -> _Head:
     check_version(path, body)
     # before polars opens the file: a damaged one can end the process
     check_parquet(of_reports, body.get("reports_sha256"))
-    try:
-        carried = _embedded_evaluation(pl.read_parquet_metadata(of_reports))
-    except InputError as problem:
-        raise InputError(f"{of_reports}: {problem}") from None
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
-        raise InputError(f"{of_reports}: damaged, or not Parquet: {str(problem).splitlines()[0][:200]}") from None
+    with refusing_damage(of_reports):
+        carried = _embedded_evaluation(of_reports, pl.read_parquet_metadata(of_reports))
     head = _Head(body, carried, digest(of_reports))
     if head.torn and finished:
         raise InputError(f"{of_reports}: of another evaluation than {EVALUATION}: the two files are not of one run")
     return head
-
-
-def load_full_evaluation(directory: Path, kind: type[Results]) -> Results:
-    """The evaluation with its case reports as objects."""
-    results, frame = load_evaluation(directory, kind)
-    results.reports = load_reports(directory / REPORTS, with_stored_texts(frame, directory))
-    return results
 
 
 def load_reports(path: Path, frame: pl.DataFrame) -> list[VerifierReport]:
@@ -233,7 +209,7 @@ def _validate(body: dict[str, Any], path: Path, kind: type[Results]) -> Results:
         raise InputError(f"{path}: {first_validation_error(problem)}") from None
 
 
-def _embedded_evaluation(metadata: dict[str, str]) -> dict[str, Any] | None:
+def _embedded_evaluation(path: Path, metadata: dict[str, str]) -> dict[str, Any] | None:
     """The evaluation that reports.parquet carries; none where another program wrote the file anew."""
     import orjson
 
@@ -242,9 +218,9 @@ def _embedded_evaluation(metadata: dict[str, str]) -> dict[str, Any] | None:
     try:
         found = orjson.loads(metadata[_KEY])
     except orjson.JSONDecodeError as problem:
-        raise InputError(f"its metadata is not JSON: {problem}") from None
+        raise InputError(f"{path}: its metadata is not JSON: {problem}") from None
     if not (isinstance(found, dict) and isinstance(found.get("n_reports"), int)):
-        raise InputError("its metadata is not what kofn writes")
+        raise InputError(f"{path}: its metadata is not what kofn writes")
     return found
 
 
@@ -279,12 +255,20 @@ class CorrectnessResults(Correctness):
 
     def save(self, directory: Path | str) -> None:
         """Write evaluation.json and reports.parquet."""
-        save_evaluation(self, Path(directory))
+        directory = Path(directory)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            write_evaluation_frame(self, reports_frame(self), directory)
+        except OSError as problem:
+            raise WorldError(f"{directory}: cannot write the evaluation: {problem.strerror or problem}") from None
 
     @classmethod
     def from_dir(cls, directory: Path | str) -> Self:
         """Read what `save` wrote: an equal object."""
-        return load_full_evaluation(Path(directory), cls)
+        directory = Path(directory)
+        results, frame = load_evaluation(directory, cls)
+        results.reports = load_reports(directory / REPORTS, with_stored_texts(frame, directory))
+        return results
 
     def to_polars(self) -> pl.DataFrame:
         """The case reports as reports.parquet holds them."""

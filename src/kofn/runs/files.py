@@ -6,13 +6,14 @@ A file is written whole under another name and then renamed, so that a killed wr
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError
 from kofn.runs.staging import as_os_error, is_left_over, recover, remove_abandoned_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import polars as pl
@@ -109,6 +110,17 @@ def check_version(path: Path, body: Mapping[str, Any], oldest: int = OLDEST_EVAL
     return version
 
 
+@contextmanager
+def refusing_damage(path: Path) -> Iterator[None]:
+    """What polars or the disk say of a Parquet file, in one line."""
+    import polars as pl
+
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
+        raise InputError(f"{path}: damaged, or not Parquet: {str(problem).splitlines()[0][:200]}") from None
+
+
 def read_parquet(
     path: Path,
     schema: pl.Schema | None = None,
@@ -116,48 +128,27 @@ def read_parquet(
     sha256: str | None = None,
     columns: list[str] | None = None,
     without: Sequence[str] = (),
-) -> tuple[pl.DataFrame, dict[str, str]]:
-    """A Parquet file's rows (of these columns, or all but those in `without`) and its metadata.
+) -> tuple[pl.DataFrame, bool]:
+    """A Parquet file's rows (of these columns, or all but those in `without`), and whether it is what was written.
 
     With a schema, its columns must be there with these types. `sha256` is what the file had when it was written.
     """
-    frame, metadata, _ = read_verified(path, schema, sha256=sha256, columns=columns, without=without)
-    return frame, metadata
-
-
-def read_verified(
-    path: Path,
-    schema: pl.Schema | None = None,
-    *,
-    sha256: str | None = None,
-    columns: list[str] | None = None,
-    without: Sequence[str] = (),
-) -> tuple[pl.DataFrame, dict[str, str], bool]:
-    """The same, and whether the file is what was written."""
     import polars as pl
 
     same = check_parquet(path, sha256)
-    try:
+    with refusing_damage(path):
+        there = pl.read_parquet_schema(path)
+        missing = [name for name in (columns or schema or ()) if name not in there]
+        if missing:
+            raise InputError(f"{path}: column {missing[0]!r} is missing")
         if without:
-            columns = [name for name in pl.read_parquet_schema(path) if name not in without]
+            columns = [name for name in there if name not in without]
         # no glob and no hive columns: a path may contain brackets or "key=value"
         frame = pl.read_parquet(path, columns=columns, glob=False, hive_partitioning=False)
-        metadata = pl.read_parquet_metadata(path)
-    except pl.exceptions.ColumnNotFoundError:
-        there = pl.read_parquet_schema(path)
-        # polars does not say which column in a stable form
-        missing = next(name for name in columns or () if name not in there)
-        raise InputError(f"{path}: column {missing!r} is missing") from None
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
-        raise InputError(f"{path}: damaged, or not Parquet: {str(problem).splitlines()[0][:200]}") from None
-    if schema is None:
-        return frame, metadata, same
-    for name, dtype in schema.items():
-        if name not in frame.columns:
-            raise InputError(f"{path}: column {name!r} is missing")
+    for name, dtype in (schema or {}).items():
         if frame.schema[name] != dtype:
             raise InputError(f"{path}: column {name!r} is {frame.schema[name]}, expected {dtype}")
-    return frame.select(schema.names()), metadata, same
+    return frame if schema is None else frame.select(schema.names()), same
 
 
 def checksum_mismatch(path: Path) -> InputError:

@@ -21,7 +21,6 @@ from kofn.runs.files import (
     digest,
     read_json,
     read_parquet,
-    read_verified,
 )
 from kofn.runs.manifest import check_digest
 from kofn.runs.migrations import FIRST, load_manifest
@@ -319,7 +318,7 @@ def read_columns(run: StoredRun, columns: Sequence[IndexColumn]) -> StoredRun:
     data = [c for c in QUESTION_COLUMNS if c in run.manifest["layout"]["case_columns"]]
     # each once, in order: a column may be a value, a cluster and a weight at the same time
     names = dict.fromkeys(["case_id", *(c.column for c in columns), *filter(None, roles.values()), *data])
-    frame, _, same = read_verified(path, sha256=run.manifest["files"].get(CASES), columns=list(names))
+    frame, same = read_parquet(path, sha256=run.manifest["files"].get(CASES), columns=list(names))
     try:
         floats = {c.column: frame[c.column].cast(pl.Float64).to_numpy() for c in columns}
         weights = None if roles["weight"] is None else frame[roles["weight"]].cast(pl.Float64).to_numpy()

@@ -85,20 +85,12 @@ def load_graded(
     if not path.is_dir() or _is_log(path):
         return _load_file(path, given, fields)
 
-    from kofn.runs.record import (
-        load_run,
-        restore_table,  # pydantic: only for runs, not for files
-    )
-
-    run = load_run(path)
-    if run.result is None:
-        raise InputError(f"{path}: this run has no candidates: give one of kofn score --out, kofn run or kofn judge")
+    run, stored, table = _load_candidates(path)
     merged = _merge_options(run.options, given)
-    table = restore_table(run.result)
     # another extractor or metric makes other grades; anything else only other numbers of the same grades
     if given.extract or given.metrics:
         return GradedCandidates(name=run.name, path=path, run=run, options=merged, result=evaluate(table, merged))
-    result = replace(run.result, table=table)
+    result = replace(stored, table=table)
     if any((given.by, given.aggregate, given.split, given.cluster, given.weight, given.use)):
         result = reestimate(result, merged)
     return GradedCandidates(name=run.name, path=path, run=run, options=merged, result=result)
@@ -192,15 +184,17 @@ def _load_run_outputs(path: Path) -> Table | None:
     """The outputs of a stored run, without its grades; None for any other folder."""
     if not (path / MANIFEST).is_file():
         return None
-    from kofn.runs.record import (
-        load_run,
-        restore_table,  # pydantic: only for runs, not for files
-    )
+    return _load_candidates(path)[2]
+
+
+def _load_candidates(path: Path) -> tuple[Run, Result, Table]:
+    """A run, its result, and the table that an importer would give of its outputs."""
+    from kofn.runs.record import load_run, restore_table  # pydantic: only for runs, not for files
 
     run = load_run(path)
     if run.result is None:
         raise InputError(f"{path}: this run has no candidates: give one of kofn score --out, kofn run or kofn judge")
-    return restore_table(run.result)
+    return run, run.result, restore_table(run.result)
 
 
 def _from_frame(data: Any, options: ReadOptions) -> Table:

@@ -14,7 +14,7 @@ from kofn.core.table import CASE_COLUMNS
 from kofn.errors import InputError
 from kofn.metrics import trait
 from kofn.registry import metric
-from kofn.runs.files import CANDIDATES, CASES, MANIFEST, check_version, check_whole, read_json
+from kofn.runs.files import CANDIDATES, CASES, MANIFEST, check_parquet, check_version, read_json, refusing_damage
 from kofn.runs.manifest import check_digest, check_manifest
 from kofn.runs.report_builder import report_of
 from kofn.scoring.configuration import ReportConfig
@@ -82,11 +82,9 @@ def _first_layout(directory: Path, result: Mapping[str, Any]) -> dict[str, Any]:
 def _columns(path: Path) -> Sequence[str]:
     import polars as pl
 
-    check_whole(path)
-    try:
+    check_parquet(path)
+    with refusing_damage(path):
         return list(pl.read_parquet_schema(path))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
-        raise InputError(f"{path}: damaged, or not Parquet: {str(problem).splitlines()[0][:200]}") from None
 
 
 def _is_higher_better(name: str) -> bool:

@@ -15,7 +15,7 @@ from kofn.core.types import Estimate
 from kofn.core.warnings import coded_sentence, stored_warnings
 from kofn.errors import InputError
 from kofn.runs.evaluation_files import EVALUATION, REPORTS, CorrectnessResults, load_evaluation, load_reports
-from kofn.runs.files import CANDIDATES, CASES, MANIFEST, checksum_mismatch, read_verified
+from kofn.runs.files import CANDIDATES, CASES, MANIFEST, checksum_mismatch, read_parquet
 from kofn.runs.manifest import check_digest
 from kofn.runs.migrations import FIRST, first_reports, load_manifest
 from kofn.runs.run_tables import with_texts
@@ -121,8 +121,8 @@ def _result(path: Path, manifest: Mapping[str, Any], reports: pl.DataFrame | Non
     stored, layout = manifest["result"], manifest["layout"]
     known = manifest["files"]
     sides = ((CANDIDATES, OUTPUTS), (CASES, QUESTIONS))
-    (candidates, _, first), (cases, _, second) = (
-        read_verified(path / name, sha256=known.get(name), without=() if texts else wordy) for name, wordy in sides
+    (candidates, first), (cases, second) = (
+        read_parquet(path / name, sha256=known.get(name), without=() if texts else wordy) for name, wordy in sides
     )
     if not texts:
         layout = {**layout, "case_columns": [c for c in layout["case_columns"] if c not in QUESTIONS]}
