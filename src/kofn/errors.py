@@ -11,6 +11,9 @@ Anything else that escapes is a bug and shows a traceback.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 
 class KofnError(Exception):
     """Base of every error kofn raises on purpose."""
@@ -53,6 +56,18 @@ class MissingExtra(InputError, ImportError):
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs {package}: pip install 'kofn[{extra}]'")
+
+
+def import_extra(module: str, extra: str, purpose: str, *, package: str = "") -> Any:
+    """A module of an optional package (named as the module unless `package` says otherwise), or MissingExtra.
+
+    >>> import_extra("json", "text", "metric bleu").__name__
+    'json'
+    """
+    try:
+        return import_module(module)
+    except ImportError:
+        raise MissingExtra(package or module, extra, purpose) from None
 
 
 class WorldError(KofnError):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kofn.aggregators.base import Aggregator, positive
-from kofn.errors import InputError, MissingExtra
+from kofn.errors import InputError, import_extra
 
 if TYPE_CHECKING:
     import polars as pl
@@ -267,10 +267,7 @@ def _load_embedder(name: str) -> Embedder:
 
 
 def _wordllama() -> Embedder:
-    try:
-        import wordllama
-    except ImportError:
-        raise MissingExtra("wordllama", "embed", "semantic_diversity with embedder wordllama") from None
+    wordllama = import_extra("wordllama", "embed", "semantic_diversity with embedder wordllama")
     model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
     embed: Embedder = model.embed
     return embed

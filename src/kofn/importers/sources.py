@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from kofn.core.addresses import redact_address
-from kofn.errors import InputError, MissingExtra, WorldError
+from kofn.errors import InputError, WorldError, import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -229,11 +229,7 @@ def _remote_matches(path: str) -> list[str]:
 
 
 def _fsspec(path: str) -> Any:
-    try:
-        import fsspec
-    except ImportError:
-        raise MissingExtra("fsspec", "remote", f"reading {path.partition('://')[0]}:// paths") from None
-    return fsspec
+    return import_extra("fsspec", "remote", f"reading {path.partition('://')[0]}:// paths")
 
 
 # --- zip archives, with zstd-compressed entries, which Python's own reader supports only from 3.14

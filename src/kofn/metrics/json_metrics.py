@@ -10,7 +10,7 @@ from decimal import Context, Decimal, localcontext
 from functools import lru_cache, partial
 from typing import Any
 
-from kofn.errors import InputError, MissingExtra
+from kofn.errors import InputError, import_extra
 from kofn.metrics.base import Metric, best_match, references_of, text_of
 from kofn.metrics.numeric import check_tolerance
 
@@ -67,7 +67,7 @@ class Schema(Metric, uses="text"):
     schema: str | Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        _jsonschema()
+        import_extra("jsonschema", "schema", "metric schema")
         if self.schema is not None:
             text = _as_json_text(self.schema)
             object.__setattr__(self, "schema", text)
@@ -150,7 +150,7 @@ def _valid(prediction: str, schema: str) -> float:
 
 @lru_cache(maxsize=64)
 def _validator(schema: str) -> Any:
-    jsonschema = _jsonschema()
+    jsonschema = import_extra("jsonschema", "schema", "metric schema")
     registry = importlib.import_module("jsonschema_specifications").REGISTRY
     try:
         data = json.loads(schema)
@@ -160,14 +160,6 @@ def _validator(schema: str) -> Any:
         reason = getattr(error, "message", error)
         raise InputError(f"schema: not a JSON Schema: {_shortened(schema)}: {reason}") from None
     return kind(data, registry=registry)
-
-
-def _jsonschema() -> Any:
-    try:
-        import jsonschema
-    except ImportError:
-        raise MissingExtra("jsonschema", "schema", "metric schema") from None
-    return jsonschema
 
 
 def _shortened(text: str, width: int = 60) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from kofn.errors import InputError, MissingExtra
+from kofn.errors import InputError, import_extra
 from kofn.metrics.base import Metric, best_match
 
 if TYPE_CHECKING:
@@ -168,8 +168,4 @@ def _chrf(word_order: int, char_order: int, beta: int) -> Any:
 
 
 def _sacrebleu(purpose: str) -> Any:
-    try:
-        from sacrebleu import metrics
-    except ImportError:
-        raise MissingExtra("sacrebleu", "text", purpose) from None
-    return metrics
+    return import_extra("sacrebleu", "text", purpose).metrics

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakValueDictionary
 
-from kofn.errors import InputError, MissingExtra
+from kofn.errors import InputError, import_extra
 from kofn.models import smollm2_weights
 from kofn.models.base import Likelihood, Model, Reply, RequestRejected, RetryableError, file_sha256
 from kofn.models.http_client import Address, Client, replace_surrogates
@@ -98,10 +98,7 @@ def shared_server(setup: Setup, name: str) -> LlamaServer:
 def _start_server(setup: Setup, name: str, key: str) -> Any:
     # OpenMP reads this when xllamacpp is imported. Without it waiting threads spin, and starve beside another process.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    try:
-        import xllamacpp
-    except ImportError:
-        raise MissingExtra("xllamacpp", "local", f"model {name}") from None
+    xllamacpp = import_extra("xllamacpp", "local", f"model {name}")
     params = xllamacpp.CommonParams()
     params.model.path = str(setup.path)
     # unified: the slots share one context, so that a long prompt alone may use all of it

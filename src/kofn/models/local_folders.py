@@ -13,13 +13,12 @@ import threading
 import warnings
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from kofn.errors import InputError, MissingExtra, WorldError
+from kofn.errors import InputError, WorldError, import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,10 +45,7 @@ def load_transformers() -> Any:
 
 
 def _load(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise MissingExtra(name, "hf", "a model of the form hf:PATH") from None
+    return import_extra(name, "hf", "a model of the form hf:PATH")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kofn._version import __version__
-from kofn.errors import InputError, MissingExtra, WorldError
+from kofn.errors import InputError, WorldError, import_extra
 from kofn.parallel.base import ParallelEngine
 from kofn.parallel.local import module_path
 from kofn.parallel.ray_worker import BROKEN, LOST, STORED, MapOrder, SharedFolder, digest, run
@@ -172,10 +172,7 @@ class _RayMap:
 
 def _import_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        return import_module("ray")
-    except ImportError as error:
-        raise MissingExtra("ray", "ray", "--engine ray") from error
+    return import_extra("ray", "ray", "--engine ray")
 
 
 def _connect(ray: Any, address: str | None, workers: int | None) -> Callable[[], None] | None:

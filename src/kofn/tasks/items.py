@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kofn.core.folders import data_folders
 from kofn.core.types import Case
-from kofn.errors import InputError, MissingExtra, UnknownName, WorldError
+from kofn.errors import InputError, UnknownName, WorldError, import_extra
 from kofn.tasks.shapes import SHAPES, generic, label_options, plain_fields, with_fields
 from kofn.tasks.stages import Item
 
@@ -226,10 +226,7 @@ def dev_records(path: Path, *, subjects: bool = False) -> Iterator[PlacedRecord]
 
 def hub_records(spec: DatasetSpec, split: str | None = None) -> Iterator[PlacedRecord]:
     """The records of a Hugging Face data set."""
-    try:
-        import datasets
-    except ImportError:
-        raise MissingExtra("datasets", "datasets", f"data set {spec.hf}") from None
+    datasets = import_extra("datasets", "datasets", f"data set {spec.hf}")
     split = split or spec.split
     try:
         rows = datasets.load_dataset(spec.hf, spec.config, split=split)

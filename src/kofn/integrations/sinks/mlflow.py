@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from kofn.core.addresses import redact_address
-from kofn.errors import MissingExtra
+from kofn.errors import import_extra
 from kofn.integrations.sinks.tracker_run import batches
 
 if TYPE_CHECKING:
@@ -40,11 +40,8 @@ def _client(address: SinkAddress) -> Any:
     for name, value in _PATIENCE.items():
         os.environ.setdefault(name, value)
     logging.getLogger("mlflow").setLevel(logging.ERROR)
-    try:
-        from mlflow import MlflowClient
-    except ImportError:
-        raise MissingExtra("mlflow-skinny", "mlflow", "--sink mlflow:") from None
-    return MlflowClient(tracking_uri=address.place)
+    mlflow = import_extra("mlflow", "mlflow", "--sink mlflow:", package="mlflow-skinny")
+    return mlflow.MlflowClient(tracking_uri=address.place)
 
 
 def _experiment(client: Any, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kofn.errors import MissingExtra
+from kofn.errors import import_extra
 from kofn.integrations.sinks.tracker_run import tracker_name
 
 if TYPE_CHECKING:
@@ -33,10 +33,7 @@ def send(address: SinkAddress, tracker_run: TrackerRun) -> str:
 
 def _start(address: SinkAddress, tracker_run: TrackerRun) -> Any:
     """The run of this digest, new or resumed; console, git state and code of this process are not captured."""
-    try:
-        import wandb
-    except ImportError:
-        raise MissingExtra("wandb", "wandb", "--sink wandb:") from None
+    wandb = import_extra("wandb", "wandb", "--sink wandb:")
     entity, _, project = address.place.rpartition("/")
     return wandb.init(
         entity=entity or None,

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kofn.errors import InputError, MissingExtra
+from kofn.errors import InputError, import_extra
 from kofn.problems.matchers import BuiltinMatcher, decode_actual, describe_value
 from kofn.problems.matchers.bounds import IsolationLimitExceeded, check_limit, run_isolated
 from kofn.problems.matchers.diff_text import RIGHT, mismatch, preview_lines, truncate
@@ -64,7 +64,7 @@ class SchemaMatcher(BuiltinMatcher):
     def __post_init__(self) -> None:
         BuiltinMatcher.__post_init__(self)
         check_limit(self.name, self.limit)
-        _jsonschema()
+        import_extra("jsonschema", "schema", "matcher schema")
 
     def __call__(self, expected: Any, actual: Actual) -> Match:
         schema, text = self._parse_expected(expected), decode_actual(actual)
@@ -124,7 +124,7 @@ def violations(schema: str, actual: bytes) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _validator(schema: str) -> Any:
-    jsonschema = _jsonschema()
+    jsonschema = import_extra("jsonschema", "schema", "matcher schema")
     registry = importlib.import_module("jsonschema_specifications").REGISTRY
     data = json.loads(schema)
     if not isinstance(data, (dict, bool)):
@@ -147,11 +147,3 @@ def _number(text: str) -> int | float:
     if not math.isfinite(value):
         raise UnreadableJson(f"a number beyond what a schema can check: {truncate(text, 40)}")
     return value
-
-
-def _jsonschema() -> Any:
-    try:
-        import jsonschema
-    except ImportError:
-        raise MissingExtra("jsonschema", "schema", "matcher schema") from None
-    return jsonschema
