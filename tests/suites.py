@@ -67,7 +67,7 @@ def concerned(paths: list[str] | None) -> list[str]:
 
     >>> concerned(["docs/faq.md"])
     ['docs', 'slow']
-    >>> viewer, sandbox = concerned(["src/kofn/viewer/app.py"]), concerned(["src/kofn/sandbox/limits.py"])
+    >>> viewer, sandbox = concerned(["src/kofn/viewer/server.py"]), concerned(["src/kofn/sandbox/limits.py"])
     >>> "browser" in viewer, "programs" in viewer, "programs" in sandbox, "model" in sandbox
     (True, False, True, False)
     >>> concerned(None) == concerned(["Makefile"]) == [*KINDS, *LONG]

@@ -416,7 +416,7 @@ def asked_page(data: bytes) -> None:
 
 @cache
 def _viewer() -> Any:
-    from kofn.viewer.app import make_app
+    from kofn.viewer.server import make_app
 
     return make_app(good_run().parent)
 

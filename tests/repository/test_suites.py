@@ -31,7 +31,7 @@ def test_nobody_knows_what_changed_without_a_commit_to_compare_with(monkeypatch)
 
 
 def test_paths_since_a_commit_are_those_that_git_says(monkeypatch):
-    said = {"merge-base": "old", "rev-parse": None, "diff": "docs/faq.md\nsrc/kofn/viewer/app.py"}
+    said = {"merge-base": "old", "rev-parse": None, "diff": "docs/faq.md\nsrc/kofn/viewer/server.py"}
     monkeypatch.setattr(suites, "_git", lambda verb, *rest: said[verb] or rest[-1])
-    assert suites.changed_since() == ["docs/faq.md", "src/kofn/viewer/app.py"]
+    assert suites.changed_since() == ["docs/faq.md", "src/kofn/viewer/server.py"]
     assert "browser" in suites.concerned(suites.changed_since())

@@ -22,8 +22,8 @@ from tests.viewer.serving import ask, served
 import kofn
 from kofn.cli import kofn as command
 from kofn.judge import JudgeSettings, judge
-from kofn.viewer.app import RUN_PAGES
-from kofn.viewer.urls import run_url
+from kofn.viewer.server import RUN_PAGES
+from kofn.viewer.templating import run_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,8 +20,7 @@ def served(folder: Path, **options: Any) -> Iterator[str]:
     """The address of a viewer of a folder, such as http://127.0.0.1:41234; it is gone afterwards."""
     import uvicorn
 
-    from kofn.viewer.app import make_app
-    from kofn.viewer.server import bind_socket
+    from kofn.viewer.server import bind_socket, make_app
 
     sock = bind_socket("127.0.0.1", None)
     config = uvicorn.Config(make_app(folder, **options), log_level="error", lifespan="off", timeout_graceful_shutdown=1)

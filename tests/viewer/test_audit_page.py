@@ -19,8 +19,7 @@ from kofn.errors import InputError
 from kofn.runs.record import load_run, restore_table
 from kofn.scoring.configuration import GradingConfig
 from kofn.viewer import audit_jobs
-from kofn.viewer.audit_jobs import audit_in_process, sample_of
-from kofn.viewer.audit_query import STORED, AuditQuery, SampleSize, available_extractors
+from kofn.viewer.audit_jobs import STORED, AuditQuery, SampleSize, audit_in_process, available_extractors, sample_of
 from kofn.viewer.run_view import RunView
 
 NAMES = ["number", "number_anchor", "number_simple"]
@@ -199,7 +198,7 @@ def test_an_audit_apart_is_the_same(folder):
 
 def test_of_many_cases_a_sample_is_read_and_the_page_says_so(folder, monkeypatch):
     sizes = {2_000: SampleSize(10, 1_000, 10**6), 10_000: SampleSize(20, 1_000, 10**6)}
-    for module in ("audit_query", "audit_jobs", "audit_page"):
+    for module in ("audit_jobs", "audit_page"):
         monkeypatch.setattr(f"kofn.viewer.{module}.SAMPLE_SIZES", sizes)
     with served(folder) as base:
         page = page_of(base, "sums")

@@ -107,9 +107,9 @@ def drag(page, name, value):
 
 @pytest.fixture(scope="module")
 def script(browser):
-    """The functions of choose.js, in a page that has nothing else."""
+    """The functions of recommend_n.js, in a page that has nothing else."""
     page = new_context(browser).new_page()
-    page.evaluate(f"() => {{ window.kofn = {{}};\n{(TEMPLATES / 'choose.js').read_text()}\n}}")
+    page.evaluate(f"() => {{ window.kofn = {{}};\n{(TEMPLATES / 'recommend_n.js').read_text()}\n}}")
     yield page
     page.context.close()
 

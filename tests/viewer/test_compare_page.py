@@ -26,7 +26,7 @@ from kofn.core.format import format_signed
 from kofn.errors import InputError
 from kofn.runs import AttributeResult, CorrectnessResults, VerifierReport
 from kofn.viewer import compare_data
-from kofn.viewer.background_cache import BackgroundCache
+from kofn.viewer.caches import BackgroundCache
 from kofn.viewer.compare_page import PAGE
 
 NUMBERS = ("mean", "majority", "any_pass")
@@ -341,7 +341,7 @@ def test_runs_that_share_no_case_are_said(base):
 
 def test_runs_that_are_too_large_for_a_page_are_not_read(base, monkeypatch):
     monkeypatch.setattr(compare_data, "MAX_CASES", 159)
-    monkeypatch.setattr("kofn.viewer.run_cache.load_run", lambda *_, **__: pytest.fail("read"))
+    monkeypatch.setattr("kofn.viewer.caches.load_run", lambda *_, **__: pytest.fail("read"))
     answer = ask(base, compare_url("top_k=3"))
     assert answer.status == 422
     assert "old: 160 cases: at most 159 are compared on a page" in answer.text

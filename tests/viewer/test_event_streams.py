@@ -21,9 +21,9 @@ from tests.waiting import LONGEST, wait_until
 
 from kofn.generate.progress_file import ProgressPoint
 from kofn.viewer import event_streams
-from kofn.viewer.estimate_chart import domain, estimate_chart
 from kofn.viewer.event_streams import EventStreams
-from kofn.viewer.run_status import read_status
+from kofn.viewer.live_page import domain, estimate_chart
+from kofn.viewer.run_folder import read_status
 
 
 class Stream:

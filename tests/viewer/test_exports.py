@@ -23,7 +23,7 @@ from kofn.runs.evaluation_files import CorrectnessResults
 from kofn.runs.record import load_run
 from kofn.runs.report_classes import AttributeResult, VerifierReport
 from kofn.scoring.policy import GroupType
-from kofn.viewer import exports, table_files
+from kofn.viewer import exports
 
 ODD = 'run "ü"\n;=1'
 
@@ -104,8 +104,8 @@ def test_without_filters_parquet_is_the_file_on_disk(base, folder, name):
 @pytest.mark.parametrize("run", ["one", "evil", "formulas"])
 @pytest.mark.parametrize("name", ["candidates", "cases"])
 def test_csv_holds_every_row_and_column_of_the_file(base, folder, run, name, monkeypatch):
-    monkeypatch.setattr(table_files, "FIRST_ROWS", 7)  # many slices
-    monkeypatch.setattr(table_files, "MAX_ROWS", 7)
+    monkeypatch.setattr(exports, "FIRST_ROWS", 7)  # many slices
+    monkeypatch.setattr(exports, "MAX_ROWS", 7)
     frame = pl.read_parquet(folder / run / f"{name}.parquet")
     rows = saved(base, f"/run/{run}/-/{name}.csv")
     assert len(rows) == frame.height
@@ -138,8 +138,8 @@ def test_no_cell_of_a_csv_is_a_formula(base):
      "verdict=failed&sort=id&down=1", "q=nothing+holds+this"],
 )  # fmt: skip
 def test_filters_and_order_are_those_of_the_table_of_cases(base, folder, query, monkeypatch):
-    monkeypatch.setattr(table_files, "REORDERED_ROWS", 11)
-    monkeypatch.setattr(table_files, "FIRST_ROWS", 13)
+    monkeypatch.setattr(exports, "REORDERED_ROWS", 11)
+    monkeypatch.setattr(exports, "FIRST_ROWS", 13)
     listed, number = [], 1
     while True:
         text = ask(base, f"/run/one?{query}&page={number}").text.partition('id="table"')[2].partition("</table>")[0]
@@ -161,11 +161,11 @@ def test_slices_are_bounded_by_bytes_and_end_when_the_file_is_another_one(tmp_pa
     path = tmp_path / "t.parquet"
     frame = pl.DataFrame({"i": np.arange(20_000), "text": ["x" * 1000] * 20_000})
     frame.write_parquet(path)
-    monkeypatch.setattr(table_files, "SLICE_BYTES", 100_000)
-    pieces = list(table_files.slices(path))
+    monkeypatch.setattr(exports, "SLICE_BYTES", 100_000)
+    pieces = list(exports.slices(path))
     assert pl.concat(pieces).equals(frame)
     assert max(piece.estimated_size() for piece in pieces) < 500_000
-    reading = table_files.slices(path)
+    reading = exports.slices(path)
     next(reading), next(reading)
     frame.with_columns(pl.col("i") + 1).write_parquet(tmp_path / "u.parquet")
     (tmp_path / "u.parquet").replace(path)

@@ -10,7 +10,7 @@ from tests.viewer.runs import EVIL, small_rows, write
 from tests.viewer.serving import ask, served
 
 from kofn.viewer.run_folder import NotFound, RunFolder
-from kofn.viewer.urls import run_url, split_run_path
+from kofn.viewer.templating import run_url, split_run_path
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,10 @@ from kofn.core.format import format_count
 from kofn.registry import entries
 from kofn.render.audit_html import agreement_cell, disagreement_row
 from kofn.render.audit_text import scores_grid
-from kofn.viewer.audit_jobs import audit_of
-from kofn.viewer.audit_query import SAMPLE_SIZES, STORED, AuditQuery, available_extractors
+from kofn.viewer.audit_jobs import SAMPLE_SIZES, STORED, AuditQuery, audit_of, available_extractors
+from kofn.viewer.case_list import CaseQuery, case_url
 from kofn.viewer.case_page import MAX_CANDIDATES
-from kofn.viewer.case_query import CaseQuery, case_url
-from kofn.viewer.templating import pager, render_page
-from kofn.viewer.urls import breadcrumbs, run_url, whole_number
+from kofn.viewer.templating import breadcrumbs, pager, render_page, run_url, whole_number
 
 if TYPE_CHECKING:
     from starlette.requests import Request

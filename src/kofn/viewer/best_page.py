@@ -20,8 +20,7 @@ from kofn.render.curve_html import LOOKS, gains_label, gains_plot, main_chart
 from kofn.render.curve_text import cost_rows, curve_cells, selection_rows
 from kofn.render.plot import Guide, TextMark
 from kofn.viewer.best_tables import parse_number, tables_of, with_cost
-from kofn.viewer.templating import render_fragment, render_page
-from kofn.viewer.urls import breadcrumbs, run_url, whole_number
+from kofn.viewer.templating import breadcrumbs, render_fragment, render_page, run_url, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +74,7 @@ def show(viewer: Viewer, request: Request, name: str) -> Response:
         "best.html.j2",
         title=f"Best of n – {show_hidden(name)}",
         crumbs=breadcrumbs(name, ("Best of n", run_url(name, "best"))),
-        scripts=["choose.js", "explore.js"],
+        scripts=["recommend_n.js", "explore.js"],
         run=name,
         key=key,
         controls=controls,

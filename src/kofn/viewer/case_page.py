@@ -13,12 +13,10 @@ from kofn.problems.verification_runs import EXECUTIONS
 from kofn.render.page_payload import format_amount
 from kofn.runs.files import check_whole
 from kofn.runs.report_classes import EXECUTION
-from kofn.viewer.case_list import neighbours, select_cases
-from kofn.viewer.case_query import CaseQuery, case_url
-from kofn.viewer.program_cases import executions
-from kofn.viewer.program_runs import candidate_runs, is_set
+from kofn.viewer.case_list import CaseQuery, case_url, neighbours, select_cases
+from kofn.viewer.program_runs import candidate_runs, executions, is_set
 from kofn.viewer.run_folder import NotFound
-from kofn.viewer.templating import format_seconds, render_page
+from kofn.viewer.templating import breadcrumbs, format_seconds, render_page, run_url, whole_number
 from kofn.viewer.text_display import (
     MAX_CHARACTERS,
     diff_lines,
@@ -27,9 +25,8 @@ from kofn.viewer.text_display import (
     plain_text,
     readable_json,
     text_box,
+    word_diff,
 )
-from kofn.viewer.urls import breadcrumbs, run_url, whole_number
-from kofn.viewer.word_diff import word_diff
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

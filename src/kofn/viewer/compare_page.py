@@ -16,12 +16,19 @@ from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.render.comparison_html import case_bodies, case_summary, comparison_data
 from kofn.render.comparison_text import comparison_title
-from kofn.viewer.case_query import CaseQuery, case_url
-from kofn.viewer.compare_data import compared_case, label, marks
-from kofn.viewer.compare_query import DIRECTIONS, CompareQuery, named_runs, parse_params, positive
+from kofn.viewer.case_list import CaseQuery, case_url
+from kofn.viewer.compare_data import (
+    DIRECTIONS,
+    CompareQuery,
+    compared_case,
+    label,
+    marks,
+    named_runs,
+    parse_params,
+    positive,
+)
 from kofn.viewer.run_folder import NotFound
-from kofn.viewer.templating import frame_page, pager, render_fragment, render_page, waiting_page
-from kofn.viewer.urls import run_url, whole_number
+from kofn.viewer.templating import frame_page, pager, render_fragment, render_page, run_url, waiting_page, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import anyio.to_thread
 
 from kofn.errors import KofnError
+from kofn.viewer.caches import RunCache
 from kofn.viewer.compare_data import ComparisonCache
 from kofn.viewer.event_streams import EventStreams
-from kofn.viewer.run_cache import RunCache
 from kofn.viewer.run_folder import NotFound, RunFolder
 from kofn.viewer.run_list import RecentLines, RunList
 from kofn.viewer.templating import error_page
-from kofn.viewer.trend_data import TrendCache
+from kofn.viewer.trend_page import TrendCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable

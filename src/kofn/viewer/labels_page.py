@@ -19,30 +19,28 @@ from kofn.errors import KofnError
 from kofn.judge.calibration_text import MEANS, RATES
 from kofn.runs.evaluation_files import first_validation_error
 from kofn.runs.files import CANDIDATES
-from kofn.viewer.label_calibration import calibrate_commands, calibrate_sheet
-from kofn.viewer.label_files import (
+from kofn.viewer.labels import (
+    AGGREGATES,
+    KINDS,
+    MAX_ROWS,
     LabelUpdate,
+    SheetSpec,
+    calibrate_commands,
+    calibrate_sheet,
+    check_selector,
+    graded_metrics,
     is_own,
+    judge_metrics,
     list_sheets,
     read_sheet,
     row_key,
     save_labels,
+    selector_names,
     start_sheet,
 )
-from kofn.viewer.label_sampling import (
-    AGGREGATES,
-    KINDS,
-    MAX_ROWS,
-    SheetSpec,
-    check_selector,
-    graded_metrics,
-    judge_metrics,
-    selector_names,
-)
 from kofn.viewer.run_folder import NotFound
-from kofn.viewer.templating import error_page, render_fragment, render_page
+from kofn.viewer.templating import breadcrumbs, error_page, render_fragment, render_page, run_url, whole_number
 from kofn.viewer.text_display import cut_text, joined
-from kofn.viewer.urls import breadcrumbs, run_url, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +49,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from kofn.viewer.context import Viewer
-    from kofn.viewer.label_files import LabelFile
+    from kofn.viewer.labels import LabelFile
     from kofn.viewer.run_view import RunView
 
 MAX_BODY = 256_000  # bytes of a request

@@ -12,11 +12,18 @@ from kofn.core.format import format_count
 from kofn.render import run_charts
 from kofn.render.page_payload import report_data
 from kofn.viewer import live_page, program_runs
-from kofn.viewer.case_list import PAGE, available_filters, page_rows, select_cases, tag_filters
-from kofn.viewer.case_query import SORTS, CaseQuery, case_url
-from kofn.viewer.run_status import read_status
-from kofn.viewer.templating import pager, render_fragment, render_page
-from kofn.viewer.urls import breadcrumbs, run_url
+from kofn.viewer.case_list import (
+    PAGE,
+    SORTS,
+    CaseQuery,
+    available_filters,
+    case_url,
+    page_rows,
+    select_cases,
+    tag_filters,
+)
+from kofn.viewer.run_folder import read_status
+from kofn.viewer.templating import breadcrumbs, pager, render_fragment, render_page, run_url
 
 if TYPE_CHECKING:
     from starlette.requests import Request

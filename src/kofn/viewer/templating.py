@@ -1,25 +1,111 @@
-"""Pages from templates: those of report.html and the viewer's own, in a frame with links to every other page."""
+"""Pages from templates, in a frame; their URLs, scripts and style sheets."""
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from functools import cache
+from hashlib import sha256
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote_to_bytes
 
 from markupsafe import Markup
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
 from kofn.core.format import format_duration
 from kofn.render.page import environment as report_environment
+from kofn.render.page import read_template, wrap_script
 from kofn.render.page_payload import format_amount
-from kofn.viewer.assets import static_url
-from kofn.viewer.urls import run_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jinja2 import Environment
-    from starlette.responses import Response
+
+RUN_PREFIX = "/run/"
+PAGE_MARK = "/-/"  # between the name of a run, which may hold slashes, and the page of that run
+
+
+def run_url(name: str, page: str = "") -> str:
+    """The URL of a run, or of one of its pages. File names may hold any bytes.
+
+    >>> run_url("models/a b"), run_url("", "case")
+    ('/run/models/a%20b', '/run//-/case')
+    """
+    return RUN_PREFIX + quote(os.fsencode(name)) + (f"{PAGE_MARK}{page}" if page else "")
+
+
+def split_run_path(raw_path: bytes) -> tuple[str, str]:
+    """(name of the run, page of it) of a path as the server received it.
+
+    >>> split_run_path(b"/run/models/a%20b/-/case"), split_run_path(b"/run/first")
+    (('models/a b', 'case'), ('first', ''))
+    """
+    rest, mark = raw_path.removeprefix(RUN_PREFIX.encode()), PAGE_MARK.encode()
+    name, _, page = rest.partition(mark) if mark in rest else (rest, b"", b"")
+    return os.fsdecode(unquote_to_bytes(name)).strip("/"), unquote_to_bytes(page).decode("utf-8", "replace")
+
+
+def breadcrumbs(name: str, *more: tuple[str, str]) -> list[tuple[str, str]]:
+    """(title, URL) of a run and of the pages below it."""
+    return [(name or "(this folder)", run_url(name)), *more]
+
+
+def whole_number(text: str, digits: int = 11) -> int | None:
+    """The whole number that a query string holds; None for anything else, or for more digits.
+
+    >>> whole_number("12"), whole_number("-1"), whole_number("x"), whole_number("9" * 40)
+    (12, None, None, None)
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
+
+
+OWN = (
+    "viewer.css",
+    "viewer.js",
+    "runs.js",
+    "run.js",
+    "live.js",
+    "recommend_n.js",
+    "explore.js",
+    "labels.js",
+    "compare_form.js",
+)
+SHARED = ("page.css", "page.js", "compare.js", "trend.js")  # with report.html and its siblings
+_CONTENT_TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
+
+
+@cache
+def asset(name: str) -> tuple[bytes, str]:
+    """The bytes of a script or a style sheet, and its content type."""
+    content_type = _CONTENT_TYPES[name.rpartition(".")[2]]
+    text = (
+        read_template(name)
+        if name in SHARED
+        else (files("kofn.viewer") / "templates" / name).read_text(encoding="utf-8")
+    )
+    return (wrap_script(text) if name.endswith(".js") else text).encode(), content_type
+
+
+@cache
+def static_url(name: str) -> str:
+    """The URL of a script or a style sheet; it holds a hash of the content, so that browsers may cache it for good."""
+    return f"/static/{sha256(asset(name)[0]).hexdigest()[:16]}/{name}"
+
+
+def asset_response(name: str) -> Response:
+    """A script or a style sheet; any other name is not found, whatever files there are."""
+    if name not in (*OWN, *SHARED):
+        return Response(status_code=404)
+    data, content_type = asset(name)
+    return Response(data, media_type=content_type, headers={"cache-control": "public, max-age=31536000, immutable"})
+
+
+def preload_assets() -> None:
+    """Read every asset, so that the first page need not."""
+    for name in (*SHARED, *OWN):
+        static_url(name)
 
 
 @cache

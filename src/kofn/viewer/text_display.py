@@ -1,7 +1,9 @@
-"""Texts as pages show them: every character visible, the answer marked, long texts cut."""
+"""Texts as a page shows them: cut, marked where an answer stands, and compared word by word."""
 
 from __future__ import annotations
 
+import re
+from difflib import SequenceMatcher
 from typing import Any
 
 import orjson
@@ -89,3 +91,34 @@ def diff_lines(diff: str | None) -> list[tuple[str, str]]:
     # the first two lines of a unified diff name the files: they begin with signs, but nothing was added or removed
     named = len(lines) > 1 and lines[0].startswith("--- ") and lines[1].startswith("+++ ")
     return [("at" if named and i < 2 else styles.get(line[:1], ""), line) for i, line in enumerate(lines)]
+
+
+MAX_WORDS = 1_500  # of each text; comparing takes time that grows with their product
+_WORDS = re.compile(r"\s+|[^\W_]+|.", re.DOTALL)
+
+
+def word_diff(before: str, after: str) -> Markup:
+    """`after` with its differences from `before` marked.
+
+    >>> word_diff("It is 4.", "It is <5>.")
+    Markup('It is <del>4</del><ins>&lt;5&gt;</ins>.')
+    """
+    # `autojunk` trades accuracy for time: only texts that need it get it
+    a, b = (_WORDS.findall(text)[:MAX_WORDS] for text in (before, after))
+    out = Markup()
+    for what, i, j, k, m in SequenceMatcher(None, a, b, autojunk=len(a) + len(b) > MAX_WORDS).get_opcodes():
+        if what == "equal":
+            out += _join(b[k:m])
+            continue
+        if i < j:
+            out += Markup("<del>{}</del>").format(_join(a[i:j]))
+        if k < m:
+            out += Markup("<ins>{}</ins>").format(_join(b[k:m]))
+    left = len(_WORDS.findall(after)) - len(b)
+    return out + (
+        Markup('<span class="gap">{} more words are not compared</span>').format(f"{left:,}") if left > 0 else ""
+    )
+
+
+def _join(words: list[str]) -> Markup:
+    return visible_lines("".join(words))

@@ -1,4 +1,4 @@
-// Best of n as it is dragged: the server makes the table, the rule of choose.js is applied to it here.
+// Best of n as it is dragged: the server makes the table, the rule of recommend_n.js is applied to it here.
 
 const { el, visible } = window.kofn;
 const { priced, choose, number, between, seconds, dollars, dear, fixed, grouped } = window.kofn.best;

@@ -1,0 +1,471 @@
+"""Blind labels of a run: which things are drawn, the files they are kept in, and what they say of a judge."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import orjson
+import polars as pl
+
+from kofn.core.candidate_sets import NOT_GRADED
+from kofn.core.file_lock import lock_file
+from kofn.core.table import case_codes
+from kofn.errors import InputError
+from kofn.judge.calibration import CalibrationSettings, calibrate
+from kofn.judge.label_sheet import draw_by_verdict, question_for
+from kofn.judge.labels import read_labels
+from kofn.judge.verdict_source import picked_candidates
+from kofn.registry import aggregator
+from kofn.runs.files import CANDIDATES, write_atomically
+from kofn.stats import Confusion, weights_by_verdict
+from kofn.viewer.run_folder import NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from kofn.scoring.grade import Graded
+    from kofn.viewer.run_view import RunView
+
+    Bools = np.ndarray[Any, np.dtype[np.bool_]]
+    Floats = np.ndarray[Any, np.dtype[np.float64]]
+    Ints = np.ndarray[Any, np.dtype[np.int64]]
+    from kofn.judge.calibration import Calibration
+
+MAX_BYTES = 32_000_000  # of a sheet
+LOCK, LOCK_TIMEOUT = ".labels.lock", 10.0  # seconds
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
+_FILE = re.compile(rf"labels-({_NAME.pattern})\.jsonl")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelFile:
+    """A sheet as its file has it now."""
+
+    name: str
+    path: Path
+    spec: SheetSpec
+    rows: tuple[dict[str, Any], ...]
+
+    @property
+    def total(self) -> int:
+        return len(self.rows)
+
+    @property
+    def done(self) -> int:
+        return sum(row.get("human") is not None for row in self.rows)
+
+    def next_row(self) -> int:
+        """Where to continue: the first row neither labelled nor skipped, else the first skipped, else the first."""
+        for skipped in (False, True):
+            for i, row in enumerate(self.rows):
+                if row.get("human") is None and bool(row.get("skipped")) is skipped:
+                    return i
+        return 0
+
+    def states(self, by: str) -> str:
+        """One letter per row: o open, s skipped, d done, t done by somebody else; never the label itself."""
+
+        def state(row: Mapping[str, Any]) -> str:
+            if row.get("human") is None:
+                return "s" if row.get("skipped") else "o"
+            return "d" if is_own(row, by) else "t"
+
+        return "".join(map(state, self.rows))
+
+
+def is_own(row: Mapping[str, Any], by: str) -> bool:
+    """Whether a person may see and change the label of a row: it is theirs, or there is none."""
+    return row.get("human") is None or str(row.get("by") or "") == by
+
+
+def row_key(row: Mapping[str, Any]) -> tuple[str, int | None]:
+    """What a row is about: a case, and one of its candidates."""
+    return row["id"], row.get("index", row.get("picked"))
+
+
+# --- reading
+
+
+def list_sheets(directory: Path) -> list[LabelFile]:
+    """The sheets of a run, by name; files that the viewer did not make are left alone."""
+    sheets = []
+    for entry in sorted(os.scandir(directory), key=lambda e: e.name):
+        match = _FILE.fullmatch(entry.name)
+        if match and entry.is_file(follow_symlinks=False):
+            try:
+                sheets.append(read_sheet(directory, match[1]))
+            except (InputError, NotFound, OSError):
+                continue
+    return sheets
+
+
+def read_sheet(directory: Path, name: str) -> LabelFile:
+    """A sheet as it is now."""
+    path = _path(directory, name)
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # no link is followed, no pipe waited for
+        with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a path knows no flags
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise NotFound(f"there is no sheet {name!r:.130} in this run: it may have been moved or deleted") from None
+    if len(data) > MAX_BYTES:
+        raise InputError(f"{path.name}: larger than a sheet of labels can be")
+    rows = tuple(_parse_row(path.name, i, line) for i, line in enumerate(data.splitlines(), 1) if line.strip())
+    if not rows or not isinstance(rows[0].get("sheet"), dict):
+        raise InputError(f"{path.name}: not a sheet that the viewer made")
+    try:
+        spec = SheetSpec.from_row(rows[0]["sheet"])
+    except TypeError:
+        raise InputError(f"{path.name}: line 1: what was drawn cannot be read") from None
+    return LabelFile(name=name, path=path, spec=spec, rows=rows)
+
+
+def _parse_row(name: str, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError as problem:
+        raise InputError(f"{name}: line {number}: not JSON: {problem}") from None
+    index = row.get("index", row.get("picked", 0)) if isinstance(row, dict) else None
+    fits = isinstance(index, int) and isinstance(row.get("id"), str) and row.get("human") in (0, 1, None)
+    if not fits:
+        raise InputError(f"{name}: line {number}: expected a row with id, and human 1, 0 or null")
+    return dict(row)
+
+
+def _path(directory: Path, name: str) -> Path:
+    if not _NAME.fullmatch(name):  # comes from a URL: no slash, no dot at its beginning
+        raise NotFound(f"there is no sheet {name!r:.130} in this run")
+    return directory / f"labels-{name}.jsonl"
+
+
+# --- writing
+
+
+@contextmanager
+def lock_labels(directory: Path) -> Iterator[None]:
+    """The lock on the labels of a run, against all viewers there are; given up after `LOCK_TIMEOUT`."""
+    handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    try:
+        lock_file(handle, timeout=LOCK_TIMEOUT)
+        yield
+    finally:
+        os.close(handle)  # releases the lock
+
+
+def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    data = b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows)
+    write_atomically(path, lambda partial: partial.write_bytes(data))
+
+
+def start_sheet(view: RunView, spec: SheetSpec) -> str:
+    """The name of the sheet with this specification: the one that is there, or a new one."""
+    check_spec(view, spec)
+    with lock_labels(view.path):
+        for known in list_sheets(view.path):
+            if known.spec == spec:
+                return known.name
+        stem = spec.file_stem
+        names = (stem if i == 1 else f"{stem}-{i}" for i in range(1, 1000))
+        name = next(name for name in names if not os.path.lexists(_path(view.path, name)))
+        _write(_path(view.path, name), draw_rows(view, spec))
+    return name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelUpdate:
+    """A label for a row; `human` None takes one back. `id` and `index` say which row was meant."""
+
+    row: int
+    id: str
+    index: int | None = None
+    human: int | None = None
+    skipped: bool = False
+
+
+def save_labels(
+    directory: Path, name: str, updates: Sequence[LabelUpdate], *, by: str, now: str
+) -> tuple[LabelFile, list[int]]:
+    """Write labels; (the sheet, the rows left as they are because somebody else labelled them)."""
+    with lock_labels(directory):
+        sheet = read_sheet(directory, name)
+        rows, left = list(sheet.rows), []
+        for update in updates:
+            at = update.row
+            if not 0 <= at < len(rows) or row_key(rows[at]) != (update.id, update.index):
+                raise InputError(f"{sheet.path.name}: row {at + 1} is not what was labelled: load the page again")
+            if is_own(rows[at], by):
+                rows[at] = _updated(rows[at], update, by, now)
+            else:
+                left.append(at)
+        if len(left) < len(updates):
+            _write(sheet.path, rows)
+    return LabelFile(name=name, path=sheet.path, spec=sheet.spec, rows=tuple(rows)), left
+
+
+def _updated(row: Mapping[str, Any], update: LabelUpdate, by: str, now: str) -> dict[str, Any]:
+    rest = {name: value for name, value in row.items() if name not in ("human", "skipped", "by", "at", "sheet")}
+    mark = {"skipped": True} if update.skipped and update.human is None else {}
+    who = {**({"by": by} if by else {}), "at": now} if update.human is not None else {}
+    # the specification last: it is the longest part of a line, and of least interest to a reader
+    return {**rest, "human": update.human, **mark, **who, "sheet": row.get("sheet")}
+
+
+KINDS = {"sets": "sets of outputs", "candidates": "single outputs", "picks": "what a selector picks"}
+AGGREGATES = {"any_pass": "at least one output is good", "all_pass": "all outputs are good"}
+MAX_ROWS = 5_000  # of a sheet
+MAX_SEED = 2**32 - 1
+MAX_NAME_PART = 30  # characters of each part of a sheet's name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SheetSpec:
+    """What is to be labelled. The fields are stored in every row of the sheet's file.
+
+    of         sets, candidates or picks
+    n, seed    how many, and which draw
+    metric     whose verdicts stratify the draw, half passes and half fails; "": a simple random draw
+    aggregate  of sets: what makes one good
+    selector   of picks: whose
+    title      tells a sheet from another of the same outputs, such as a second person's
+    """
+
+    of: str
+    n: int
+    seed: int = 0
+    metric: str = ""
+    aggregate: str = "any_pass"
+    selector: str = ""
+    title: str = ""
+
+    @property
+    def question(self) -> str:
+        return question_for(self.aggregate if self.of == "sets" else None)
+
+    @property
+    def description(self) -> str:
+        """One line about the sheet.
+
+        >>> SheetSpec(of="picks", n=20, selector="vote").description
+        '20 outputs that vote picks, drawn at random, seed 0'
+        """
+        what = f"outputs that {self.selector} picks" if self.of == "picks" else KINDS[self.of]
+        how = f"by verdict of {self.metric}" if self.metric else "at random"
+        title = f"{self.title}: " if self.title else ""
+        return f"{title}{self.n:,} {what}, drawn {how}, seed {self.seed}"
+
+    @property
+    def file_stem(self) -> str:
+        """What the file of the sheet is called; two specifications may have the same name.
+
+        >>> SheetSpec(of="sets", n=50, metric="my judge", title="Anna").file_stem
+        'sets-50-my_judge-Anna'
+        """
+        rule = self.aggregate if self.of == "sets" and self.aggregate != "any_pass" else ""
+        seed = f"seed{self.seed}" if self.seed else ""
+        parts = [self.of, rule, self.selector if self.of == "picks" else "", str(self.n), self.metric, seed, self.title]
+        return "-".join(re.sub(r"[^A-Za-z0-9._]+", "_", part)[:MAX_NAME_PART] for part in parts if part)
+
+    @classmethod
+    def from_row(cls, stored: Mapping[str, Any]) -> SheetSpec:
+        """The specification in a row of a sheet; a TypeError where a file holds anything else.
+
+        Whatever a file says, only the names of fields are looked up in it.
+        """
+        spec = cls(**{f.name: stored[f.name] for f in fields(cls) if f.name in stored})
+        types = {f.name: int if f.name in ("n", "seed") else str for f in fields(cls)}
+        if not all(isinstance(getattr(spec, name), type_) for name, type_ in types.items()):
+            raise TypeError("a word where a number is expected, or the other way round")
+        if spec.of not in KINDS or spec.aggregate not in AGGREGATES:
+            raise TypeError("nothing that can be drawn")
+        return spec
+
+
+# --- what a run offers
+
+
+def graded_metrics(view: RunView) -> list[str]:
+    """The metrics with verdicts, judges first."""
+    result = view.run.result
+    if result is None:
+        return []
+    names = [s.metric for s in result.scored if s.metric]
+    return sorted(names, key=lambda name: name not in judge_metrics(view))
+
+
+def judge_metrics(view: RunView) -> list[str]:
+    """The metrics that judges gave, as `kofn calibrate` finds them."""
+    result = view.run.result
+    names = [] if result is None else [s.metric for s in result.scored if s.metric]
+    judges = [] if result is None else [name for name in names if name in result.judges]
+    return judges or [name for name in names if "judge" in name.lower()]
+
+
+def selector_names(view: RunView) -> list[str]:
+    """The selectors that can pick in this run."""
+    sets = view.sets
+    if sets is None or not (sets.sizes > 1).any():
+        return []
+    return [*sets.selectors, *(["vote"] if sets.answers is not None else []), "first"]
+
+
+def scored_by(view: RunView, metric: str) -> Graded:
+    assert view.run.result is not None
+    return next(s for s in view.run.result.scored if s.metric == metric)
+
+
+def verdicts_of(view: RunView, spec: SheetSpec, metric: str) -> Floats:
+    """The verdicts of a metric on everything that could be drawn: 1, 0, NaN. By candidate, or for sets by case."""
+    sets = scored_by(view, metric).sets
+    if spec.of == "sets":
+        return np.asarray(aggregator(spec.aggregate)(sets), dtype=float)
+    return np.where(sets.passes == NOT_GRADED, np.nan, sets.passes.astype(float))
+
+
+# --- the draw
+
+
+def check_spec(view: RunView, spec: SheetSpec) -> None:
+    """Refuse what cannot be drawn from this run."""
+    if view.sets is None or "text" not in view.candidate_schema:
+        raise InputError("this run has no outputs to label")
+    if spec.of not in KINDS or spec.aggregate not in AGGREGATES:
+        raise InputError(f"labels of {spec.of!r:.60}: expected {', '.join(KINDS)}, by {' or '.join(AGGREGATES)}")
+    if not 1 <= spec.n <= MAX_ROWS:
+        raise InputError(f"{spec.n:,} to label: expected a number from 1 to {MAX_ROWS:,}")
+    if not 0 <= spec.seed <= MAX_SEED:
+        raise InputError(f"seed {spec.seed}: expected a number from 0 to {MAX_SEED:,}")
+    if spec.metric and spec.metric not in graded_metrics(view):
+        raise InputError(f"no metric {spec.metric!r:.80} here: there is {', '.join(graded_metrics(view)) or 'none'}")
+    check_selector(view, spec)
+
+
+def check_selector(view: RunView, spec: SheetSpec) -> None:
+    """Refuse picks of anything but a selector of the run: a name such as `module:function` would be imported."""
+    if spec.of == "picks" and spec.selector not in selector_names(view):
+        known = ", ".join(selector_names(view)) or "none"
+        raise InputError(f"no selector {spec.selector!r:.80} here: there is {known}")
+
+
+def draw_rows(view: RunView, spec: SheetSpec) -> list[dict[str, Any]]:
+    """The rows of a sheet; by verdict the same rows, in the same order, as those of `kofn calibrate --sample`."""
+    check_spec(view, spec)
+    assert view.sets is not None
+    of_cases = spec.of == "sets"
+    pool = picked_candidates(view.sets, spec.selector) if spec.of == "picks" else None
+    if spec.metric:
+        verdicts = verdicts_of(view, spec, spec.metric)
+        chosen, weights = draw_by_verdict(verdicts if pool is None else verdicts[pool], spec.n, spec.seed)
+        at = chosen if pool is None else pool[chosen]
+        graded: list[dict[str, Any]] = [
+            {"judge": int(verdicts[place]), "weight": round(float(weight), 6)}
+            for place, weight in zip(at.tolist(), weights.tolist(), strict=True)
+        ]
+    else:
+        has_output = _with_outputs(view, of_cases=of_cases)
+        pool = np.flatnonzero(has_output) if pool is None else pool[has_output[pool]]
+        if not len(pool):
+            raise InputError("nothing to draw from: no case has an output")
+        # a stream of its own: the same seed draws other rows by verdict
+        at = np.random.default_rng([spec.seed, 2]).permutation(pool)[: spec.n]
+        graded = [{} for _ in at]
+    owner = at if of_cases else np.searchsorted(view.sets.offsets, at, side="right") - 1
+    return _rows(view, spec, at, owner, graded)
+
+
+def _with_outputs(view: RunView, *, of_cases: bool) -> Bools:
+    """Which candidates have a text, or which cases have a candidate with one."""
+    assert view.sets is not None
+    texts = pl.scan_parquet(view.file(CANDIDATES), glob=False).select(pl.col("text").is_not_null())
+    has_text = texts.collect(engine="streaming").to_series().to_numpy()
+    if not of_cases:
+        return has_text
+    running = np.concatenate([[0], np.cumsum(has_text)])
+    return np.asarray(running[view.sets.offsets[1:]] > running[view.sets.offsets[:-1]], dtype=bool)
+
+
+def _rows(
+    view: RunView, spec: SheetSpec, at: Ints, owner: Ints, graded: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    table = view.table
+    assert table is not None
+    assert view.sets is not None
+    ids = view.scores["id"].gather(owner).to_list()
+    cluster = view.run.options.cluster or ("cluster" if "cluster" in table.cases.columns else None)
+    codes = case_codes(table, cluster)
+    index_name = {"candidates": "index", "picks": "picked"}.get(spec.of)
+    stored = asdict(spec)
+    return [
+        {
+            "id": ids[i],
+            **({} if index_name is None else {index_name: int(at[i] - view.sets.offsets[owner[i]])}),
+            **({} if codes is None else {"cluster": str(codes[owner[i]])}),
+            **graded[i],
+            "human": None,
+            "sheet": stored,
+        }
+        for i in range(len(ids))
+    ]
+
+
+N_RESAMPLES = 2_000
+
+
+class SheetCalibration(NamedTuple):
+    """The metric, its agreement with the labels, and the labels counted by verdict."""
+
+    metric: str
+    calibration: Calibration
+    counts: Confusion
+
+
+def calibrate_sheet(view: RunView, sheet: LabelFile) -> SheetCalibration | None:
+    """The agreement of verdicts with the labels so far; None where there are no labels or no verdicts."""
+    graded, spec = graded_metrics(view), sheet.spec
+    if not graded or not sheet.done:
+        return None
+    metric = spec.metric if spec.metric in graded else graded[0]
+    verdicts = verdicts_of(view, spec, metric)
+    rows = replace(read_labels(sheet.path), judge=_verdicts_of_rows(view, sheet, verdicts), source=sheet.path.name)
+    both = np.isfinite(rows.human_values) & np.isfinite(rows.judge_values)
+    counts = Confusion.of(rows.human_values[both], rows.judge_values[both])
+    weights = np.ones(sheet.total)
+    if spec.of == "picks":
+        assert view.sets is not None
+        verdicts = verdicts[picked_candidates(view.sets, spec.selector)]
+    # as `kofn calibrate --apply` weighs labels: by the share of their verdict among all that could be drawn
+    weights[both] = weights_by_verdict(rows.judge_values[both], verdicts[np.isfinite(verdicts)])
+    rows = replace(rows, weights=weights)
+    return SheetCalibration(metric, calibrate(rows, None, CalibrationSettings(n_resamples=N_RESAMPLES)), counts)
+
+
+def _verdicts_of_rows(view: RunView, sheet: LabelFile, verdicts: Any) -> Any:
+    """The verdict on every row as it is now; NaN where it is not graded, or no longer there."""
+    assert view.sets is not None
+    keys = [row_key(row) for row in sheet.rows]
+    known = view.scores.select("id", at=pl.int_range(pl.len()))
+    at = pl.DataFrame({"id": [case for case, _ in keys]}).join(known, on="id", how="left", maintain_order="left")["at"]
+    out = np.full(len(keys), np.nan)
+    for i, (case, (_, index)) in enumerate(zip(at.to_list(), keys, strict=True)):
+        if case is None or (index is not None and not 0 <= index < view.sets.sizes[case]):
+            continue
+        out[i] = verdicts[case if index is None else view.sets.offsets[case] + index]
+    return out
+
+
+def calibrate_commands(view: RunView, sheet: LabelFile) -> dict[str, Any]:
+    """What to type when the labels are there; without verdicts first what makes a judge give them."""
+    graded, spec = graded_metrics(view), sheet.spec
+    words = ["kofn", "calibrate", str(sheet.path), "--apply", str(view.path)]
+    metric = spec.metric if spec.metric in graded else ""
+    words += ["--metric", metric] if metric and metric != graded[0] else []
+    words += ["--aggregate", spec.aggregate] if spec.of == "sets" and spec.aggregate != "any_pass" else []
+    words += ["--selected", "--by-selector", spec.selector] if spec.of == "picks" else []
+    judge = shlex.join(["kofn", "judge", str(view.path)]) if not graded else ""
+    return {"command": shlex.join(words), "judge_command": judge, "graded": bool(graded)}
