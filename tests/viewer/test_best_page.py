@@ -27,11 +27,10 @@ from kofn.render.curve_text import curve_cells
 from kofn.runs.load import load_graded
 from kofn.runs.record import load_run
 from kofn.scoring.configuration import GradingConfig
-from kofn.viewer import best_tables
-from kofn.viewer.best_page import BestControls, choose_n
-from kofn.viewer.best_tables import with_cost
+from kofn.viewer import best_page
+from kofn.viewer.best_page import BestControls, choose_n, with_cost
 
-TEMPLATES = Path(best_tables.__file__).parent / "templates"
+TEMPLATES = Path(best_page.__file__).parent / "templates"
 PICKS = EVIL.replace("\0", "")  # a column of selector scores that is called so
 GAINS = (None, 0.5, 20.0, 100.0, 1234.5)
 TIMES = (None, 0.001, 3.0, 250.0)
@@ -307,7 +306,7 @@ def test_without_script_the_form_asks_and_the_page_chooses(base, folder):
 
 
 def test_a_large_run_answers_with_values_first_and_intervals_when_asked(folder, monkeypatch):
-    monkeypatch.setattr(best_tables, "MANY", 100)
+    monkeypatch.setattr(best_page, "MANY", 100)
     with served(folder) as base:
         first = ask(base, "/run/full/-/best.json").json()
         whole = ask(base, "/run/full/-/best.json?ends=1").json()
@@ -320,8 +319,8 @@ def test_a_large_run_answers_with_values_first_and_intervals_when_asked(folder, 
 
 def test_a_table_is_made_once(base, monkeypatch):
     ask(base, "/run/plain/-/best.json?selector=first")
-    monkeypatch.setattr(best_tables, "best_of", None)
-    monkeypatch.setattr(best_tables, "best_of_report", None)
+    monkeypatch.setattr(best_page, "best_of", None)
+    monkeypatch.setattr(best_page, "best_of_report", None)
     assert ask(base, "/run/plain/-/best.json?selector=first").status == 200
 
 
@@ -416,7 +415,7 @@ def test_a_dragged_threshold_asks_for_another_table(browser, base, folder):
 
 
 def test_intervals_of_a_large_run_come_after_its_values(browser, folder, monkeypatch):
-    monkeypatch.setattr(best_tables, "MANY", 100)
+    monkeypatch.setattr(best_page, "MANY", 100)
     with served(folder) as base:
         page = explored(browser, base, "/run/full/-/best")
         page.wait_for_selector("#stats .stat:first-child .detail")

@@ -259,7 +259,7 @@ def test_ctrl_c_ends_the_viewer_at_once_though_streams_are_open(tmp_path):
 
 
 def test_many_who_watch_the_list_share_one_look_at_the_folder(tmp_path):
-    from kofn.viewer.context import Viewer
+    from kofn.viewer.server import Viewer
 
     write(tmp_path / "one", small_rows(6))
     viewer, looks = Viewer(tmp_path), []

@@ -22,8 +22,8 @@ from tests.viewer.runs import EVIL, small_rows, write
 from tests.viewer.serving import ask, open_in, served
 
 from kofn.cli import kofn as main
-from kofn.viewer import labels
-from kofn.viewer.labels import LabelUpdate, read_sheet, save_labels
+from kofn.viewer import run_labels
+from kofn.viewer.run_labels import LabelUpdate, read_sheet, save_labels
 
 DRAWN = ("id", "index", "picked", "judge", "weight", "cluster")
 
@@ -380,7 +380,7 @@ def test_a_writer_waits_for_the_one_who_holds_the_lock(base, folder):
         save_labels(folder / "judged", sheet, [LabelUpdate(row=0, id=row["id"], human=1)], by="", now="now")
         done.set()
 
-    with labels.lock_labels(folder / "judged"):
+    with run_labels.lock_labels(folder / "judged"):
         thread = threading.Thread(target=write_label)
         thread.start()
         assert not done.wait(0.2)
@@ -396,17 +396,17 @@ def test_a_full_disk_and_a_directory_that_cannot_be_written_are_told_at_once(bas
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(labels, "write_atomically", full)
+        patch.setattr(run_labels, "write_atomically", full)
         answer = post(base, good)
         assert answer.status == 503
         assert answer.json()["error"] == "nothing can be saved in the run's directory: No space left on device"
-    (folder / "judged" / labels.LOCK).unlink()
-    (folder / "judged" / labels.LOCK).mkdir()  # cannot be opened to write, whoever runs this
+    (folder / "judged" / run_labels.LOCK).unlink()
+    (folder / "judged" / run_labels.LOCK).mkdir()  # cannot be opened to write, whoever runs this
     assert "nothing can be saved" in post(base, good).json()["error"]
     answer = form(base, {"of": "sets", "n": 5, "title": "new"})
     assert answer.status == 503
     assert "nothing can be saved" in answer.text
-    (folder / "judged" / labels.LOCK).rmdir()
+    (folder / "judged" / run_labels.LOCK).rmdir()
     assert post(base, good).status == 200
 
 
@@ -541,7 +541,7 @@ def test_a_label_that_cannot_be_saved_is_kept_in_the_browser_until_it_can(base, 
     page = open_page(f"/run/judged/-/labels?sheet={sheet}")
     wait_for_item(page, 0)
     with monkeypatch.context() as patch:
-        patch.setattr(labels, "write_atomically", full)
+        patch.setattr(run_labels, "write_atomically", full)
         press(page, "f", 1)
         press(page, "p", 2)
         page.wait_for_selector("#trouble:not([hidden])")

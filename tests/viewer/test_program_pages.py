@@ -19,7 +19,7 @@ from kofn.problems.verification_runs import write_runs as write_runs
 from kofn.runs.record import load_run
 from kofn.sandbox.drivers import find_sandbox
 from kofn.viewer import program_runs
-from kofn.viewer.context import Viewer
+from kofn.viewer.server import Viewer
 
 # it counts how often it was run with a word: programs that run without a sandbox can
 PROGRAM = """

@@ -213,7 +213,7 @@ def test_texts_are_read_a_case_at_a_time(folder, monkeypatch):
     """What is kept of a run holds no outputs: those of a case are read when it is shown."""
     from pathlib import Path
 
-    from kofn.viewer.context import Viewer
+    from kofn.viewer.server import Viewer
 
     one = Viewer(Path(folder)).runs.get("one")
     assert one.table is not None

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from kofn.analysis.extraction_audit import Disagreement, ExtractionAudit
-    from kofn.viewer.context import Viewer
     from kofn.viewer.run_view import RunView
+    from kofn.viewer.server import Viewer
 
 PAGE = 20  # outputs
 

@@ -10,8 +10,7 @@ import numpy as np
 import polars as pl
 
 from kofn.core.format import format_count
-from kofn.viewer.program_runs import failure_reasons
-from kofn.viewer.run_view import has_judge_and_label, related_extractors
+from kofn.viewer.run_view import failure_reasons, has_judge_and_label, related_extractors
 from kofn.viewer.templating import run_url, whole_number
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from kofn.render.page_payload import format_amount
 from kofn.runs.files import check_whole
 from kofn.runs.report_classes import EXECUTION
 from kofn.viewer.case_list import CaseQuery, case_url, neighbours, select_cases
-from kofn.viewer.program_runs import candidate_runs, executions, is_set
+from kofn.viewer.program_runs import candidate_runs, is_set
 from kofn.viewer.run_folder import NotFound
+from kofn.viewer.run_view import executions
 from kofn.viewer.templating import breadcrumbs, format_seconds, render_page, run_url, whole_number
 from kofn.viewer.text_display import (
     MAX_CHARACTERS,
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from kofn.viewer.context import Viewer
     from kofn.viewer.run_view import RunView
+    from kofn.viewer.server import Viewer
 
 VERDICTS = "verdicts.parquet"
 MAX_CANDIDATES = 100  # on one page

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
     from kofn.analysis.compare.differences import ChangedCase
     from kofn.viewer.compare_data import PageComparison
-    from kofn.viewer.context import Viewer
     from kofn.viewer.run_list import RunLine
     from kofn.viewer.run_view import RunView
+    from kofn.viewer.server import Viewer
 
 PAGE = 50  # changed cases on one page
 MAX_CHARACTERS = 2_000_000  # of the candidates of one case

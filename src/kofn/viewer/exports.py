@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from kofn.viewer.context import Viewer
+    from kofn.viewer.server import Viewer
 
     Ints = np.ndarray[Any, np.dtype[np.int64]]
 

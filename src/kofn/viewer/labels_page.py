@@ -19,7 +19,8 @@ from kofn.errors import KofnError
 from kofn.judge.calibration_text import MEANS, RATES
 from kofn.runs.evaluation_files import first_validation_error
 from kofn.runs.files import CANDIDATES
-from kofn.viewer.labels import (
+from kofn.viewer.run_folder import NotFound
+from kofn.viewer.run_labels import (
     AGGREGATES,
     KINDS,
     MAX_ROWS,
@@ -38,7 +39,6 @@ from kofn.viewer.labels import (
     selector_names,
     start_sheet,
 )
-from kofn.viewer.run_folder import NotFound
 from kofn.viewer.templating import breadcrumbs, error_page, render_fragment, render_page, run_url, whole_number
 from kofn.viewer.text_display import cut_text, joined
 
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from kofn.viewer.context import Viewer
-    from kofn.viewer.labels import LabelFile
+    from kofn.viewer.run_labels import LabelFile
     from kofn.viewer.run_view import RunView
+    from kofn.viewer.server import Viewer
 
 MAX_BODY = 256_000  # bytes of a request
 MAX_OUTPUTS = 100  # of a set, on one page

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from kofn.core.types import Estimate
     from kofn.generate.progress_file import ProgressPoint, ProgressRecord
-    from kofn.viewer.context import Viewer
     from kofn.viewer.run_folder import RunStatus
     from kofn.viewer.run_list import RecentLines, RunLine
+    from kofn.viewer.server import Viewer
 
 MAX_ROWS = 12  # of the table
 MAX_VALUE = 1e15  # kofn writes no larger ones; they would not fit the labels

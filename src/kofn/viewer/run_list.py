@@ -1,4 +1,4 @@
-"""The list of runs: what a line shows, filters and order, and its page."""
+"""The list of runs: one line per run, read from its small files and kept until they change; search and order."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from starlette.responses import HTMLResponse
-
-from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.generate.progress_file import RECENT
 from kofn.runs.evaluation_files import EVALUATION
@@ -18,15 +15,11 @@ from kofn.runs.files import MANIFEST, read_json
 from kofn.runs.index import read_evaluation_body, task_of
 from kofn.viewer.event_streams import PAUSE
 from kofn.viewer.run_folder import PROGRESS_FILE, STORE_FILE, fraction_done, read_status
-from kofn.viewer.templating import pager, render_fragment, render_page, whole_number
+from kofn.viewer.templating import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from starlette.requests import Request
-    from starlette.responses import Response
-
-    from kofn.viewer.context import Viewer
     from kofn.viewer.run_folder import RunEntry, RunFolder
 
 # the aggregator whose estimate a line shows: that of the verdict, else the first of these that there is
@@ -310,54 +303,3 @@ def filter_choices(lines: Sequence[RunLine]) -> dict[str, list[str]]:
     }
     # one tag is worth a filter: not every run has it
     return {name: values for name, values in choices.items() if len(values) > (name != "tag")}
-
-
-PAGE = 100
-REFRESH = 10  # seconds after which a browser without JavaScript reloads while a run is active
-
-
-def show(viewer: Viewer, request: Request) -> Response:
-    """The page."""
-    query, matches, lines = _search(viewer, request)
-
-    def sorted_by(name: str) -> str:
-        return "/" + query.query_string(sort=name, down=not (query.sort == name and query.down), page=1)
-
-    return render_page(
-        "runs.html.j2",
-        title="Runs",
-        section="runs",
-        scripts=["runs.js", "live.js"],
-        refresh=REFRESH if any(line.status == "running" for line in lines) else None,
-        folder=str(viewer.folder.root),
-        query=query,
-        selected={name: getattr(query, name) for name in ("task", "model", "status", "tag")},
-        choices=filter_choices(lines),
-        sorted_by=sorted_by,
-        export_query=query.query_string(page=1),
-        page_query=query.query_string(),
-        pager=pager(len(matches), PAGE, query.page, lambda page: "/" + query.query_string(page=page), "Pages of runs"),
-        **_table(query, matches, lines),
-    )
-
-
-def rows(viewer: Viewer, request: Request) -> Response:
-    """The lines of the page and how many there are, as markup, for a page that is open already."""
-    return HTMLResponse(render_fragment("runs_update.html.j2", **_table(*_search(viewer, request))))
-
-
-def _search(viewer: Viewer, request: Request) -> tuple[RunQuery, list[RunLine], list[RunLine]]:
-    """The query, the lines that match, and all lines."""
-    query = RunQuery.parse(request.query_params)
-    lines = viewer.run_list.lines()
-    matches = filter_runs(lines, query)
-    return replace(query, page=min(query.page, max(1, -(-len(matches) // PAGE)))), matches, lines
-
-
-def _table(query: RunQuery, matches: list[RunLine], lines: list[RunLine]) -> dict[str, Any]:
-    return {
-        "lines": matches[(query.page - 1) * PAGE : query.page * PAGE],
-        "total": len(lines),
-        "n_active": sum(line.status == "running" for line in lines),
-        "count": ("" if len(matches) == len(lines) else f"{len(matches):,} of ") + format_count(len(lines), "run"),
-    }

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from kofn.viewer.context import Viewer
     from kofn.viewer.run_view import RunView
+    from kofn.viewer.server import Viewer
 
 
 def show(viewer: Viewer, request: Request, name: str) -> Response:

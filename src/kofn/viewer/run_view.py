@@ -10,25 +10,84 @@ import numpy as np
 import polars as pl
 
 from kofn.aggregators.votes import graded_votes, tally_votes
+from kofn.core.format import MB, format_duration
 from kofn.extract.columnar_extraction import extract_column
 from kofn.metrics.flags import Truncated
 from kofn.registry import extractor
-from kofn.render.case_payload import case_sums, report_lines
-from kofn.runs.files import CANDIDATES, CASES
+from kofn.render.case_payload import case_sums, first_failures, report_lines
+from kofn.runs.files import CANDIDATES, CASES, check_whole
 from kofn.runs.report_table import case_scores
 from kofn.scoring.diagnostics import FAMILIES
-from kofn.viewer.program_runs import with_attribute
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from kofn.scoring.result import Result
-
     Bools = np.ndarray[Any, np.dtype[np.bool_]]
+    from collections.abc import Container, Sequence
+
     from kofn.core.candidate_sets import CandidateSets, Floats
     from kofn.core.table import Table
     from kofn.runs.record import Run
+    from kofn.scoring.result import Result
+
+MAX_EXECUTIONS = 20  # of a case on one page
+
+
+def failure_reasons(reports: pl.DataFrame, rows: Any) -> list[str]:
+    """For each of these cases the first wrong attribute and the first difference; "" for one that passes."""
+    flat = reports.select("results")[rows].with_row_index("row")
+    flat = flat.filter(pl.col("results").list.len() > 0).explode("results").unnest("results")
+    return first_failures(flat, len(rows))
+
+
+def with_attribute(reports: pl.DataFrame, attribute: str, *values: str) -> Bools:
+    """Which cases' reports hold this attribute of their execution, with one of these values; without values, any."""
+    entry = pl.element().struct
+    named = entry.field("attribute") == attribute
+    fits = named & entry.field("value").is_in(values) if values else named
+    flags = reports.select(pl.col("case").list.eval(fits).list.any().fill_null(value=False))
+    return flags.to_series().to_numpy().astype(bool)
+
+
+def executions(path: Path, group: str, case: str) -> list[dict[str, Any]]:
+    """The first executions of a case in a run's executions.parquet: how each ended, what it used and wrote."""
+    if not path.is_file():
+        return []
+    check_whole(path)
+    is_case = (pl.col("group") == group) & (pl.col("case_id") == case)
+    try:
+        rows = pl.scan_parquet(path, glob=False).filter(is_case).head(MAX_EXECUTIONS + 1).collect()
+    except pl.exceptions.PolarsError:  # written by another version: the page does without
+        return []
+    return [_execution(i, row) for i, row in enumerate(rows.iter_rows(named=True), 1)]
+
+
+def _execution(number: int, row: Mapping[str, Any]) -> dict[str, Any]:
+    signs = {True: ("pass", "pass"), False: ("fail", "fail"), None: ("none", "not verified")}
+    sign, words = signs[row.get("passed")]
+    return {
+        "number": number,
+        "sign": sign,
+        "words": words,
+        "facts": list(_usage(row)),
+        "stopped": row.get("stopped"),
+        "harness": row.get("harness"),
+        "output": row.get("output"),
+        "stderr": row.get("stderr"),
+    }
+
+
+def _usage(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if row.get("status_code") is not None:
+        yield "exit status", str(row["status_code"])
+    if row.get("seconds") is not None:
+        yield "took", format_duration(row["seconds"])
+    if row.get("cpu_seconds") is not None:
+        yield "CPU", format_duration(row["cpu_seconds"])
+    if row.get("peak_memory"):
+        yield "memory", f"{row['peak_memory'] / MB:,.1f} MB"
+
 
 CUT_OFF = ("length", "max_tokens", "model_length", "MAX_TOKENS")  # finish reasons of an output that was cut
 # a cheap filter for the metric `truncated`, which takes long on a million texts: it sees only texts that match one of

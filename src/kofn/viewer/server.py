@@ -1,21 +1,28 @@
-"""Serves the viewer: its routes, a port, and how it ends."""
+"""Serves the viewer: what its pages share, its routes, a port, and how it ends."""
 
 from __future__ import annotations
 
 import errno
+import logging
 import socket
 import threading
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.routing import Match, Route
 
-from kofn.errors import InputError, WorldError
-from kofn.viewer.context import Viewer
+from kofn.errors import InputError, KofnError, WorldError
+from kofn.viewer.caches import RunCache
+from kofn.viewer.compare_data import ComparisonCache
 from kofn.viewer.event_streams import EventStreams
+from kofn.viewer.run_folder import NotFound, RunFolder
+from kofn.viewer.run_list import RecentLines, RunList
 from kofn.viewer.security import MIN_TOKEN_LENGTH, SecurityMiddleware, is_loopback
 from kofn.viewer.templating import RUN_PREFIX, asset_response, error_page, preload_assets, split_run_path
+from kofn.viewer.trend_data import TrendCache
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -25,6 +32,49 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.types import ASGIApp, Scope
+
+THREADS = 4  # pages that are made at once; more only take turns on a small machine
+
+
+class Viewer:
+    """The state of one viewer, which every page is given."""
+
+    def __init__(self, root: Path, streams: EventStreams | None = None) -> None:
+        self.folder = RunFolder(root)
+        self.run_list = RunList(self.folder)
+        self.recent = RecentLines(self.run_list)
+        self.runs = RunCache(self.folder)
+        self.comparisons = ComparisonCache(self.folder, self.runs)
+        self.trends = TrendCache(self.folder)
+        self.streams = streams or EventStreams()
+        self.limiter = anyio.CapacityLimiter(THREADS)
+
+    async def respond(self, page: Callable[..., Response], *args: Any) -> Response:
+        """The response of a page function, run in a thread; or a page that says what is wrong."""
+        return await anyio.to_thread.run_sync(partial(_respond, page, *args), limiter=self.limiter)
+
+
+def _respond(page: Callable[..., Response], *args: Any) -> Response:
+    try:
+        return page(*args)
+    except NotFound as problem:
+        return error_page(404, "Not here", str(problem))
+    except KofnError as problem:
+        return error_page(422, "This cannot be shown", str(problem))
+    except OSError as problem:
+        return error_page(503, "This cannot be read now", f"{problem.filename or 'a file'}: {problem.strerror}")
+    except Exception as problem:  # a bug, or files that no test has: the viewer goes on
+        return _unexpected(problem)
+
+
+def _unexpected(problem: Exception) -> Response:
+    """The page for an unforeseen error, whose traceback goes to the terminal."""
+    # stamps were compared before, so what polars cannot parse was changed while it was read
+    if type(problem).__module__.startswith("polars"):
+        return error_page(503, "This cannot be read now", "A file changed while it was read: reload the page.")
+    logging.getLogger("kofn.viewer").exception("a page could not be made")
+    reason = "The terminal of kofn view says what went wrong; the other pages are not affected."
+    return error_page(500, "This page could not be made", reason)
 
 
 # page of a run -> "module:function", called with the viewer, the request and the name of the run
@@ -50,8 +100,8 @@ RUN_PAGES = {
 }
 # path -> "module:function", called with the viewer and the request
 PAGES = {
-    "/": "kofn.viewer.run_list:show",
-    "/rows": "kofn.viewer.run_list:rows",
+    "/": "kofn.viewer.runs_page:show",
+    "/rows": "kofn.viewer.runs_page:rows",
     "/events": "kofn.viewer.live_page:list_events",
     "/runs.csv": "kofn.viewer.exports:runs_csv",
     "/runs.parquet": "kofn.viewer.exports:runs_parquet",
