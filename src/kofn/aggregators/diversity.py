@@ -61,10 +61,9 @@ class Distinct(Aggregator, label="distinct", needs=("texts",), neutral=True):
         return out
 
     def _slice(self, sets: CandidateSets, start: int, stop: int) -> Floats:
-        assert sets.texts is not None
         low, high = int(sets.offsets[start]), int(sets.offsets[stop])
         owner, grams = ngram_hashes(
-            sets.texts[low:high], np.repeat(np.arange(stop - start), sets.sizes[start:stop]), self.n
+            sets.having("texts")[low:high], np.repeat(np.arange(stop - start), sets.sizes[start:stop]), self.n
         )
         total = np.bincount(owner, minlength=stop - start).astype(np.float64)
         order = np.lexsort((grams, owner))
@@ -80,7 +79,6 @@ class UniqueTexts(Aggregator, label="unique_texts", needs=("texts",), neutral=Tr
     """Share of the candidates' texts that are different, byte for byte; 1/n when all n are the same."""
 
     def compute(self, sets: CandidateSets) -> Floats:
-        assert sets.texts is not None
 
         def kernel(hashes: Array, present: Array) -> Floats:
             ordered = np.sort(np.where(present, hashes, np.uint64(0)), axis=0)
@@ -89,8 +87,8 @@ class UniqueTexts(Aggregator, label="unique_texts", needs=("texts",), neutral=Tr
             return np.where(n > 0, different / np.maximum(n, 1), np.nan)
 
         # no hash is 0: it marks a text that is not there
-        hashes = sets.texts.hash().to_numpy() | np.uint64(1)
-        return sets.map_blocks(kernel, hashes, sets.texts.is_not_null().to_numpy())
+        hashes = sets.having("texts").hash().to_numpy() | np.uint64(1)
+        return sets.map_blocks(kernel, hashes, sets.having("texts").is_not_null().to_numpy())
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +273,6 @@ def _wordllama() -> Embedder:
 
 def _each(sets: CandidateSets, function: Callable[[list[str]], float]) -> Floats:
     """One Python call per set, over the texts that are not missing."""
-    assert sets.texts is not None
-    texts = sets.texts.to_list()
+    texts = sets.having("texts").to_list()
     bounds = zip(sets.offsets[:-1].tolist(), sets.offsets[1:].tolist(), strict=True)
     return np.array([function([t for t in texts[a:b] if t is not None]) for a, b in bounds], dtype=np.float64)

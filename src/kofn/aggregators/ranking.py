@@ -187,12 +187,13 @@ def _share_found(sets: CandidateSets, column: str, k: int | None) -> Floats:
 
     sets = sets if k is None else sets.truncate(k)
     found: pl.Series = getattr(sets, column)
-    assert sets.required is not None
     owner = np.repeat(np.arange(len(sets)), sets.sizes)
     have = pl.DataFrame({"set": owner, "id": found})
     if isinstance(found.dtype, pl.List):
         have = have.explode("id")
-    need = pl.DataFrame({"set": np.arange(len(sets)), "id": sets.required}).explode("id").drop_nulls().unique()
+    need = (
+        pl.DataFrame({"set": np.arange(len(sets)), "id": sets.having("required")}).explode("id").drop_nulls().unique()
+    )
     hits = need.join(have.unique(), on=["set", "id"], how="semi").group_by("set").len("hits")
     shares = (
         need.group_by("set").len("needed").join(hits, on="set", how="left").with_columns(pl.col("hits").fill_null(0))

@@ -53,8 +53,7 @@ class Majority(Aggregator, label="majority", needs=("answers",), ordered=True, o
         one_of("majority ties", self.ties, TIES)
 
     def compute(self, sets: CandidateSets) -> Floats:
-        assert sets.answers is not None
-        all_vote = self.ties == "first" and sets.complete and not sets.answers.null_count()
+        all_vote = self.ties == "first" and sets.complete and not sets.having("answers").null_count()
 
         def kernel(codes: Ints, values: Array) -> Floats:
             if all_vote and len(codes) <= _PAIRWISE:

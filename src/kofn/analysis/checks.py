@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kofn.scoring.configuration import GradingConfig
     from kofn.scoring.grade import Graded
     from kofn.scoring.policy import PassPolicy
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
     from kofn.stats import Comparison
 
 PASS_RATE, SCORE = "pass_rate", "score"
@@ -113,7 +113,7 @@ class CheckSubject:
     decide: Callable[[PassPolicy | None], Decision]
     options: GradingConfig
     verdict: str | None = None
-    result: Result | None = None
+    result: ScoredResult | None = None
     failure: str | None = None
     stopped: str | None = None
 
@@ -229,7 +229,7 @@ def find_measure(subject: CheckSubject, name: str) -> Measure:
     )
 
 
-def _metric_and_spec(result: Result, name: str) -> tuple[Graded, str]:
+def _metric_and_spec(result: ScoredResult, name: str) -> tuple[Graded, str]:
     """METRIC:AGGREGATOR taken apart where METRIC is one of the run's; otherwise the run's first metric."""
     for one in result.scored:
         if one.metric and name.startswith(f"{one.metric}:"):
@@ -242,7 +242,7 @@ def _metric_and_spec(result: Result, name: str) -> tuple[Graded, str]:
     return result.scored[0], name
 
 
-def _find_aggregator(result: Result, scored: Graded, spec: str) -> Aggregator | None:
+def _find_aggregator(result: ScoredResult, scored: Graded, spec: str) -> Aggregator | None:
     """The aggregator; None for one that only the run knows, a function of whoever made it."""
     try:
         return aggregator(spec)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kofn.runs.record import Run
     from kofn.scoring.grade import Graded
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
     from kofn.stats import Comparison
 
 CHANGES = "changes.parquet"
@@ -79,7 +79,7 @@ class RescoredRun:
     """A run graded again: the new result, the run it came from, and what changed under each of its metrics."""
 
     parent: Run
-    result: Result
+    result: ScoredResult
     options: GradingConfig
     changes: tuple[VerdictChanges, ...]
 
@@ -159,25 +159,23 @@ def _explicit_options(run: Run, extract: Any) -> dict[str, Any]:
     Where nobody did, the metric is the run's too, unless the new extractor finds answers of a kind of its own: then it
     is the one that suits them.
     """
-    assert run.result is not None
-    stored = run.manifest.get("options", {})
-    metrics = tuple(m for m in stored.get("metrics") or () if isinstance(m, str) and m not in run.result.judges)
+    stored, result = run.manifest.get("options", {}), run.scored_result
+    metrics = tuple(m for m in stored.get("metrics") or () if isinstance(m, str) and m not in result.judges)
     if not metrics and isinstance(extract, str) and default_metric(extract) == "exact_match":
-        names = [one.metric for one in run.result.scored if one.metric and one.metric not in run.result.judges]
+        names = [one.metric for one in result.scored if one.metric and one.metric not in result.judges]
         metrics = tuple(name for name in names if parse_spec("metric", name)[0] in METRICS)
     return {"extract": stored.get("extract"), "metrics": metrics}
 
 
-def _is_new(scored: Graded, result: Result) -> bool:
+def _is_new(scored: Graded, result: ScoredResult) -> bool:
     return bool(scored.metric) and scored.metric not in result.judges
 
 
-def _with_judges(result: Result, stored: Result, options: GradingConfig) -> Result:
+def _with_judges(result: ScoredResult, stored: ScoredResult, options: GradingConfig) -> ScoredResult:
     """With the verdicts of models that the run had; candidates left out have none to keep."""
     names = {one.metric for one in result.scored}
     judged = [one for one in stored.scored if one.metric in stored.judges and one.metric not in names]
     table = result.table
-    assert table is not None
     if not judged:
         return result.with_warnings(stored.source_warnings)
     # verdicts belong to candidates by position: with some left out they no longer match
@@ -190,7 +188,9 @@ def _with_judges(result: Result, stored: Result, options: GradingConfig) -> Resu
     return whole.with_warnings([*result.source_warnings, *stored.source_warnings])
 
 
-def _verdict_changes(stored: Result, result: Result, scored: Graded, options: GradingConfig) -> VerdictChanges | None:
+def _verdict_changes(
+    stored: ScoredResult, result: ScoredResult, scored: Graded, options: GradingConfig
+) -> VerdictChanges | None:
     """What one metric changes, against the metric of that name before, or the run's first; None where none was."""
     # the same metric where the run had it, else the one it was judged by
     old = next((one for one in stored.scored if one.metric == scored.metric), stored.scored[0])
@@ -247,10 +247,8 @@ def _with_boolean_passes(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _compare_numbers(
-    stored: Result, result: Result, before: str, after: str, options: GradingConfig
+    stored: ScoredResult, result: ScoredResult, before: str, after: str, options: GradingConfig
 ) -> dict[str, Comparison]:
-    assert stored.table is not None
-    assert result.table is not None
     a, b = stored.table.cases["case_id"].to_list(), result.table.cases["case_id"].to_list()
     out: dict[str, Comparison] = {}
     names: Sequence[str] = [name for metric, name in result.case_values if metric == after]

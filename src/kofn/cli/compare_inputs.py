@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kofn.core.table import Table
     from kofn.runs.load import GradedCandidates
     from kofn.scoring.configuration import GradingConfig
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
 
 _ONE = {"extractors": "--extractors", "metrics": "--metrics", "selectors": "--selectors"}
 
@@ -150,13 +150,13 @@ def _open(path: Path, request: _Request, metrics: tuple[str, ...]) -> GradedCand
     return found
 
 
-def _computed(result: Result) -> tuple[str, ...]:
+def _computed(result: ScoredResult) -> tuple[str, ...]:
     """The metrics of a run that can be computed again: no labels, no scores of its file, no judges."""
     names = [one.metric for one in result.scored if one.metric]
     return tuple(name for name in names if name not in ("pass", "score") and name not in result.judges)
 
 
-def _beside(result: Result, more: Result) -> Result:
+def _beside(result: ScoredResult, more: ScoredResult) -> ScoredResult:
     """A result with the metrics of another."""
     values = {**result.case_values, **more.case_values}
     return replace(result, scored=(*result.scored, *more.scored), case_values=values)

@@ -131,8 +131,7 @@ def _show_prompts(source: Path, rubric: str, options: GradingConfig, fields: dic
 
 
 def _show(run: Run, name: str, as_json: bool) -> None:
-    result = run.result
-    assert result is not None
+    result = run.scored_result
     if as_json:
         import orjson
 
@@ -150,8 +149,7 @@ def _show(run: Run, name: str, as_json: bool) -> None:
 
 def _leave(run: Run, name: str, strict: bool) -> None:
     """Say where it is, and end as the outcome asks for."""
-    result = run.result
-    assert result is not None
+    result = run.scored_result
     where = run.path or Path(run.name)
     click.echo(
         f"run written to {escape_controls(str(where))}; open {escape_controls(str(where / 'report.html'))}", err=True

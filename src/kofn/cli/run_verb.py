@@ -169,7 +169,6 @@ def _run(prepared: PreparedRun, *, as_json: bool) -> Path:
             f"what was answered is kept in {escape_controls(str(directory))}: the same command goes on", err=True
         )
         raise
-    assert done.result is not None
     _show(done, as_json)
     click.echo(
         f"run written to {escape_controls(str(directory))}; open {escape_controls(str(directory / 'report.html'))}",
@@ -177,15 +176,14 @@ def _run(prepared: PreparedRun, *, as_json: bool) -> Path:
     )
     if stopped := done.manifest["generation"]["stopped"]:
         raise WorldError(f"{directory}: stopped: {stopped}; run the same command again to go on")
-    if done.manifest["generation"]["errors"] == done.result.n_candidates:
-        failed = with_code(done.result.warnings, "calls-failed")[0]
+    if done.manifest["generation"]["errors"] == done.scored_result.n_candidates:
+        failed = with_code(done.scored_result.warnings, "calls-failed")[0]
         raise WorldError(f"{directory}: {failed}; --retry-errors asks again")
     return directory
 
 
 def _show(done: Run, as_json: bool) -> None:
-    result = done.result
-    assert result is not None
+    result = done.scored_result
     if as_json:
         import orjson
 

@@ -148,7 +148,8 @@ def command(
         )
     elif given := _only_with_out(click.get_current_context(), named):
         raise click.UsageError(f"{given} shapes the run directory: give --out DIR too")
-    again = None
+    again: RescoredRun | None = None
+    result: Result
     with _engine(workers, engine_name, ray_address) as engine:
         graded = {"metric": metrics, "aggregate": aggregate, "engine": engine, **options}
         if len(places) == 1 and analysis.is_run(places[0]):
@@ -158,7 +159,7 @@ def command(
         else:
             parts = _part_size(part_size, out, as_repeats)
             result = _score(places, out, field_options, format_name, where, as_repeats, part_size=parts, **graded)
-    if out is not None:
+    if out is not None and isinstance(result, scoring.ScoredResult):
         run = render.write_run(
             result,
             out,

@@ -60,14 +60,13 @@ def verify_samples(tasks: Path, samples: tuple[Path, ...], *, as_json: bool, **o
 
 
 def _show(judged: SampleResults, run: Run, out: Path, as_json: bool) -> None:
-    assert run.result is not None
     if as_json:
         import orjson
 
-        click.echo(orjson.dumps(run.result.to_dict(), option=orjson.OPT_INDENT_2))
+        click.echo(orjson.dumps(run.scored_result.to_dict(), option=orjson.OPT_INDENT_2))
         return
 
-    click.echo(render.format_result(run.result, style))
+    click.echo(render.format_result(run.scored_result, style))
     if reasons := judged.reasons():
         shares = ", ".join(f"{reason} ({n:,})" for reason, n in reasons[:_MOST])
         more = f" and {len(reasons) - _MOST:,} other reasons" if len(reasons) > _MOST else ""

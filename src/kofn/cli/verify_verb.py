@@ -16,7 +16,7 @@ from kofn.errors import InputError, WorldError
 
 if TYPE_CHECKING:
     from kofn.problems.verification import Verification
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
 
 _PATH = click.Path(path_type=Path)
 _COUNT = click.IntRange(min=1)
@@ -108,7 +108,7 @@ def _verify(path: Path, submissions: tuple[Path, ...], as_json: bool, options: d
         raise WorldError(f"the harness failed: {broken[0]}; the same command runs those cases again")
 
 
-def _show(found: Verification, result: Result | None, out: Path, as_json: bool) -> None:
+def _show(found: Verification, result: ScoredResult | None, out: Path, as_json: bool) -> None:
     if as_json:
         import orjson
 

@@ -145,6 +145,13 @@ class CandidateSets:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    def having(self, name: str) -> pl.Series:
+        """The column `texts`, `answers`, `facets` or `required`, for what cannot be computed without it."""
+        column: pl.Series | None = getattr(self, name)
+        if column is None:
+            raise InputError(f"these candidates have no {name}")
+        return column
+
     @cached_property
     def sizes(self) -> Ints:
         """Candidates a set, graded or not."""

@@ -223,13 +223,12 @@ def _winner(answers: list[str | None]) -> str | None:
 def _cut(sets: CandidateSets, sizes: Ints) -> CandidateSets:
     """The first `sizes[i]` candidates of set i, with the columns that a vote and the cost need."""
     keep = np.arange(len(sets.values)) - np.repeat(sets.offsets[:-1], sets.sizes) < np.repeat(sizes, sets.sizes)
-    assert sets.answers is not None
     return CandidateSets(
         case_ids=sets.case_ids,
         offsets=offsets_of(sizes),
         values=sets.values[keep],
         passes=sets.passes[keep],
-        answers=sets.answers.filter(keep),
+        answers=sets.having("answers").filter(keep),
         costs=None if sets.costs is None else sets.costs[keep],
         higher_is_better=sets.higher_is_better,
     )

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kofn.generate.preparation import PreparedRun
     from kofn.scoring.configuration import ReportConfig
     from kofn.scoring.grade import Graded
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
 
 _LISTED = 100  # disagreements kept in run.json, which is read whole
 
@@ -48,7 +48,7 @@ class LLMExtractionReport:
 
 
 def extract_run_with_llm(
-    prepared: PreparedRun, store: Store, result: Result, plan: ReportConfig, prices: Prices
+    prepared: PreparedRun, store: Store, result: ScoredResult, plan: ReportConfig, prices: Prices
 ) -> LLMExtractionReport:
     """Let a model read every output too, where one is named. Without a key it is skipped with a warning."""
     spec = prepared.config.generation.llm_extract
@@ -61,7 +61,9 @@ def extract_run_with_llm(
     return _report(found, result, plan, prepared)
 
 
-async def _extract(prepared: PreparedRun, store: Store, result: Result, model: Model, prices: Prices) -> LLMExtraction:
+async def _extract(
+    prepared: PreparedRun, store: Store, result: ScoredResult, model: Model, prices: Prices
+) -> LLMExtraction:
     cases = {item.case.id: item.case for item in prepared.items}
     try:
         return await extract_all(
@@ -75,10 +77,9 @@ async def _extract(prepared: PreparedRun, store: Store, result: Result, model: M
         await model.close()
 
 
-def _limits(prepared: PreparedRun, result: Result) -> Limits:
+def _limits(prepared: PreparedRun, result: ScoredResult) -> Limits:
     """The limits of the run, with the money and tokens that the outputs have left."""
     table = result.table
-    assert table is not None
     cost, tokens = (
         float(table.candidates.select(columns).sum_horizontal().sum()) if columns else 0.0
         for columns in (
@@ -88,11 +89,10 @@ def _limits(prepared: PreparedRun, result: Result) -> Limits:
     return limits_of(prepared).remaining(cost, round(tokens))
 
 
-def _candidates(result: Result) -> Iterator[Candidate]:
+def _candidates(result: ScoredResult) -> Iterator[Candidate]:
     """Every candidate with its text and the answer the extractor found."""
     sets = result.scored[0].sets
-    assert sets.texts is not None
-    texts = sets.texts.to_list()
+    texts = sets.having("texts").to_list()
     answers = [None] * len(texts) if sets.answers is None else sets.answers.to_list()
     bounds = sets.offsets.tolist()
     for i, case_id in enumerate(sets.case_ids.to_list()):
@@ -100,7 +100,9 @@ def _candidates(result: Result) -> Iterator[Candidate]:
             yield Candidate(case_id=case_id, index=row - bounds[i], text=texts[row], answer=answers[row])
 
 
-def _report(found: LLMExtraction, result: Result, plan: ReportConfig, prepared: PreparedRun) -> LLMExtractionReport:
+def _report(
+    found: LLMExtraction, result: ScoredResult, plan: ReportConfig, prepared: PreparedRun
+) -> LLMExtractionReport:
     accuracy = accuracy_with(result, plan, _answers(found, result, prepared))
     entry = {
         "model": found.model,
@@ -118,7 +120,7 @@ def _report(found: LLMExtraction, result: Result, plan: ReportConfig, prepared: 
     return LLMExtractionReport({"llm_extraction": entry}, {"answers read by": str(found)}, stopped)
 
 
-def _answers(found: LLMExtraction, result: Result, prepared: PreparedRun) -> Graded:
+def _answers(found: LLMExtraction, result: ScoredResult, prepared: PreparedRun) -> Graded:
     """The model's answers as a column, in the form the extractor gives them so that equal ones vote together."""
     answers = list(found.answers)
     if kind_of(str(result.extraction.get("extractor"))) == "text":
@@ -126,7 +128,6 @@ def _answers(found: LLMExtraction, result: Result, prepared: PreparedRun) -> Gra
         choices = {item.case.id: item.case.choices for item in prepared.items}
         of = [choices[one.case_id] for one in _candidates(result)]
         answers = [None if a is None else find(a, c or None) for a, c in zip(answers, of, strict=True)]
-    assert result.table is not None
     return with_answers(result.table, pl.Series("answer", answers, dtype=pl.String), reason="read by a model")
 
 

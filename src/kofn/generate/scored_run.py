@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kofn.generate.store import Store
     from kofn.runs.record import Run
     from kofn.scoring.configuration import GradingConfig, ReportConfig
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
     from kofn.stats.paired import Comparison
 
 # Diagnostics that in an adaptive run are over the first candidates alone: sets that stop when they agree would make
@@ -93,7 +93,7 @@ def report_config(prepared: PreparedRun, directory: Path, table: Table) -> Repor
     )
 
 
-def _compare_with(result: Result, against: Run | None) -> tuple[dict[str, Any], dict[str, str]]:
+def _compare_with(result: ScoredResult, against: Run | None) -> tuple[dict[str, Any], dict[str, str]]:
     """The entry for run.json and the note on how the answers differ from those that saw the question."""
     found = None if against is None or against.result is None else compare_markovian(result, against.result)
     if found is None:
@@ -132,7 +132,7 @@ def _within_rule(prepared: PreparedRun, rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def evaluate_run(prepared: PreparedRun, table: Table, options: GradingConfig) -> Result:
+def evaluate_run(prepared: PreparedRun, table: Table, options: GradingConfig) -> ScoredResult:
     """Grade and aggregate. Of adaptive sets only the vote and the first candidate are over everything drawn."""
     if not prepared.config.generation.adaptive:
         return evaluate(table, options)
@@ -151,7 +151,7 @@ def evaluate_run(prepared: PreparedRun, table: Table, options: GradingConfig) ->
     )
 
 
-def _run_warnings(prepared: PreparedRun, result: Result, outcome: GenerationOutcome) -> list[CodedWarning]:
+def _run_warnings(prepared: PreparedRun, result: ScoredResult, outcome: GenerationOutcome) -> list[CodedWarning]:
     """Warnings about how the outputs were made."""
     found = []
     if outcome.stopped:
@@ -167,10 +167,9 @@ def _run_warnings(prepared: PreparedRun, result: Result, outcome: GenerationOutc
     return found
 
 
-def _output_warnings(prepared: PreparedRun, result: Result) -> list[CodedWarning]:
+def _output_warnings(prepared: PreparedRun, result: ScoredResult) -> list[CodedWarning]:
     """Warnings about failed calls, outputs that were cut off, and empty reasoning."""
     table = result.table
-    assert table is not None
     rows, found = table.candidates, []
     if "error" in rows.columns and (failed := rows["error"].count()):
         error = most_frequent(rows["error"])
@@ -320,7 +319,7 @@ def source_files(prepared: PreparedRun) -> Sequence[Path]:
     return sorted(p for p in place.rglob("*") if p.is_file())[:100] if place.is_dir() else [place]
 
 
-def compare_markovian(without: Result, with_it: Result) -> Comparison | None:
+def compare_markovian(without: ScoredResult, with_it: ScoredResult) -> Comparison | None:
     """The mean of every case's candidates, answered with the question against without; None where nothing is graded."""
     sides = [_case_means(result) for result in (without, with_it)]
     if not without.scored[0].metric or any(side is None for side in sides):
@@ -330,7 +329,7 @@ def compare_markovian(without: Result, with_it: Result) -> Comparison | None:
     return found if found.n else None
 
 
-def _case_means(result: Result) -> Any:
+def _case_means(result: ScoredResult) -> Any:
     sets = result.scored[0].sets
     return aggregator("mean")(sets) if sets.graded.any() else None
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from kofn.core.table import Table
     from kofn.core.types import Estimate
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
     from kofn.tasks.lm_eval_yaml import MetricEntry
 
 
@@ -60,7 +60,7 @@ class RepeatScores:
     """
 
     task: str
-    result: Result
+    result: ScoredResult
     entries: tuple[MetricEntry, ...]
     metrics: Mapping[str, str] = field(default_factory=dict)
 
@@ -76,7 +76,6 @@ class RepeatScores:
 
     def cases(self) -> list[dict[str, Any]]:
         """The result of every case: `{name: value}`, and with several repeats `name_repeats`, their scores in order."""
-        assert self.result.table is not None
         rows: list[dict[str, Any]] = [{"doc_id": case} for case in self.result.table.cases["case_id"]]
         for entry in self.entries:
             metric = self.metrics[entry.name]

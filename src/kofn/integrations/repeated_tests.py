@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
 
 REPEATS = 5
 EVERY_ONE = "all_pass >= 1"  # what an unmarked test requires, of every repeat
@@ -274,7 +274,7 @@ def _pooled(function: str, tests: Sequence[RepeatedTest]) -> RepeatedTest:
     )
 
 
-def _on_cases(requirement: Requirement, result: Result) -> RequirementResult:
+def _on_cases(requirement: Requirement, result: ScoredResult) -> RequirementResult:
     name = aggregator(requirement.name).name
     estimates = [e for e in result.estimates if e.aggregator == name]
     estimate = estimates[-1]  # of the scores, which come after the passes and are finer where both have this number
@@ -306,14 +306,18 @@ def rows_of(tests: Iterable[RepeatedTest]) -> list[dict[str, Any]]:
     ]
 
 
-def result_of(tests: Iterable[RepeatedTest], aggregate: Sequence[str] = ()) -> Result:
+def result_of(tests: Iterable[RepeatedTest], aggregate: Sequence[str] = ()) -> ScoredResult:
     """The numbers over tests."""
     # only the process that reports needs these: each worker of xdist would load polars and all importers for nothing
-    from kofn.api import score
+    from kofn.importers.base import ReadOptions
+    from kofn.runs.load import load_table
+    from kofn.scoring.configuration import GradingConfig
+    from kofn.scoring.evaluate import evaluate
 
     rows = rows_of(tests)
     extract = None if any("extracted_answer" in row for row in rows) else "none"
-    return score(rows, aggregate=list(dict.fromkeys(aggregate)), extract=extract, everything=True)
+    config = GradingConfig(aggregate=tuple(dict.fromkeys(aggregate)), extract=extract)
+    return evaluate(load_table(rows, ReadOptions(everything=True)), config)
 
 
 def write_tests(tests: Sequence[RepeatedTest], directory: Path) -> None:

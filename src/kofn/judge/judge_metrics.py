@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from kofn.judge.judge_settings import JudgeSettings
     from kofn.judge.verdict_scores import JudgeScores
     from kofn.runs.load import GradedCandidates
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeResult:
     """The result with its new metrics, the single verdicts, and why judging ended early where it did."""
 
-    result: Result
+    result: ScoredResult
     verdicts: pl.DataFrame
     names: tuple[str, ...]
     stopped: str | None
@@ -85,7 +85,7 @@ def with_verdict_columns(
     new_judges: Mapping[str, Mapping[str, Any]],
     *,
     selector_only: bool = False,
-) -> Result:
+) -> ScoredResult:
     """The result with new metrics. A judge's score can pick, too, so it is also a selector, or only that."""
     result, table = graded.result, graded.table
     selectors = {c.name: c.values for c in columns}

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kofn.parallel.base import ParallelEngine
     from kofn.runs.record import Run
     from kofn.sandbox.base import Sandbox
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
 
 LIMITS = ProgramLimits(seconds=SECONDS)
 KEYS = ("prompt", "entry_point", "test")
@@ -354,7 +354,7 @@ def task_records(results: SampleResults) -> list[dict[str, Any]]:
     ]
 
 
-def _result(results: SampleResults, aggregate: Sequence[str]) -> Result:
+def _result(results: SampleResults, aggregate: Sequence[str]) -> ScoredResult:
     table = replace(
         load_table(task_records(results), ReadOptions()), form="samples", sources=tuple(map(str, results.paths[1:]))
     )

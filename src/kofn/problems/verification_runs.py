@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kofn.problems.submissions import Submission
     from kofn.problems.verification import SubmissionResult, Verification
     from kofn.sandbox.work_folder import File
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
 
     Style = Callable[[str, str], str]
 
@@ -52,7 +52,7 @@ _MAX_SOURCE = 20_000  # characters of a submission in the report of the set
 
 def write_runs(
     verification: Verification, directory: Path, options: Mapping[str, Any], *, tags: Sequence[str] = ()
-) -> Result | None:
+) -> ScoredResult | None:
     """Write all of them; the result over the set where there are several submissions."""
     for one in verification.submission_results:
         target = directory / run_name(verification, one)
@@ -188,7 +188,7 @@ def _text(file: File) -> str:
         return f"({problem.strerror})"
 
 
-def set_result(verification: Verification, aggregate: Sequence[str] = ()) -> Result:
+def set_result(verification: Verification, aggregate: Sequence[str] = ()) -> ScoredResult:
     """The numbers over the set, as for any other candidates: the requested ones, else the mean, any_pass and pass@k.
 
     A vote, or the first of them, says nothing of programs that nobody ranked.
@@ -197,13 +197,13 @@ def set_result(verification: Verification, aggregate: Sequence[str] = ()) -> Res
     return _evaluate(set_rows(verification), aggregate or usual)
 
 
-def _evaluate(rows: list[dict[str, Any]], aggregate: Sequence[str]) -> Result:
+def _evaluate(rows: list[dict[str, Any]], aggregate: Sequence[str]) -> ScoredResult:
     return evaluate(load_table(rows, ReadOptions()), GradingConfig(extract="none", aggregate=tuple(aggregate)))
 
 
 def write_set(
     verification: Verification, directory: Path, options: Mapping[str, Any], tags: Sequence[str] = ()
-) -> Result:
+) -> ScoredResult:
     """The run directory of the set."""
     result = set_result(verification, options.get("aggregate") or ())
     plan = ReportConfig(
@@ -222,7 +222,9 @@ _MAX_CASES = 5  # failing cases that are listed
 _MAX_WIDTH = 160  # characters of a line
 
 
-def as_text(verification: Verification, result: Result | None, out: Path, style: Style = lambda text, _: text) -> str:
+def as_text(
+    verification: Verification, result: ScoredResult | None, out: Path, style: Style = lambda text, _: text
+) -> str:
     """The submissions, the failing cases, the numbers over the set, and where the runs are."""
     parts = [_head(verification)]
     for checkpoint in dict.fromkeys(one.checkpoint.name for one in verification.submission_results):
@@ -301,7 +303,7 @@ def _first_lines(diff: str) -> str:
     return " | ".join(lines[:3]) or "wrong"
 
 
-def _set_lines(result: Result, verification: Verification, style: Style) -> list[str]:
+def _set_lines(result: ScoredResult, verification: Verification, style: Style) -> list[str]:
     graded = next(iter(result.understood["metrics"]), "")
     grids = result_document(result).grids
     several = len(grids) > 1
@@ -340,7 +342,7 @@ def problem_text(problem: Problem) -> str:
     return "\n".join([escape_controls(head), *grid_lines(grid, lambda text, _: text)])
 
 
-def as_dict(verification: Verification, result: Result | None) -> dict[str, Any]:
+def as_dict(verification: Verification, result: ScoredResult | None) -> dict[str, Any]:
     """As `kofn verify --json` prints it."""
     return {
         "problem": verification.problem.name,

@@ -406,9 +406,8 @@ def first_failures(attributes: pl.DataFrame, n: int) -> list[str]:
 
 
 def _candidate_columns(chosen: _PageCases) -> dict[str, Any]:
-    result, sets, at = chosen.source.run.result, chosen.source.sets, chosen.at
-    assert result is not None
-    assert sets is not None
+    result, at = chosen.source.run.scored_result, chosen.at
+    sets = result.scored[0].sets
     graded, passing = sets.counts
     # one character per candidate; above the limit the table draws a bar from the counts
     strips = None
@@ -491,9 +490,8 @@ def _chunk(chosen: _PageCases, first: int, end: int, length: int | None) -> byte
 
 
 def _candidates(chosen: _PageCases, low: int, high: int, length: int | None) -> dict[str, Any]:
-    result, sets, rows = chosen.source.run.result, chosen.source.sets, chosen.rows[low:high]
-    assert result is not None
-    assert sets is not None
+    result, rows = chosen.source.run.scored_result, chosen.rows[low:high]
+    sets = result.scored[0].sets
     part = chosen.candidates[low:high]
     out: dict[str, Any] = {name: cut_texts(part[name], length) for name in part.columns}
     if chosen.text_is_answer is not None:
@@ -519,8 +517,7 @@ def _tokens(chosen: _PageCases) -> Floats | None:
 
 
 def _values(chosen: _PageCases, first: int, end: int) -> list[Any]:
-    result = chosen.source.run.result
-    assert result is not None
+    result = chosen.source.run.scored_result
     return [round_digits(column[chosen.at[first:end]]) for column in result.case_values.values()]
 
 

@@ -38,8 +38,7 @@ def _row(name: str, judge: Mapping[str, Any], run: Run) -> dict[str, str]:
 
 def _raw(name: str, run: Run) -> str:
     """The first number that the judge gave, with what it is."""
-    assert run.result is not None
-    own = [e for e in run.result.estimates if e.metric == name and e.segment is None]
+    own = [e for e in run.scored_result.estimates if e.metric == name and e.segment is None]
     estimate = next((e for e in own if e.aggregator == "mean"), own[0] if own else None)
     if estimate is None:
         return "picks only"

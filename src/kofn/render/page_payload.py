@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kofn.core.document import ChecklistLine
     from kofn.core.types import Estimate
     from kofn.runs.record import Run
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
 
 _MOST_GROUPS = 200
 _MOST_ATTRIBUTES = 60
@@ -167,7 +167,7 @@ def _stat(e: Estimate) -> Stat:
     )
 
 
-def _headlines(result: Result, first: str) -> list[Estimate]:
+def _headlines(result: ScoredResult, first: str) -> list[Estimate]:
     of_metric = [e for e in run_charts.overall_estimates(result) if e.metric == result.scored[0].metric]
     names = list(dict.fromkeys([first, "first", "mean", "any_pass", "majority", *(e.aggregator for e in of_metric)]))
     found = {e.aggregator: e for e in of_metric}
@@ -269,7 +269,7 @@ def _slowest(scores: pl.DataFrame) -> list[dict[str, Any]]:
     return [{**row, "duration": format_duration(row["duration"])} for row in columns]
 
 
-def _facts(result: Result) -> list[PageFacts]:
+def _facts(result: ScoredResult) -> list[PageFacts]:
     d = result.diagnostics
     several = d["sizes"]["max"] > 1
     found = [

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from kofn.core.types import Estimate
     from kofn.render.charts import Chart
     from kofn.runs.record import Run
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
 
 _BINS = 24  # of a histogram
 
 
-def overall_estimates(result: Result) -> list[Estimate]:
+def overall_estimates(result: ScoredResult) -> list[Estimate]:
     """The estimates over all cases."""
     return [e for e in result.estimates if e.segment is None]
 
@@ -46,7 +46,7 @@ def is_share(e: Estimate) -> bool:
     return all(x is None or 0 <= x <= 1 for x in (e.low, e.point, e.high))
 
 
-def forest_charts(result: Result) -> list[Chart]:
+def forest_charts(result: ScoredResult) -> list[Chart]:
     """One a metric; where a metric has shares and other numbers, one of each: they have no common scale."""
     out: list[Chart] = []
     metrics = list(dict.fromkeys(e.metric for e in overall_estimates(result)))
@@ -59,7 +59,7 @@ def forest_charts(result: Result) -> list[Chart]:
     return out
 
 
-def segment_charts(run: Run, result: Result) -> list[Chart]:
+def segment_charts(run: Run, result: ScoredResult) -> list[Chart]:
     """One a metric and field that the run was sliced by."""
     found: dict[tuple[str, str], list[Estimate]] = {}
     for e in result.estimates:
@@ -77,7 +77,7 @@ def segment_charts(run: Run, result: Result) -> list[Chart]:
     return out
 
 
-def set_charts(run: Run, result: Result) -> list[Chart]:
+def set_charts(run: Run, result: ScoredResult) -> list[Chart]:
     """What there is to draw about candidate sets: the best-of-n curve, how many of n pass, the strength of the vote."""
     sets = result.scored[0].sets
     if not result.scored[0].metric or not len(sets) or int(sets.sizes.max()) < 2:
@@ -89,9 +89,8 @@ def set_charts(run: Run, result: Result) -> list[Chart]:
     return [chart for chart in found if chart is not None]
 
 
-def _curve_chart(run: Run, result: Result, sets: CandidateSets) -> Chart | None:
+def _curve_chart(run: Run, result: ScoredResult, sets: CandidateSets) -> Chart | None:
     table, understood = result.table, result.understood
-    assert table is not None
     curve = best_of_n(
         sets,
         run.options,
@@ -121,7 +120,7 @@ def _passing_chart(sets: CandidateSets) -> Chart | None:
     )
 
 
-def _vote_chart(result: Result, sets: CandidateSets) -> Chart | None:
+def _vote_chart(result: ScoredResult, sets: CandidateSets) -> Chart | None:
     """Where answers are right or wrong: how many candidates are behind the leading one."""
     if sets.answers is None or not sets.zero_one:
         return None
@@ -151,7 +150,7 @@ def spending_charts(run: Run, scores: pl.DataFrame) -> list[Chart]:
         durations = scores["duration"].to_numpy()
         return _distributions([("duration", "Seconds a case", durations, " s")] if durations.any() else [])
     sets = run.result.scored[0].sets
-    tokens = run.result.table.candidates if run.result.table is not None else None
+    tokens = run.result.table.candidates
     columns = [
         ("cost", "Cost of a candidate", sets.costs, ""),
         ("seconds", "Seconds a candidate", sets.seconds, " s"),

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     import polars as pl
 
     from kofn.runs.evaluation_files import CorrectnessResults
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
 
 
 def write_run(
-    result: Result,
+    result: ScoredResult,
     directory: Path,
     *,
     sources: Sequence[Path | str],
@@ -70,7 +70,7 @@ def write_run(
 
 def update_run(
     run: Run,
-    result: Result,
+    result: ScoredResult,
     *,
     tables: Mapping[str, pl.DataFrame] | None = None,
     manifest: Mapping[str, Any] | None = None,
@@ -107,9 +107,7 @@ def update_run(
 
 def _stored_reports(run: Run) -> pl.DataFrame:
     """The case reports as reports.parquet keeps them."""
-    assert run.result is not None
-    assert run.result.table is not None
-    return with_references(run.reports, run.result.scored[0].sets.answers, run.result.table.cases)
+    return with_references(run.reports, run.scored_result.scored[0].sets.answers, run.scored_result.table.cases)
 
 
 def write_evaluation(

@@ -348,8 +348,7 @@ def _texts(column: pl.Series) -> NDArray[Any]:
 
 def _field_column(run: StoredRun, role: str) -> str | None:
     """The column of the field that cases were clustered or weighted by."""
-    assert run.result is not None
-    understood = run.result["understood"]
+    understood = run.manifest["result"]["understood"]
     name = understood[role]
     if name is None:
         return None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kofn.core.table import Table
     from kofn.runs.record import Run
     from kofn.scoring.grade import Graded
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +38,13 @@ class GradedCandidates:
 
     name: str
     path: Path
-    result: Result
+    result: ScoredResult
     options: GradingConfig
     run: Run | None = None
 
     @property
     def table(self) -> Table:
         """The candidates as an importer hands them on, whatever they were read from."""
-        assert self.result.table is not None
         return self.result.table
 
     @property
@@ -130,10 +129,9 @@ def _merge_options(stored: GradingConfig, given: GradingConfig) -> GradingConfig
     return replace(stored, **{n: v for n in names if (v := getattr(given, n)) != getattr(plain, n)})
 
 
-def reestimate(result: Result, options: GradingConfig) -> Result:
+def reestimate(result: ScoredResult, options: GradingConfig) -> ScoredResult:
     """The numbers of stored grades made again with other options."""
     table, scored = result.table, list(result.scored)
-    assert table is not None
     if options.split is not None:
         # by id: the split returns a new table, and sets are cut to match it
         kept = np.isin(table.cases["case_id"].to_numpy(), options.split.of(table).cases["case_id"].to_numpy())
@@ -147,7 +145,7 @@ def reestimate(result: Result, options: GradingConfig) -> Result:
     )
 
 
-def with_stored_estimates(result: Result, stored: Result, options: GradingConfig) -> Result:
+def with_stored_estimates(result: ScoredResult, stored: ScoredResult, options: GradingConfig) -> ScoredResult:
     """A result made again, with the estimates that were stored where it has the same ones.
 
     They are equal but for runs whose sets stopped early, where a mean over everything drawn would be biased; there the
@@ -187,7 +185,7 @@ def _load_run_outputs(path: Path) -> Table | None:
     return _load_candidates(path)[2]
 
 
-def _load_candidates(path: Path) -> tuple[Run, Result, Table]:
+def _load_candidates(path: Path) -> tuple[Run, ScoredResult, Table]:
     """A run, its result, and the table that an importer would give of its outputs."""
     from kofn.runs.record import load_run, restore_table  # pydantic: only for runs, not for files
 

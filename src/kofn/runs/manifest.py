@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
 
 
 def check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
@@ -342,7 +342,7 @@ DIGEST = "digest"  # of run.json, in itself
 
 
 def manifest_of(
-    result: Result,
+    result: ScoredResult,
     sources: Sequence[Path | str],
     options: Mapping[str, Any],
     generation: Mapping[str, Any] | None = None,

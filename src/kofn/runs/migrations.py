@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from kofn.runs.evaluation_files import CorrectnessResults
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
 
 FIRST = 1  # the schema without case reports
 
@@ -95,7 +95,9 @@ def _is_higher_better(name: str) -> bool:
         return True
 
 
-def first_reports(name: str, manifest: Mapping[str, Any], result: Result) -> tuple[CorrectnessResults, pl.DataFrame]:
+def first_reports(
+    name: str, manifest: Mapping[str, Any], result: ScoredResult
+) -> tuple[CorrectnessResults, pl.DataFrame]:
     """The evaluation and the case reports of a run of schema 1, as `kofn score` made them from schema 2 on."""
     sources = manifest["result"]["understood"]["sources"]
     plan = ReportConfig(

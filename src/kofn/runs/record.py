@@ -23,7 +23,7 @@ from kofn.runs.staging import recover
 from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.diagnostics import line_from_dict
 from kofn.scoring.grade import with_answers
-from kofn.scoring.result import Result
+from kofn.scoring.result import ScoredResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -54,8 +54,15 @@ class Run(Displayable):
     evaluation: CorrectnessResults
     reports: pl.DataFrame
     manifest: Mapping[str, Any]
-    result: Result | None
+    result: ScoredResult | None
     path: Path | None = None
+
+    @property
+    def scored_result(self) -> ScoredResult:
+        """The result of a run that has candidates; asking a run of programs alone for it is a mistake."""
+        if self.result is None:
+            raise InputError(f"{self.path or self.name}: this run has no candidates, only case reports")
+        return self.result
 
     @property
     def task(self) -> str:
@@ -86,7 +93,7 @@ def load_run(directory: Path | str, *, texts: bool = True) -> Run:
     path = Path(directory)
     stored, manifest = load_manifest(path) if _has_manifest(path) else ({}, {})
     has_result = manifest.get("result") is not None
-    result: Result | None
+    result: ScoredResult | None
     if stored.get("schema_version") == FIRST:
         result = _result(path, manifest, None, texts=texts)
         evaluation, reports = first_reports(path.resolve().name, manifest, result)
@@ -94,7 +101,7 @@ def load_run(directory: Path | str, *, texts: bool = True) -> Run:
         evaluation, reports = load_evaluation(path, CorrectnessResults, finished=bool(manifest))
         check_digest(path / MANIFEST, stored)
         result = _result(path, manifest, reports, texts=texts) if has_result else None
-        if result is not None and result.table is not None and texts:
+        if result is not None and texts:
             table = result.table
             reports = with_texts(reports, result.scored[0].sets.answers, table.offsets, table.cases)
     return Run(
@@ -116,7 +123,7 @@ def _has_manifest(path: Path) -> bool:
         raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
 
 
-def _result(path: Path, manifest: Mapping[str, Any], reports: pl.DataFrame | None, *, texts: bool) -> Result:
+def _result(path: Path, manifest: Mapping[str, Any], reports: pl.DataFrame | None, *, texts: bool) -> ScoredResult:
     """The stored result; its numbers are read, not made again. `reports` must be of the same cases."""
     stored, layout = manifest["result"], manifest["layout"]
     known = manifest["files"]
@@ -143,11 +150,11 @@ def _result(path: Path, manifest: Mapping[str, Any], reports: pl.DataFrame | Non
     return _rebuild_result(manifest, table, cases)
 
 
-def _rebuild_result(manifest: Mapping[str, Any], table: Table, cases: pl.DataFrame) -> Result:
+def _rebuild_result(manifest: Mapping[str, Any], table: Table, cases: pl.DataFrame) -> ScoredResult:
     stored, layout = manifest["result"], manifest["layout"]
     warnings = stored_warnings(stored["warnings"], stored.get("coded_warnings"))
     by_text = dict(zip(stored["warnings"], warnings, strict=True))
-    return Result(
+    return ScoredResult(
         n_cases=stored["n_cases"],
         n_candidates=stored["n_candidates"],
         n_missing=stored["n_missing"],
@@ -280,10 +287,9 @@ def _stored_grades(
         yield answers.under(name, values, passes, source=one["source"], higher_is_better=better, beside_labels=beside)
 
 
-def restore_table(result: Result) -> Table:
+def restore_table(result: ScoredResult) -> Table:
     """The table of a stored run with what importers give: references and labels of candidates, no grades of metrics."""
     table = result.table
-    assert table is not None
     owner = np.repeat(np.arange(table.n_cases), np.diff(table.offsets))
     rows = table.candidates.drop([c for c in table.candidates.columns if c.startswith(_MADE)])
     if "reference" in table.cases.columns and "reference" not in rows.columns:

@@ -23,17 +23,16 @@ if TYPE_CHECKING:
     from kofn.core.candidate_sets import Floats
     from kofn.core.table import Table
     from kofn.scoring.grade import Graded
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
 
 ALL = "cases"  # the group of every case where none is named
 _SHOWN, _LONG = 5, 60  # answers a diff shows, and characters of each
 
 
-def report_of(result: Result, plan: ReportConfig | None = None) -> tuple[CorrectnessResults, pl.DataFrame]:
+def report_of(result: ScoredResult, plan: ReportConfig | None = None) -> tuple[CorrectnessResults, pl.DataFrame]:
     """The evaluation without case reports, and those as columns."""
     plan = plan or ReportConfig()
     table = result.table
-    assert table is not None
     groups = _groups(table, plan)
     verdicts = verdicts_of(result, plan)
     frame = _frame(result, plan, groups, verdicts)
@@ -65,7 +64,7 @@ class VerdictRule:
     met: Floats
 
 
-def verdict_name(result: Result, plan: ReportConfig) -> str:
+def verdict_name(result: ScoredResult, plan: ReportConfig) -> str:
     """The aggregator that says whether a case passes: the one asked for, else the first of the run that can.
 
     One can that has a natural bound, and of which more or less is better; where none of the run's can, `first` says it.
@@ -95,7 +94,7 @@ def _verdict_text(verdicts: list[VerdictRule]) -> str | None:
     return rules[0] if rules else None
 
 
-def verdicts_of(result: Result, plan: ReportConfig) -> list[VerdictRule]:
+def verdicts_of(result: ScoredResult, plan: ReportConfig) -> list[VerdictRule]:
     """What every metric that has a say in it says of every case."""
     graded = [one for one in result.scored if one.metric and not one.beside_labels]  # else the verdicts are the labels'
     known = [one.metric for one in graded]
@@ -121,7 +120,7 @@ def apply_rule(rule: Requirement, values: Floats) -> Floats:
     return found
 
 
-def _verdict_of(result: Result, one: Graded, plan: ReportConfig) -> tuple[Floats, Requirement]:
+def _verdict_of(result: ScoredResult, one: Graded, plan: ReportConfig) -> tuple[Floats, Requirement]:
     name = verdict_name(result, plan)
     values = result.case_values.get((one.metric, name))
     known = None
@@ -138,7 +137,7 @@ def _verdict_of(result: Result, one: Graded, plan: ReportConfig) -> tuple[Floats
     return values, _default_rule(one, plan.threshold, name, known)
 
 
-def _requested_rule(result: Result, one: Graded, text: str, known: Aggregator | None) -> Requirement:
+def _requested_rule(result: ScoredResult, one: Graded, text: str, known: Aggregator | None) -> Requirement:
     """The bound that was asked for. Metrics of which more and of which less is better cannot share one."""
     rule = Requirement.parse(text)
     if rule.part != "point":
@@ -195,10 +194,9 @@ def _outcomes(scores: pl.DataFrame, plan: ReportConfig) -> dict[str, GroupReport
     return outcomes
 
 
-def _frame(result: Result, plan: ReportConfig, groups: pl.Series, verdicts: list[VerdictRule]) -> pl.DataFrame:
+def _frame(result: ScoredResult, plan: ReportConfig, groups: pl.Series, verdicts: list[VerdictRule]) -> pl.DataFrame:
     """The case reports, built as columns: a million cases must not become a million objects."""
     table = result.table
-    assert table is not None
     n = table.n_cases
     when = plan.timestamp or datetime.now(UTC)
     # a time without a zone is UTC here, as in the report classes
@@ -242,9 +240,8 @@ def _by_case(kind: pl.Struct, parts: list[pl.DataFrame], n: int) -> pl.Series:
     return members.reshape((n, len(parts))).cast(pl.List(kind))
 
 
-def _attributes(result: Result, plan: ReportConfig, verdicts: list[VerdictRule]) -> list[pl.DataFrame]:
+def _attributes(result: ScoredResult, plan: ReportConfig, verdicts: list[VerdictRule]) -> list[pl.DataFrame]:
     table = result.table
-    assert table is not None
     expected = json_text(table.cases["reference"]) if "reference" in table.cases.columns else None
     answers = result.scored[0].sets.answers
     actual = None if answers is None else json_list(answers, table.offsets)
@@ -269,7 +266,7 @@ def _attributes(result: Result, plan: ReportConfig, verdicts: list[VerdictRule])
     return parts
 
 
-def _diffs(result: Result, verdict: VerdictRule, fails: Any) -> pl.Series:
+def _diffs(result: ScoredResult, verdict: VerdictRule, fails: Any) -> pl.Series:
     """For a case that fails, one line: how many candidates pass, and which answers they gave instead."""
     sets = next(one.sets for one in result.scored if one.metric == verdict.metric)
     graded, passing = sets.counts
@@ -299,10 +296,9 @@ def _answers_given(answers: pl.Series, rows: Any, owner: Any) -> pl.DataFrame:
     return listed.select("case", answers=pl.lit("; answers: ") + line.list.head(_SHOWN).list.join(", ") + end)
 
 
-def _case_fields(result: Result) -> list[pl.DataFrame]:
+def _case_fields(result: ScoredResult) -> list[pl.DataFrame]:
     """What a report tells of a case: its input, its tags, how many candidates it has and how many pass."""
     table = result.table
-    assert table is not None
     sets = result.scored[0].sets
     columns: list[pl.Series] = [table.cases["input"]] if "input" in table.cases.columns else []
     columns += [c for c in table.tags.iter_columns() if c.name not in ("input", "candidates", "passing")]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kofn.core.table import Table
     from kofn.runs.record import Run
     from kofn.scoring.grade import Graded
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
 
 MOST_CANDIDATES = 200_000  # beyond this the details stay in candidates.parquet, and the line says so
 # the rules of the documented older scripts, whose numbers people still compare with
@@ -45,8 +45,7 @@ def results_line(run: Run, plan: ReportConfig | None = None, *, beside_tables: b
     large are not repeated, `texts_in` names the file and column of each, and repeats have the `index` to find them by.
     """
     plan = plan or ReportConfig()
-    result = run.result
-    assert result is not None
+    result = run.scored_result
     scores = case_scores(run.reports)
     verified = scores.filter(scores["score"].is_not_null())
     line: dict[str, Any] = {
@@ -93,26 +92,24 @@ def append_line(path: Path, line: dict[str, Any]) -> None:
         raise WorldError(f"{path}: cannot append: {problem.strerror}") from None
 
 
-def legacy_accuracy(result: Result, plan: ReportConfig) -> float | None:
+def legacy_accuracy(result: ScoredResult, plan: ReportConfig) -> float | None:
     """The share of the verified cases that pass when answers are found by the older rule of the same kind.
 
     None where there is no such rule.
     """
     extractor = str(result.extraction.get("extractor")).partition("(")[0]
-    assert result.table is not None
     if extractor not in LEGACY or "reference" not in result.table.candidates.columns:
         return None
     return accuracy_with(result, plan, find_answers(result.table, LEGACY[extractor]))
 
 
-def accuracy_with(result: Result, plan: ReportConfig, answers: Graded) -> float | None:
+def accuracy_with(result: ScoredResult, plan: ReportConfig, answers: Graded) -> float | None:
     """The share of the verified cases that pass with other answers.
 
     The metrics, the verdict and the threshold stay what they are. None where a metric looks at something else than
     answers, and where nothing is verified.
     """
     table = result.table
-    assert table is not None
     verdicts = verdicts_of(result, plan)
     try:
         again = _rescore(table, answers, [v.metric for v in verdicts], plan.threshold)
@@ -136,10 +133,9 @@ def _rescore(table: Table, answers: Graded, metrics: list[str], threshold: float
     return [one.sets for one in score_table(table, answers, metrics, threshold)]
 
 
-def _texts_in(result: Result) -> dict[str, dict[str, str]]:
+def _texts_in(result: ScoredResult) -> dict[str, dict[str, str]]:
     """The fields of a case that are not repeated: where each is."""
     table = result.table
-    assert table is not None
     columns = {
         "question": (table.cases, CASES, "input"),
         "reasoning": (table.candidates, CANDIDATES, "reasoning"),
@@ -156,10 +152,9 @@ def _texts_in(result: Result) -> dict[str, dict[str, str]]:
     )
 
 
-def _case_details(result: Result, passed: pl.Series, left_out: Collection[str] = ()) -> Iterator[dict[str, Any]]:
+def _case_details(result: ScoredResult, passed: pl.Series, left_out: Collection[str] = ()) -> Iterator[dict[str, Any]]:
     """A dictionary a case, without the fields that are left out."""
     table = result.table
-    assert table is not None
     cases, rows = table.cases, table.candidates
     sets, offsets = result.scored[0].sets, table.offsets.tolist()
     columns = {

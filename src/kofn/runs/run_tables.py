@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kofn.core.candidate_sets import Ints
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
 
 
 MAX_REPEATED = 200_000  # bytes of a column of texts that files beside candidates.parquet repeat
 
 
-def write_tables(result: Result, directory: Path, more: Mapping[str, pl.DataFrame]) -> dict[str, str]:
+def write_tables(result: ScoredResult, directory: Path, more: Mapping[str, pl.DataFrame]) -> dict[str, str]:
     """Write a run's Parquet files; the digest of each."""
     frames = {CANDIDATES: candidates_frame(result), CASES: cases_frame(result), **more}
     for name, frame in frames.items():
@@ -34,10 +34,9 @@ def write_tables(result: Result, directory: Path, more: Mapping[str, pl.DataFram
     return {name: digest(directory / name) for name in frames}
 
 
-def candidates_frame(result: Result) -> pl.DataFrame:
+def candidates_frame(result: ScoredResult) -> pl.DataFrame:
     """A row a candidate: case_id, index, what was read, the answer, and score and passed a metric."""
     table = result.table
-    assert table is not None
     sizes = np.diff(table.offsets)
     # these are stored per case (reference), per metric (passed) or as found (answer); the order is the repeat
     kept = [c for c in table.candidates.columns if c not in ("reference", "passed", "repeat", "answer")]
@@ -57,10 +56,9 @@ def candidates_frame(result: Result) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def cases_frame(result: Result) -> pl.DataFrame:
+def cases_frame(result: ScoredResult) -> pl.DataFrame:
     """A row a case: its input, reference, tags, and the value of every aggregator under every metric."""
     table = result.table
-    assert table is not None
     layout = layout_of(result)
     tags = [table.tags[name].alias(column) for name, column in layout["tags"].items()]
     values = [
@@ -70,10 +68,9 @@ def cases_frame(result: Result) -> pl.DataFrame:
     return pl.DataFrame([*table.cases.iter_columns(), *tags, *values])
 
 
-def layout_of(result: Result) -> dict[str, Any]:
+def layout_of(result: ScoredResult) -> dict[str, Any]:
     """Which column of the files holds what: a tag may be called like an aggregator."""
     table = result.table
-    assert table is not None
     values = [
         {"metric": metric, "aggregator": name, "column": f"{metric}.{name}" if metric else name}
         for metric, name in result.case_values

@@ -8,6 +8,7 @@ from kofn.scoring.configuration import validate_tags as validate_tags
 from kofn.scoring.policy import GroupType as GroupType
 from kofn.scoring.policy import PassPolicy as PassPolicy
 from kofn.scoring.policy import Requirement as Requirement
+from kofn.scoring.result import ScoredResult as ScoredResult
 from kofn.scoring.result import estimate_dict as estimate_dict
 from kofn.scoring.splits import Split as Split
 from kofn.scoring.splits import draw_cases as draw_cases

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kofn.scoring.configuration import Spec
     from kofn.scoring.counts import Counts
     from kofn.scoring.grade import Graded
+    from kofn.scoring.result import ScoredResult
 
 DEFAULTS = ("first", "mean", "any_pass", "all_pass", "majority", "majority_pass")
 # of a metric beside labels: its passes are the labels', so pass counts would repeat those of the labels
@@ -56,7 +57,7 @@ def resolve_extractor(options: GradingConfig) -> GradingConfig:
     return replace(options, extract=extractors.pop() or None) if len(extractors) == 1 else options
 
 
-def evaluate(table: Table, options: GradingConfig | None = None) -> Result:
+def evaluate(table: Table, options: GradingConfig | None = None) -> ScoredResult:
     """Evaluate every candidate of a table."""
     options = resolve_extractor(options or GradingConfig())
     check_options(table, options)
@@ -90,14 +91,14 @@ def result_of(
     graded: Sequence[Graded],
     options: GradingConfig,
     judges: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Result:
+) -> ScoredResult:
     """The numbers of candidates that are graded already. `judges` describes the metrics that a model graded."""
     found_values = _case_values(graded, options)
     values = {key: column.values for key, column in found_values.items()}
     estimates = estimates_of(table, found_values, graded[0].extractor, options)
     facts = count_candidates(table, graded, options)
     result = describe_result(table, graded[0], facts, estimates, options, judges)
-    return replace(result, scored=tuple(graded), case_values=values, table=table)
+    return result.with_table(table, graded, values)
 
 
 def describe_result(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kofn.core.display import Displayable
 from kofn.core.document import document_text
@@ -49,6 +49,13 @@ class Result(Displayable):
     case_values: Mapping[tuple[str, str], Floats] = field(default_factory=dict, repr=False)
     table: Table | None = field(default=None, repr=False)
 
+    def with_table(
+        self, table: Table, scored: Sequence[Graded], case_values: Mapping[tuple[str, str], Floats]
+    ) -> ScoredResult:
+        """The result with the candidates that it is of."""
+        named = {one.name: getattr(self, one.name) for one in fields(self)}
+        return ScoredResult(**named | {"table": table, "scored": tuple(scored), "case_values": case_values})
+
     def to_dict(self) -> dict[str, Any]:
         """As `kofn score --json` prints it."""
         return {
@@ -65,7 +72,7 @@ class Result(Displayable):
             "told": list(map(str, self.source_warnings)),  # its name in run.json and in --json since schema 1
         }
 
-    def with_warnings(self, warnings: Sequence[CodedWarning]) -> Result:
+    def with_warnings(self, warnings: Sequence[CodedWarning]) -> Self:
         """The same with more warnings about how outputs and verdicts were made, before all others."""
         # once each: a run that is read and scored again brings its warnings along
         new = [w for w in dict.fromkeys(warnings) if w not in self.source_warnings]
@@ -92,6 +99,13 @@ class Result(Displayable):
 
     def __str__(self) -> str:
         return document_text(self.document())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredResult(Result):
+    """A result that keeps its candidates: every one that is not of data read in parts."""
+
+    table: Table = field(repr=False)
 
 
 def estimate_dict(e: Estimate) -> dict[str, Any]:

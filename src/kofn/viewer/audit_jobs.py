@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kofn.analysis.extraction_audit import ExtractionAudit
     from kofn.core.table import Table
     from kofn.scoring.configuration import GradingConfig
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
     from kofn.viewer.run_view import RunView
 
     Bools = np.ndarray[Any, np.dtype[np.bool_]]
@@ -175,9 +175,8 @@ def _read_rows(view: RunView, file: str, column: str, mask: Bools) -> pl.Series:
     return scan.collect(engine="streaming").to_series()
 
 
-def _table(view: RunView, result: Result, mask: Bools, texts: pl.Series) -> Table:
+def _table(view: RunView, result: ScoredResult, mask: Bools, texts: pl.Series) -> Table:
     """The cases as an importer returns them: texts, references and choices."""
-    assert result.table is not None
     part = result.table.select_cases(mask)
     cases = part.cases
     if "choices" in view.case_schema:

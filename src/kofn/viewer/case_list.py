@@ -180,9 +180,8 @@ def _of_counts(test: Callable[[Any, Any], Any]) -> Callable[[RunView], Bools]:
 
 
 def _not_graded(view: RunView) -> Bools:
-    assert view.sets is not None
     # a case without candidates has nothing graded either
-    return np.asarray(view.counts[0] < np.maximum(view.sets.sizes, 1), dtype=bool)
+    return np.asarray(view.counts[0] < np.maximum(view.candidate_sets.sizes, 1), dtype=bool)
 
 
 _FLAGS: dict[str, Callable[[RunView], Bools]] = {

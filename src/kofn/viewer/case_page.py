@@ -121,9 +121,8 @@ def _case(view: RunView, row: int) -> dict[str, Any]:
 
 def _values(view: RunView, row: int) -> Iterator[tuple[str, str]]:
     """The value of this case under every aggregator."""
-    assert view.run.result is not None
-    several = len({metric for metric, _ in view.run.result.case_values}) > 1
-    for (metric, aggregator), column in view.run.result.case_values.items():
+    several = len({metric for metric, _ in view.run.scored_result.case_values}) > 1
+    for (metric, aggregator), column in view.run.scored_result.case_values.items():
         value = float(column[row])
         yield f"{metric} {aggregator}" if several else aggregator, "–" if np.isnan(value) else format_amount(value)
 

@@ -12,12 +12,14 @@ import polars as pl
 
 from kofn.analysis.compare.differences import CandidateExcerpt, ChangedCase
 from kofn.analysis.compare.systems import ComparisonOptions, Side, candidate_excerpts, compare_systems, questions_of
-from kofn.api import score
 from kofn.core.table import segment_names
 from kofn.errors import InputError
+from kofn.importers.base import ReadOptions
 from kofn.runs.files import CANDIDATES, CASES, MANIFEST, read_json
 from kofn.runs.index import QUESTION_COLUMNS, Questions
-from kofn.runs.load import GradedCandidates
+from kofn.runs.load import GradedCandidates, load_table
+from kofn.scoring.configuration import GradingConfig
+from kofn.scoring.evaluate import evaluate
 from kofn.viewer.caches import BackgroundCache
 from kofn.viewer.case_list import MAX_VALUES, tag_filters
 from kofn.viewer.run_folder import run_stamp
@@ -259,8 +261,9 @@ def _questions(view: RunView) -> Questions:
     """A hash of the question of each case; the texts are not kept."""
     columns = [name for name in QUESTION_COLUMNS if name in view.case_schema]
     frame = pl.scan_parquet(view.file(CASES), glob=False).select(pl.col(columns).hash()).collect(engine="streaming")
-    assert view.table is not None
-    return Questions(view.table.cases["case_id"].to_list(), {c.name: c.to_numpy() for c in frame.iter_columns()})
+    return Questions(
+        view.run.scored_result.table.cases["case_id"].to_list(), {c.name: c.to_numpy() for c in frame.iter_columns()}
+    )
 
 
 def _side_of_program(view: RunView) -> Side:
@@ -272,7 +275,9 @@ def _side_of_program(view: RunView) -> Side:
     ]
     if not rows:
         raise InputError(f"{label(view.name)}: this run has no case")
-    return Side(name=label(view.name), result=score(rows, aggregate="mean", threshold=1.0, everything=True))
+    table = load_table(rows, ReadOptions(everything=True))
+    result = evaluate(table, GradingConfig(aggregate=("mean",), threshold=1.0))
+    return Side(name=label(view.name), result=result)
 
 
 def _check(sides: Sequence[Side], fields: CompareFields) -> None:

@@ -409,10 +409,9 @@ def _candidate_rows(view: RunView, query: CaseQuery) -> Ints | None:
     cases = _case_rows(view, query)
     if cases is None or len(cases) == view.n:
         return None
-    assert view.sets is not None
     selected = np.zeros(view.n, dtype=bool)
     selected[cases] = True
-    return np.flatnonzero(np.repeat(selected, view.sets.sizes))
+    return np.flatnonzero(np.repeat(selected, view.candidate_sets.sizes))
 
 
 def _in_slices(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:

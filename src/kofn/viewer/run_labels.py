@@ -316,8 +316,7 @@ def selector_names(view: RunView) -> list[str]:
 
 
 def scored_by(view: RunView, metric: str) -> Graded:
-    assert view.run.result is not None
-    return next(s for s in view.run.result.scored if s.metric == metric)
+    return next(s for s in view.run.scored_result.scored if s.metric == metric)
 
 
 def verdicts_of(view: RunView, spec: SheetSpec, metric: str) -> Floats:
@@ -356,9 +355,8 @@ def check_selector(view: RunView, spec: SheetSpec) -> None:
 def draw_rows(view: RunView, spec: SheetSpec) -> list[dict[str, Any]]:
     """The rows of a sheet; by verdict the same rows, in the same order, as those of `kofn calibrate --sample`."""
     check_spec(view, spec)
-    assert view.sets is not None
     of_cases = spec.of == "sets"
-    pool = picked_candidates(view.sets, spec.selector) if spec.of == "picks" else None
+    pool = picked_candidates(view.candidate_sets, spec.selector) if spec.of == "picks" else None
     if spec.metric:
         verdicts = verdicts_of(view, spec, spec.metric)
         chosen, weights = draw_by_verdict(verdicts if pool is None else verdicts[pool], spec.n, spec.seed)
@@ -375,27 +373,24 @@ def draw_rows(view: RunView, spec: SheetSpec) -> list[dict[str, Any]]:
         # a stream of its own: the same seed draws other rows by verdict
         at = np.random.default_rng([spec.seed, 2]).permutation(pool)[: spec.n]
         graded = [{} for _ in at]
-    owner = at if of_cases else np.searchsorted(view.sets.offsets, at, side="right") - 1
+    owner = at if of_cases else np.searchsorted(view.candidate_sets.offsets, at, side="right") - 1
     return _rows(view, spec, at, owner, graded)
 
 
 def _with_outputs(view: RunView, *, of_cases: bool) -> Bools:
     """Which candidates have a text, or which cases have a candidate with one."""
-    assert view.sets is not None
     texts = pl.scan_parquet(view.file(CANDIDATES), glob=False).select(pl.col("text").is_not_null())
     has_text = texts.collect(engine="streaming").to_series().to_numpy()
     if not of_cases:
         return has_text
     running = np.concatenate([[0], np.cumsum(has_text)])
-    return np.asarray(running[view.sets.offsets[1:]] > running[view.sets.offsets[:-1]], dtype=bool)
+    return np.asarray(running[view.candidate_sets.offsets[1:]] > running[view.candidate_sets.offsets[:-1]], dtype=bool)
 
 
 def _rows(
     view: RunView, spec: SheetSpec, at: Ints, owner: Ints, graded: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    table = view.table
-    assert table is not None
-    assert view.sets is not None
+    table = view.run.scored_result.table
     ids = view.scores["id"].gather(owner).to_list()
     cluster = view.run.options.cluster or ("cluster" if "cluster" in table.cases.columns else None)
     codes = case_codes(table, cluster)
@@ -404,7 +399,7 @@ def _rows(
     return [
         {
             "id": ids[i],
-            **({} if index_name is None else {index_name: int(at[i] - view.sets.offsets[owner[i]])}),
+            **({} if index_name is None else {index_name: int(at[i] - view.candidate_sets.offsets[owner[i]])}),
             **({} if codes is None else {"cluster": str(codes[owner[i]])}),
             **graded[i],
             "human": None,
@@ -437,8 +432,7 @@ def calibrate_sheet(view: RunView, sheet: LabelFile) -> SheetCalibration | None:
     counts = Confusion.of(rows.human_values[both], rows.judge_values[both])
     weights = np.ones(sheet.total)
     if spec.of == "picks":
-        assert view.sets is not None
-        verdicts = verdicts[picked_candidates(view.sets, spec.selector)]
+        verdicts = verdicts[picked_candidates(view.candidate_sets, spec.selector)]
     # as `kofn calibrate --apply` weighs labels: by the share of their verdict among all that could be drawn
     weights[both] = weights_by_verdict(rows.judge_values[both], verdicts[np.isfinite(verdicts)])
     rows = replace(rows, weights=weights)
@@ -447,15 +441,14 @@ def calibrate_sheet(view: RunView, sheet: LabelFile) -> SheetCalibration | None:
 
 def _verdicts_of_rows(view: RunView, sheet: LabelFile, verdicts: Any) -> Any:
     """The verdict on every row as it is now; NaN where it is not graded, or no longer there."""
-    assert view.sets is not None
     keys = [row_key(row) for row in sheet.rows]
     known = view.scores.select("id", at=pl.int_range(pl.len()))
     at = pl.DataFrame({"id": [case for case, _ in keys]}).join(known, on="id", how="left", maintain_order="left")["at"]
     out = np.full(len(keys), np.nan)
     for i, (case, (_, index)) in enumerate(zip(at.to_list(), keys, strict=True)):
-        if case is None or (index is not None and not 0 <= index < view.sets.sizes[case]):
+        if case is None or (index is not None and not 0 <= index < view.candidate_sets.sizes[case]):
             continue
-        out[i] = verdicts[case if index is None else view.sets.offsets[case] + index]
+        out[i] = verdicts[case if index is None else view.candidate_sets.offsets[case] + index]
     return out
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kofn.core.candidate_sets import CandidateSets, Floats
     from kofn.core.table import Table
     from kofn.runs.record import Run
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
 
 MAX_EXECUTIONS = 20  # of a case on one page
 
@@ -121,7 +121,7 @@ def cut_off(candidates: Path, columns: Container[str]) -> Bools | None:
     return flags
 
 
-def judge_disagrees(result: Result | None) -> Bools | None:
+def judge_disagrees(result: ScoredResult | None) -> Bools | None:
     """Which candidates a judge passes and a label fails, or the other way round; also where two judges differ."""
     if result is None:
         return None
@@ -139,7 +139,7 @@ def judge_disagrees(result: Result | None) -> Bools | None:
     return flags
 
 
-def has_judge_and_label(result: Result | None) -> bool:
+def has_judge_and_label(result: ScoredResult | None) -> bool:
     """Whether `judge_disagrees` has two verdicts to compare."""
     if result is None:
         return False
@@ -172,7 +172,7 @@ class ExtractorComparison:
             self.done = high
 
 
-def related_extractors(result: Result | None) -> tuple[str, ...]:
+def related_extractors(result: ScoredResult | None) -> tuple[str, ...]:
     """The run's extractor and its relatives, all built in; nothing where it is not one of these.
 
     A run names its extractor, and anybody may have written the run: the name is never imported, let alone called.
@@ -232,6 +232,11 @@ class RunView:
         return None if self.run.result is None else self.run.result.scored[0].sets
 
     @property
+    def candidate_sets(self) -> CandidateSets:
+        """The same of a run that has candidates."""
+        return self.run.scored_result.scored[0].sets
+
+    @property
     def graded(self) -> bool:
         """Whether candidates pass or fail."""
         return self.run.result is not None and bool(self.run.result.scored[0].metric)
@@ -281,8 +286,7 @@ class RunView:
 
     def candidates(self, row: int) -> pl.DataFrame:
         """All columns of the candidates of one case, read from the file."""
-        sets = self.sets
-        assert sets is not None
+        sets = self.candidate_sets
         low, high = int(sets.offsets[row]), int(sets.offsets[row + 1])
         return pl.scan_parquet(self.file(CANDIDATES), glob=False).slice(low, high - low).collect()
 
@@ -309,8 +313,7 @@ class RunView:
     @cached_property
     def _owner(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """The case of every candidate."""
-        assert self.sets is not None
-        return np.repeat(np.arange(len(self.sets)), self.sets.sizes)
+        return np.repeat(np.arange(len(self.candidate_sets)), self.candidate_sets.sizes)
 
     @cached_property
     def verdicts(self) -> np.ndarray[Any, np.dtype[np.int8]]:
@@ -321,8 +324,7 @@ class RunView:
     @cached_property
     def counts(self) -> tuple[Any, Any]:
         """(candidates graded, candidates passing)."""
-        assert self.sets is not None
-        return self.sets.counts
+        return self.candidate_sets.counts
 
     @cached_property
     def tied(self) -> Bools:

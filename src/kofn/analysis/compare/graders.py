@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kofn.core.table import Table
     from kofn.scoring.configuration import GradingConfig
     from kofn.scoring.grade import Graded
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
 
 
 def by_extractor(names: Sequence[str], options: GradingConfig) -> dict[str, GradingConfig]:
@@ -120,19 +120,18 @@ def compare_graders(
     )
 
 
-def _grade(table: Table, name: str, options: GradingConfig) -> Result:
+def _grade(table: Table, name: str, options: GradingConfig) -> ScoredResult:
     result = evaluate(table, replace(options, aggregate=("mean",), by=()))
     if not result.scored[0].metric:
         raise InputError(f"{name}: nothing is graded: the outputs have no references or labels to compare with")
     return result
 
 
-def _column(result: Result, values: Any, units: Mapping[str, Any] | None) -> SideValues:
-    assert result.table is not None
+def _column(result: ScoredResult, values: Any, units: Mapping[str, Any] | None) -> SideValues:
     return SideValues(cases=result.table.cases["case_id"].to_list(), values=values, **(units or {}))
 
 
-def _about(result: Result, metrics: Sequence[str]) -> str:
+def _about(result: ScoredResult, metrics: Sequence[str]) -> str:
     same = f", metric {metrics[0]}" if len(metrics) == 1 else ""
     return f"the same {format_count(result.n_candidates, 'candidate')} of {format_count(result.n_cases, 'case')}{same}"
 
@@ -153,10 +152,9 @@ def _agreement(a: CandidateSets, b: CandidateSets, name_a: str, name_b: str, rul
 
 
 def _changed_candidates(
-    result: Result, scored: Sequence[Graded], names: Sequence[str], a: int, b: int
+    result: ScoredResult, scored: Sequence[Graded], names: Sequence[str], a: int, b: int
 ) -> Iterator[ChangedCase]:
     """The candidates with two verdicts, then those with two answers and one verdict."""
-    assert result.table is not None
     left, right = scored[a].sets, scored[b].sets
     graded = (left.passes != NOT_GRADED) & (right.passes != NOT_GRADED)
     differ = graded & (left.passes != right.passes)
@@ -181,7 +179,7 @@ def _changed_candidates(
         )
 
 
-def _warnings(names: Sequence[str], results: Sequence[Result]) -> tuple[CodedWarning, ...]:
+def _warnings(names: Sequence[str], results: Sequence[ScoredResult]) -> tuple[CodedWarning, ...]:
     out = []
     for name, result in zip(names, results, strict=True):
         failed, n = result.extraction.get("n_failed") or 0, result.extraction.get("n") or 0

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kofn.core.candidate_sets import CandidateSets
     from kofn.scoring.configuration import GradingConfig
     from kofn.scoring.grade import Graded
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
 
     Bools = NDArray[np.bool_]
 
@@ -42,7 +42,7 @@ PASSES, VALUES = "selected", "value of the pick"
 
 
 def compare_selectors(
-    result: Result,
+    result: ScoredResult,
     selectors: Sequence[Selector],
     evaluator: str,
     options: GradingConfig,
@@ -113,7 +113,7 @@ def _check(selectors: Sequence[Selector]) -> None:
             raise InputError(f"two selectors are called {name!r}: give each a name of its own")
 
 
-def _with_metrics(result: Result, evaluator: str) -> Graded:
+def _with_metrics(result: ScoredResult, evaluator: str) -> Graded:
     """The sets as the evaluator grades them, with the values of every other metric as a column that may pick."""
     scored = next(one for one in result.scored if one.metric == evaluator)
     sets = scored.sets
@@ -126,10 +126,9 @@ def _with_metrics(result: Result, evaluator: str) -> Graded:
 
 
 def _changed_cases(
-    result: Result, sets: CandidateSets, selectors: Sequence[Selector], pairs: Sequence[tuple[int, int]]
+    result: ScoredResult, sets: CandidateSets, selectors: Sequence[Selector], pairs: Sequence[tuple[int, int]]
 ) -> Iterator[ChangedCase]:
     """The cases in which two selectors have no pick in common; equal scores share a pick."""
-    assert result.table is not None
     chosen = [_top_candidates(sets, one) for one in selectors]
     passes = [pick_outcomes(sets, one)[0].tolist() for one in selectors]
     for a, b in pairs:
@@ -167,7 +166,7 @@ def _verdict(value: float) -> bool | None:
     return bool(value) if value in (0.0, 1.0) else None
 
 
-def _warnings(result: Result, scored: Graded, selectors: Sequence[Selector]) -> Iterator[CodedWarning]:
+def _warnings(result: ScoredResult, scored: Graded, selectors: Sequence[Selector]) -> Iterator[CodedWarning]:
     yield from inherited_warnings(result)
     lower = {one.metric for one in result.scored if not one.sets.higher_is_better}
     for one in selectors:

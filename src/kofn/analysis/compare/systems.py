@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kofn.core.candidate_sets import CandidateSets, Floats
     from kofn.core.table import Table
     from kofn.scoring.grade import Graded
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import ScoredResult
 
 VERDICTS = ("any_pass", "majority", "majority_pass")  # what decides about a case, where nobody said
 FEW = 5  # names in a message
@@ -58,14 +58,13 @@ class Side:
     """
 
     name: str
-    result: Result
+    result: ScoredResult
     weights: Floats | None = None
     clusters: NDArray[Any] | None = None
     questions: Questions | None = None
 
     @property
     def table(self) -> Table:
-        assert self.result.table is not None
         return self.result.table
 
     @cached_property
@@ -98,7 +97,7 @@ class Side:
         return replace(self, result=_recompute(self.result, scored, largest))
 
 
-def _recompute(result: Result, scored: Sequence[Graded], k: int) -> Result:
+def _recompute(result: ScoredResult, scored: Sequence[Graded], k: int) -> ScoredResult:
     """The numbers a result has, made again of sets of at most k candidates."""
     of = {one.metric: one for one in scored}
     kept = [key for key in result.case_values if _has_enough(key[1], k)]
@@ -430,7 +429,7 @@ def _warnings(
     return [*out, *dict.fromkeys(w for side in sides for w in inherited_warnings(side.result))]
 
 
-def inherited_warnings(result: Result) -> tuple[CodedWarning, ...]:
+def inherited_warnings(result: ScoredResult) -> tuple[CodedWarning, ...]:
     """What was said of a result that holds for whatever is made of it: no threshold chosen, a judge not corrected."""
     return with_code(result.warnings, "no-threshold", "judge-not-calibrated")
 

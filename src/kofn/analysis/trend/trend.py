@@ -308,10 +308,14 @@ def _clusters(run: StoredRun) -> NDArray[Any] | None:
 
 
 def _stored_estimate(run: StoredRun, column: IndexColumn) -> Estimate | None:
-    assert run.result is not None
     key = (column.metric, column.aggregator, None)
     return next(
-        (Estimate(**e) for e in run.result["estimates"] if (e["metric"], e["aggregator"], e["segment"]) == key), None
+        (
+            Estimate(**e)
+            for e in run.manifest["result"]["estimates"]
+            if (e["metric"], e["aggregator"], e["segment"]) == key
+        ),
+        None,
     )
 
 
