@@ -47,7 +47,7 @@ MOVED = {
     "kofn.metrics.exact": "kofn.metrics.text_match",
     "kofn.metrics.mathematical": "kofn.metrics.numeric",
     "kofn.metrics.structured": "kofn.metrics.json_metrics",
-    "kofn.metrics.text": "kofn.metrics.text_overlap",
+    "kofn.metrics.text": "kofn.metrics.text_match",
     "kofn.models.transformers": "kofn.models.hugging_face",
     "kofn.notebook": "kofn.core.notebook",
     "kofn.pytest_plugin": "kofn.integrations.pytest_plugin",

@@ -62,8 +62,8 @@ AGGREGATORS = {
     "redundancy": "kofn.aggregators.diversity:Redundancy",
     "redundancy_penalty": "kofn.aggregators.diversity:RedundancyPenalty",
     "semantic_diversity": "kofn.aggregators.diversity:SemanticDiversity",
-    "selected": "kofn.aggregators.selection:Selected",
-    "selected_at": "kofn.aggregators.selection:SelectedAt",
+    "selected": "kofn.aggregators.scores:Selected",
+    "selected_at": "kofn.aggregators.scores:SelectedAt",
 }
 
 EXTRACTORS = {

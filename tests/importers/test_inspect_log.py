@@ -18,7 +18,7 @@ import kofn
 from kofn.importers import read
 from kofn.importers.base import ReadOptions
 from kofn.importers.inspect_log import grade
-from kofn.importers.json_stream import iter_members
+from kofn.importers.log_table import iter_members
 from kofn.importers.sources import zstd_module
 
 if TYPE_CHECKING:
@@ -439,7 +439,7 @@ json_values = st.recursive(
     st.integers(1, 40),
 )
 def test_a_document_read_in_pieces_is_the_document(tmp_path_factory, plain, items, indent, chunk):
-    import kofn.importers.json_stream as documents
+    import kofn.importers.log_table as documents
 
     path = tmp_path_factory.mktemp("doc") / "d.json"
     whole = {**plain, "list": items, "in": {"list": items, "more": plain}}

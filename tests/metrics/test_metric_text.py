@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kofn.errors import MissingExtra
 from kofn.metrics import Bleu, Chrf, RougeL
-from kofn.metrics.text_overlap import lcs_length
+from kofn.metrics.text_match import lcs_length
 
 SENTENCES = [
     ("the cat sat on the mat", "the cat is on the mat"),

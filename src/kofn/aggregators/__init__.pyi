@@ -29,10 +29,10 @@ from kofn.aggregators.scores import Max as Max
 from kofn.aggregators.scores import Mean as Mean
 from kofn.aggregators.scores import Median as Median
 from kofn.aggregators.scores import Min as Min
+from kofn.aggregators.scores import Selected as Selected
+from kofn.aggregators.scores import SelectedAt as SelectedAt
 from kofn.aggregators.scores import Std as Std
 from kofn.aggregators.scores import WeightedMean as WeightedMean
-from kofn.aggregators.selection import Selected as Selected
-from kofn.aggregators.selection import SelectedAt as SelectedAt
 from kofn.aggregators.votes import Agreement as Agreement
 from kofn.aggregators.votes import Answered as Answered
 from kofn.aggregators.votes import MajAt as MajAt

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kofn.aggregators.base import Aggregator, one_of, positive
-from kofn.aggregators.selection import selector_scores
+from kofn.aggregators.scores import selector_scores
 
 if TYPE_CHECKING:
     from kofn.core.candidate_sets import Array, CandidateSets, Floats, Ints

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from kofn.aggregators.selection import Selected
+from kofn.aggregators.scores import Selected
 from kofn.aggregators.votes import voter_codes
 from kofn.core.candidate_sets import NOT_GRADED
 from kofn.errors import InputError, UnknownName

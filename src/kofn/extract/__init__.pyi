@@ -17,7 +17,7 @@ from kofn.extract.extractor_choice import audit as audit
 from kofn.extract.extractor_choice import choose_extractor as choose_extractor
 from kofn.extract.extractor_choice import same_answer as same_answer
 from kofn.extract.letter_answer import letter as letter
-from kofn.extract.math_answer import math as math
+from kofn.extract.number_answer import math as math
 from kofn.extract.number_answer import number as number
 from kofn.extract.pattern import JsonField as JsonField
 from kofn.extract.pattern import Pattern as Pattern

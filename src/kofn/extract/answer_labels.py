@@ -134,7 +134,7 @@ def outside_reasoning(text: str) -> str:
     >>> outside_reasoning("<think>cut off in mid-thought: 4")
     ''
     """
-    return "".join(text[start:end] for start, end in visible_spans(text))
+    return "".join(text[start:end] for start, end in visible_spans(text)) if "<" in text else text
 
 
 def visible_spans(text: str) -> list[tuple[int, int]]:

@@ -17,8 +17,7 @@ from kofn.errors import InputError
 from kofn.extract.answer_labels import RUN_ON_LINE, WORDS, boxed
 from kofn.extract.compatible import letter_first, letter_word_boundary
 from kofn.extract.letter_answer import letter, parse_choices
-from kofn.extract.math_answer import math
-from kofn.extract.number_answer import number
+from kofn.extract.number_answer import math, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
-from kofn.importers.json_stream import iter_members, parse_json
-from kofn.importers.log_table import LogFacts, LogRow, count_notes, log_table
+from kofn.importers.log_table import LogFacts, LogRow, count_notes, iter_members, log_table, parse_json
 from kofn.importers.scalars import as_object, object_in
 
 if TYPE_CHECKING:

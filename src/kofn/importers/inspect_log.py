@@ -11,8 +11,7 @@ from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
-from kofn.importers.json_stream import iter_members, parse_json
-from kofn.importers.log_table import LogFacts, LogRow, log_table
+from kofn.importers.log_table import LogFacts, LogRow, iter_members, log_table, parse_json
 from kofn.importers.scalars import content_reasoning, content_text, dialogue, object_in
 from kofn.importers.sources import Archive, DamagedEntry
 

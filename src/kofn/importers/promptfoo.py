@@ -15,8 +15,7 @@ import orjson
 from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
-from kofn.importers.json_stream import iter_members
-from kofn.importers.log_table import LogFacts, LogRow, count_notes, log_table, objects
+from kofn.importers.log_table import LogFacts, LogRow, count_notes, iter_members, log_table, objects
 from kofn.importers.scalars import object_in, plain_tags
 
 if TYPE_CHECKING:

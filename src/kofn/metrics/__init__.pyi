@@ -22,11 +22,11 @@ from kofn.metrics.outcomes import call_metric as call_metric
 from kofn.metrics.outcomes import grade as grade
 from kofn.metrics.outcomes import normalise as normalise
 from kofn.metrics.outcomes import score_answers as score_answers
+from kofn.metrics.text_match import Bleu as Bleu
 from kofn.metrics.text_match import Choice as Choice
+from kofn.metrics.text_match import Chrf as Chrf
 from kofn.metrics.text_match import Contains as Contains
 from kofn.metrics.text_match import ExactMatch as ExactMatch
 from kofn.metrics.text_match import RegexMatch as RegexMatch
-from kofn.metrics.text_overlap import Bleu as Bleu
-from kofn.metrics.text_overlap import Chrf as Chrf
-from kofn.metrics.text_overlap import RougeL as RougeL
-from kofn.metrics.text_overlap import TokenF1 as TokenF1
+from kofn.metrics.text_match import RougeL as RougeL
+from kofn.metrics.text_match import TokenF1 as TokenF1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kofn.aggregators.passes import PassAt
-from kofn.aggregators.selection import SelectedAt, best_of_draws
+from kofn.aggregators.scores import SelectedAt, best_of_draws
 from kofn.analysis.best_of.pass_curve import (
     CaseMeans,
     independent_pass_rate,

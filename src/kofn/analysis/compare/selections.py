@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kofn.aggregators.selection import Selected
+from kofn.aggregators.scores import Selected
 from kofn.analysis.compare.differences import (
     ChangedCase,
     ComparedNumber,
