@@ -11,6 +11,7 @@ import numpy as np
 from kofn.analysis.trend.series import align_column, count_changed_questions
 from kofn.core.format import format_signed_interval
 from kofn.core.table import case_codes, case_numbers, segment_names
+from kofn.core.warnings import warning_kind, with_code
 from kofn.errors import InputError, UnknownName
 from kofn.registry import aggregator, higher_is_better, known
 from kofn.runs.index import QUESTION_COLUMNS, Questions, score_weights
@@ -134,6 +135,7 @@ class CheckOptions:
     passes: MinPasses | None = None
     allow_missing: bool = False
     strict: bool = False
+    fail_on: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.each and not self.requirements:
@@ -142,6 +144,8 @@ class CheckOptions:
             raise InputError(f"alpha {self.alpha:g}: expected a number between 0 and 1")
         if self.max_cost is not None and not self.max_cost >= 0:
             raise InputError(f"cost {self.max_cost:g}: expected a number of 0 or more")
+        for code in self.fail_on:
+            warning_kind(code)
 
 
 def run_checks(subject: CheckSubject, options: CheckOptions, baseline: CheckSubject | None = None) -> list[Check]:
@@ -160,6 +164,7 @@ def run_checks(subject: CheckSubject, options: CheckOptions, baseline: CheckSubj
         checks.append(cost_check(subject, options.max_cost))
     if options.strict:
         checks.append(double_dipping_check(subject))
+    checks += [warning_check(subject, code) for code in dict.fromkeys(options.fail_on)]
     # a policy fails by itself where the harness failed
     if subject.failure is not None and not by_policy:
         checks.append(Check(name="harness", kind="complete", passed=False, found=f"it failed: {subject.failure}"))
@@ -172,6 +177,13 @@ def double_dipping_check(subject: CheckSubject) -> Check:
     found = () if subject.result is None else subject.result.double_dipping
     reason = str(found[0]) if found else "nothing picks and grades at once"
     return Check(name="selector and evaluator are apart", kind="apart", passed=not found, found=reason)
+
+
+def warning_check(subject: CheckSubject, code: str) -> Check:
+    """Whether the run has no warning with this code."""
+    found = () if subject.result is None else with_code(subject.result.warnings, code)
+    said = "; ".join(map(str, found)) or "there is none"
+    return Check(name=f"no warning {code}", kind="warning", passed=not found, found=said, numbers={"code": code})
 
 
 def policy_check(subject: CheckSubject, policy: PassPolicy | None) -> Check:

@@ -29,6 +29,7 @@ VERBS = {
     "plan": "How many cases, repeats and labels a question needs, and the cheapest mix.",
     "trend": "Runs of a task over time: what changed, and what is noise.",
     "list": "List tasks, models, aggregators, extractors and metrics.",
+    "explain": "What a warning means, why it matters and what to do, by its code.",
     "describe": "What a task asks, of which data, and how it is graded.",
     "doctor": "What this machine can run: backends, extras, keys, hardware.",
 }

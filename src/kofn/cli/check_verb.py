@@ -36,6 +36,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--max-cost", type=float, metavar="X", help="Most that all candidates together may cost.")
 @click.option("--min-passes", metavar="M[/N]", help="Every Core case has M passing candidates (of N graded).")
 @click.option("--strict", is_flag=True, help="No number is picked and graded by the same judge or score.")
+@click.option("--fail-on", multiple=True, metavar="CODE", help="No warning with this code; repeatable.")
 @click.option("--allow-missing", is_flag=True, help="Candidates not graded and cases not verified may be.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")
 @click.option("--summary", type=_FILE, metavar="FILE", envvar="GITHUB_STEP_SUMMARY", show_envvar=True,
@@ -52,6 +53,7 @@ def command(
     min_passes: str | None,
     allow_missing: bool,
     strict: bool,
+    fail_on: tuple[str, ...],
     junit: Path | None,
     summary: Path | None,
     as_json: bool,
@@ -71,6 +73,7 @@ def command(
         passes=None if min_passes is None else analysis.MinPasses.parse(min_passes),
         allow_missing=allow_missing,
         strict=strict,
+        fail_on=fail_on,
     )
     if baseline is None and click.get_current_context().get_parameter_source("alpha") is ParameterSource.COMMANDLINE:
         raise click.UsageError("--alpha says when a drop against --baseline is significant: give --baseline too")

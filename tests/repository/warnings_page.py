@@ -1,0 +1,52 @@
+"""docs/warnings.md, made from the registry: `python -m tests.repository.warnings_page` writes it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from kofn.core.warning_codes import KINDS, SEVERITIES
+
+PAGE = Path(__file__).parents[2] / "docs" / "warnings.md"
+HEAD = """# Warnings
+
+<!-- Made from src/kofn/core/warning_codes.py by `python -m tests.repository.warnings_page`; a test compares them. -->
+
+A warning is a value: a code that stays the same from version to version, a severity, and the numbers and names that it
+is about. The sentence is made where it is shown. JSON output and run.json have the sentences in `warnings` and the
+values, in the same order, in `coded_warnings`:
+
+```json
+{"code": "few-cases", "severity": "warning", "values": {"n": 12}}
+```
+
+`subject` is there where a warning is about one file, judge or system. In Python, `result.warnings` holds them:
+`warning.code`, `warning.severity`, `warning.values`, and `str(warning)` for the sentence. `kofn explain CODE` prints
+what this page says of a code, and [`kofn check --fail-on CODE`](check.md) makes one a reason to fail:
+
+```console
+$ kofn explain few-cases
+few-cases  warning: ...
+...
+$ kofn score examples/arithmetic.jsonl --top-k 1 --out runs/short
+$ kofn check runs/short --policy any --fail-on few-cases
+✓ any: ...
+✓ no warning few-cases: there is none
+passed: 2 of 2
+```
+
+| severity | means |
+|---|---|
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    rows = "\n".join(f"| {name} | {text} |" for name, text in SEVERITIES.items())
+    sections = [f"### {code}\n\n*{kind.severity}.* {kind.explanation}\n" for code, kind in KINDS.items()]
+    return f"{HEAD}{rows}\n\n## Codes\n\n" + "\n".join(sections)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    sys.stderr.write(f"{PAGE} written\n")
