@@ -80,8 +80,8 @@ def test_cases_that_a_file_lacks_are_told_by_name_and_keep_what_there_is(tmp_pat
     one = [{"id": f"q{i}", "pass": 1} for i in range(5)]
     table = repeats(tmp_path, one, one[:3], one)
     assert np.diff(table.offsets).tolist() == [3, 3, 3, 2, 2]
-    assert f"{tmp_path}/run2.jsonl lacks 2 of 5 cases (q3, q4)" in table.notes
-    assert "2 of 5 cases have 2 of 3 repeats (q3, q4)" in table.notes
+    assert f"{tmp_path}/run2.jsonl lacks 2 of 5 cases (q3, q4)" in map(str, table.notes)
+    assert "2 of 5 cases have 2 of 3 repeats (q3, q4)" in map(str, table.notes)
 
 
 def test_files_that_share_no_case_are_refused(tmp_path):
@@ -111,15 +111,14 @@ def test_a_file_that_is_a_copy_of_another_is_told_whatever_its_bytes(tmp_path):
     ]
     said = "holds the candidates of {0}/run1.jsonl, word for word: the same file twice, or a cache? they count twice"
     expected = tuple(f"{tmp_path}/{name} {said.format(tmp_path)}" for name in ("run3.jsonl", "run4.jsonl"))
-    assert read(paths, as_repeats=True).notes == expected
-    assert read(paths).notes == expected
+    assert tuple(map(str, read(paths, as_repeats=True).notes)) == expected
+    assert tuple(map(str, read(paths).notes)) == expected
     assert read(paths[:2], as_repeats=True).notes == ()
 
 
 def test_files_that_say_the_same_of_unequal_cases_are_no_copies(tmp_path):
-    assert repeats(tmp_path, [{"id": c, "output": "x"} for c in "ab"], [{"id": c, "output": "x"} for c in "ac"]).notes[
-        0
-    ] == (f"{tmp_path}/run1.jsonl lacks 1 of 3 cases (c)")
+    table = repeats(tmp_path, [{"id": c, "output": "x"} for c in "ab"], [{"id": c, "output": "x"} for c in "ac"])
+    assert str(table.notes[0]) == f"{tmp_path}/run1.jsonl lacks 1 of 3 cases (c)"
 
 
 def test_wide_files_as_repeats_add_all_their_candidates(tmp_path):

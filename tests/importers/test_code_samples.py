@@ -109,7 +109,7 @@ def test_what_does_not_fit_together_in_results_is_told(tmp_path):
         {"task_id": "T/0", "completion": "a", "result": "passed", "passed": False},
         {"task_id": "T/1", "completion": "b"},
     ]
-    notes = read([lines(tmp_path / "r.jsonl", rows)]).notes
+    notes = tuple(map(str, read([lines(tmp_path / "r.jsonl", rows)]).notes))
     assert notes == (
         "1 of 2 completions have no `passed`: not run, so not graded",
         "passed and result contradict each other on 1 lines (line 1): passed counts",
@@ -223,7 +223,7 @@ def test_solutions_and_what_failed_are_kept(tmp_path):
 def test_the_old_form_has_verdicts_without_solutions_and_says_so(tmp_path):
     table = read([document(tmp_path / "r.json", OLD)])
     assert "text" not in table.candidates.columns
-    assert table.notes == ("results in the form of EvalPlus 0.1: verdicts without the solutions",)
+    assert tuple(map(str, table.notes)) == ("results in the form of EvalPlus 0.1: verdicts without the solutions",)
 
 
 def test_base_only_results_have_one_label(tmp_path):

@@ -121,7 +121,7 @@ def test_real_logs_have_the_cases_candidates_and_labels_that_are_in_them(name, z
     assert all(text.startswith("Is the following") for text in table.cases["input"])
     if labels is None:
         assert not table.labels
-        assert table.notes == ("no sample of this log is scored",)
+        assert tuple(map(str, table.notes)) == ("no sample of this log is scored",)
     else:
         column = table.candidates["label.match"]
         assert ((column == 1).sum(), (column == 0).sum(), column.null_count()) == labels
@@ -184,7 +184,7 @@ def test_a_sample_becomes_a_candidate_with_everything_it_says(kind, tmp_path):
         "input": "system: Be brief.\n\nuser: 2+2?",
     }
     assert table.tags.row(0, named=True) == {"level": 3, "source": "a book"}
-    assert table.notes == (
+    assert tuple(map(str, table.notes)) == (
         "1 sample stopped by a token limit: graded as far as it went",
         "scorer spread gave lists for 1 sample: no grade, left out",
         "scorer words gave texts such as 'kind' for 1 sample: no grade, left out",
@@ -248,9 +248,9 @@ def test_logs_that_did_not_end_well_are_read_and_told(status, line, tmp_path):
     head = header(status, dataset={"samples": 2, "sample_ids": [1, 2]}, config={"epochs": 2})
     head |= {"error": {"message": "no disk"}} if status == "error" else {}
     table = read([write_eval(tmp_path / "log.eval", [sample()], None if status == "started" else head)])
-    assert line in table.notes
+    assert line in map(str, table.notes)
     if status != "started":
-        assert "3 of 4 samples are missing (1 epoch 2, 2 epoch 1, 2 epoch 2)" in table.notes
+        assert "3 of 4 samples are missing (1 epoch 2, 2 epoch 1, 2 epoch 2)" in map(str, table.notes)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_logs_that_did_not_end_well_are_read_and_told(status, line, tmp_path):
 )
 def test_what_a_log_says_it_should_hold_is_counted(spec, line, tmp_path):
     notes = read([write_json(tmp_path / "log.json", [sample()], **spec)]).notes
-    assert notes == (() if line is None else (line,))
+    assert tuple(map(str, notes)) == (() if line is None else (line,))
 
 
 def test_a_sample_that_is_there_twice_counts_once(tmp_path):
@@ -273,7 +273,9 @@ def test_a_sample_that_is_there_twice_counts_once(tmp_path):
         archive.writestr("samples/1_epoch_1.json", json.dumps(sample(value="C")))
     table = read([path])
     assert table.candidates["label.match"].to_list() == [1.0, 1.0]
-    assert table.notes == ("1 row is there again with other values (case 1): a resumed log? the last one counts",)
+    assert tuple(map(str, table.notes)) == (
+        "1 row is there again with other values (case 1): a resumed log? the last one counts",
+    )
 
 
 def test_a_log_and_a_later_attempt_of_it_count_each_sample_once(tmp_path):
@@ -333,7 +335,7 @@ class TestDamagedLogs:
         table = read([path])
         assert table.cases["case_id"].to_list() == ["1", "3"]
         assert len(table.notes) == 1
-        assert table.notes[0].startswith("1 sample cannot be read and is left out: samples/2_epoch_1.json (")
+        assert str(table.notes[0]).startswith("1 sample cannot be read and is left out: samples/2_epoch_1.json (")
 
     def test_samples_that_are_no_json_or_lack_their_id_are_left_out_and_counted(self, tmp_path):
         path = write_eval(tmp_path / "log.eval", [sample(1)], header())
@@ -342,8 +344,8 @@ class TestDamagedLogs:
             archive.writestr("samples/3_epoch_1.json", json.dumps({"epoch": 1}))
             archive.writestr("samples/4_epoch_1.json", "[]")
         (notes,) = read([path]).notes
-        assert notes.startswith("3 samples cannot be read and are left out: samples/2_epoch_1.json (not JSON: ")
-        assert "samples/3_epoch_1.json (no 'id'), samples/4_epoch_1.json (expected an object, found list)" in notes
+        assert str(notes).startswith("3 samples cannot be read and are left out: samples/2_epoch_1.json (not JSON: ")
+        assert "samples/3_epoch_1.json (no 'id'), samples/4_epoch_1.json (expected an object, found list)" in str(notes)
 
     def test_a_damaged_header_is_told_and_the_journal_taken(self, tmp_path):
         path = write_eval(tmp_path / "log.eval", [sample()])
@@ -351,7 +353,7 @@ class TestDamagedLogs:
             archive.writestr("header.json", "{")
         table = read([path])
         assert table.origin["task"] == "sums"
-        assert table.notes[0].startswith("header.json cannot be read (not JSON")
+        assert str(table.notes[0]).startswith("header.json cannot be read (not JSON")
 
     def test_a_log_in_which_nothing_can_be_read_is_refused(self, tmp_path):
         path = write_eval(tmp_path / "log.eval", [], header())
@@ -390,7 +392,9 @@ class TestDamagedLogs:
         table = read([write_json(tmp_path / "log.json", rows)])
         assert table.candidates["label.match"].to_list() == [1.0, 0.25, None]
         assert table.candidates["label.new"].to_list() == [None, 1.0, None]
-        assert table.notes == ("1 sample cannot be read and is left out: sample 4 (expected an object, found str)",)
+        assert tuple(map(str, table.notes)) == (
+            "1 sample cannot be read and is left out: sample 4 (expected an object, found str)",
+        )
 
 
 def test_what_no_column_can_hold_is_no_traceback(tmp_path):

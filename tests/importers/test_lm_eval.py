@@ -81,7 +81,9 @@ def test_a_real_log_is_read_with_its_results():
     assert table.tags["level"][0] == "Level 3"
     assert table.origin["task"] == "math_perturbed_full"
     assert table.origin["model"] == "RylanSchaeffer/mem_Qwen3-93M_minerva_math_rep_0_sbst_1.0000_epch_1_ot_1"
-    assert table.notes == ("10 documents here, and the results are of 5,000: the log is cut short, or a part of it",)
+    assert tuple(map(str, table.notes)) == (
+        "10 documents here, and the results are of 5,000: the log is cut short, or a part of it",
+    )
 
 
 @needs_logs
@@ -143,7 +145,7 @@ def test_lines_of_several_filters_are_one_set_with_the_grades_of_each(tmp_path):
     assert table.candidates["label.exact_match,strict-match"].to_list() == [1.0, 0.0, 0.0]
     assert table.candidates["label.exact_match,flexible-extract"].to_list() == [1.0, 1.0, 0.0]
     assert table.candidates["answer"].to_list() == ["4", None, None], "what a filter puts for nothing is no answer"
-    assert table.notes == (
+    assert tuple(map(str, table.notes)) == (
         "2 filters (strict-match, flexible-extract): answers are those of strict-match; --where filter=NAME takes one",
     )
     one = read([path], ReadOptions(where={"filter": "flexible-extract"}))
@@ -305,7 +307,7 @@ def test_perplexities_of_whole_texts_are_told_and_left_out(tmp_path):
         rows.append(row | {"resps": [["-3.5"]], "filtered_resps": ["-3.5"]})
     table = read([written(tmp_path, rows)])
     assert table.labels == {}
-    assert table.notes[:2] == tuple(
+    assert tuple(map(str, table.notes[:2])) == tuple(
         f"metric {name} is no single number on 2 lines (lm-eval computes it over all cases): left out"
         for name in ("word_perplexity", "byte_perplexity")
     )
@@ -318,13 +320,13 @@ def test_a_resumed_log_counts_each_document_once(tmp_path):
     rows = [line(i) for i in range(3)]
     table = read([written(tmp_path, [*rows, rows[1], rows[2]])])
     assert (table.n_cases, table.n_candidates) == (3, 3)
-    assert table.notes == (
+    assert tuple(map(str, table.notes)) == (
         "2 lines of a document and filter that were there before (doc_id 1, 2): a resumed log? word for word the same",
     )
     table = read([written(tmp_path, [*rows, line(1, ["7"], exact_match=0.0)])])
     assert table.candidates["text"].to_list() == ["4", "7", "4"], "the last counts, in the place of the first"
     before = "1 line of a document and filter that were there before (doc_id 1): a resumed log?"
-    assert table.notes == (f"{before} 1 with other values: the last counts",)
+    assert tuple(map(str, table.notes)) == (f"{before} 1 with other values: the last counts",)
 
 
 def test_documents_that_lack_repeats_are_counted(tmp_path):
@@ -346,7 +348,9 @@ def test_grades_of_several_types_are_read_as_one_and_told(tmp_path):
     values = [1.0, True, "False", 0, "0.5", None]
     table = read([written(tmp_path, [line(i, exact_match=v) for i, v in enumerate(values)])])
     assert table.candidates["label.exact_match"].to_list() == [1.0, 1.0, 0.0, 0.0, 0.5, None]
-    assert table.notes == ("field 'exact_match' holds numbers, text and true/false: all are read as numbers",)
+    assert tuple(map(str, table.notes)) == (
+        "field 'exact_match' holds numbers, text and true/false: all are read as numbers",
+    )
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -362,7 +366,9 @@ def test_grades_that_are_no_numbers_are_told(tmp_path):
     rows = [line(i, bleu=["x", "y"], exact_match=1.0) for i in range(2)]
     table = read([written(tmp_path, rows)])
     assert table.labels == {"exact_match": True}
-    assert table.notes == ("metric bleu is no single number on 2 lines (lm-eval computes it over all cases): left out",)
+    assert tuple(map(str, table.notes)) == (
+        "metric bleu is no single number on 2 lines (lm-eval computes it over all cases): left out",
+    )
 
 
 @pytest.mark.parametrize("nothing", [[[]], [], [[None]]], ids=["no response", "no request", "null"])
@@ -390,7 +396,7 @@ def test_older_logs_without_filter_names_and_lists_of_metrics_are_read(tmp_path)
             rows.append({k: v for k, v in row.items() if k not in ("filter", "metrics")})
     table = read([written(tmp_path, rows)])
     assert list(table.labels) == ["exact_match,filter 1", "exact_match,filter 2"]
-    assert "the log names no filters: lines of one document are told apart by their order" in table.notes
+    assert "the log names no filters: lines of one document are told apart by their order" in map(str, table.notes)
 
 
 # --- the results beside
@@ -432,7 +438,7 @@ def test_what_a_filter_of_the_task_puts_for_nothing_is_no_answer(tmp_path):
 def test_metrics_that_are_not_means_over_cases_are_told(tmp_path):
     configs = {"sums": {"metric_list": [{"metric": "exact_match", "aggregation": "median"}]}}
     table = read([with_results(tmp_path, results_of(configs=configs))])
-    assert table.notes == ("exact_match: lm-eval's number over cases is median; here it is the mean",)
+    assert tuple(map(str, table.notes)) == ("exact_match: lm-eval's number over cases is median; here it is the mean",)
 
 
 @pytest.mark.parametrize(
@@ -442,7 +448,7 @@ def test_results_that_are_not_as_the_tool_writes_them_do_no_harm(results, tmp_pa
     table = read([with_results(tmp_path, results)])
     assert table.n_cases == 3
     assert len(table.notes) == (1 if results == "{not json" else 0)
-    for said in table.notes:
+    for said in map(str, table.notes):
         assert said == (
             "results_2026-01-01T00-00-00.000000.json beside it cannot be read as JSON: model and task are not known"
         )
@@ -472,7 +478,7 @@ def test_a_folder_is_all_its_tasks_the_latest_run_of_each(inside, folder):
     assert table.tags["task"].to_list() == ["sums"] * 2 + ["words"] * 3
     assert table.candidates["label.exact_match"].to_list() == [1.0, 1.0, None, None, None]
     assert table.origin["model"] == "org/model"
-    assert f"1 older samples file of the same tasks in {place}: not read" in table.notes
+    assert f"1 older samples file of the same tasks in {place}: not read" in map(str, table.notes)
 
 
 def test_one_task_of_a_folder_is_taken(folder):

@@ -73,7 +73,7 @@ def test_several_choices_and_several_samplings_are_candidates(tmp_path):
     table = read([write(tmp_path / "log.jsonl", events)])
     assert table.offsets.tolist() == [0, 3, 5]
     assert table.candidates["label.match"].to_list() == [1, 0, 1, None, 1]
-    assert table.notes == ("2 verdicts on what was not sampled: left out",)
+    assert tuple(map(str, table.notes)) == ("2 verdicts on what was not sampled: left out",)
 
 
 def test_what_a_grading_model_wrote_is_no_candidate(tmp_path):
@@ -88,7 +88,7 @@ def test_what_a_grading_model_wrote_is_no_candidate(tmp_path):
     assert table.candidates["label.score"].to_list() == [1.0]
     assert table.candidates["note"].to_list() == ["Yes"]
     assert table.cases["reference"].to_list() == [["Paris", "paris"]]
-    assert table.notes == ("1 sample graded by a model: what it wrote is no candidate",)
+    assert tuple(map(str, table.notes)) == ("1 sample graded by a model: what it wrote is no candidate",)
 
 
 def test_failures_unfinished_runs_and_other_events_are_told(tmp_path):
@@ -100,7 +100,7 @@ def test_failures_unfinished_runs_and_other_events_are_told(tmp_path):
     ]
     table = read([write(tmp_path / "log.jsonl", events, report=False)])
     assert table.candidates["error"].to_list() == [None, None, "slow down"]
-    assert table.notes == (
+    assert tuple(map(str, table.notes)) == (
         "1 sample failed: not graded",
         "1 sample with metrics of the whole sample and not of each output: left out",
         "no final report: the run was not finished",

@@ -143,20 +143,24 @@ def test_a_call_that_failed_a_grader_that_failed_and_a_test_that_asserts_nothing
     assert table.candidates["error"].to_list() == [error, None, None, None]
     assert table.candidates["label.pass"].to_list() == [None, None, 1.0, 1.0]
     assert table.candidates["text"].to_list() == [None, "an echo", None, "an echo"]
-    assert table.notes == (
+    assert tuple(map(str, table.notes)) == (
         "1 output failed: not graded",
         "1 output without a verdict, for the grader failed: not graded",
         "1 output stripped from the export (PROMPTFOO_STRIP_RESPONSE_OUTPUT)",
         "1 output from promptfoo's cache: time and cost are not those of a call",
     )
     notes = read([write(tmp_path / "e.json", [empty, result(3, riddle=1)])]).notes
-    assert notes == ("1 output without an assertion, which promptfoo counts as passed: not graded here",)
+    assert tuple(map(str, notes)) == (
+        "1 output without an assertion, which promptfoo counts as passed: not graded here",
+    )
 
 
 def test_a_result_that_was_written_twice_counts_once(tmp_path):
     table = read([write(tmp_path / "e.json", [result(0), result(0), result(1)])])
     assert table.n_candidates == 2
-    assert table.notes == ("1 row is there twice, word for word (case test 1): a resumed log? it counts once",)
+    assert tuple(map(str, table.notes)) == (
+        "1 row is there twice, word for word (case test 1): a resumed log? it counts once",
+    )
 
 
 @pytest.mark.parametrize(

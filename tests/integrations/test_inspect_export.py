@@ -58,7 +58,7 @@ def test_what_is_not_graded_has_no_score_and_what_failed_its_error(tmp_path):
     assert log["results"]["completed_samples"] == 4
     assert log["eval"]["config"]["epochs"] == 2
     assert "sample_ids" not in log["eval"]["dataset"]  # c has one repeat, and none of it is missing
-    assert not any("missing" in line for line in read([tmp_path / "back.json"]).notes)
+    assert not any("missing" in line for line in map(str, read([tmp_path / "back.json"]).notes))
 
 
 def test_metrics_where_less_is_better_stay_so(tmp_path):

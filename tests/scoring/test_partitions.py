@@ -71,6 +71,7 @@ def plain(result):
     said = cut(json.loads(re.sub(r"\d+ of \d+ references", "references", text)))  # of a sample too
     for lines in ("warnings", "told"):
         said[lines] = sorted(line.partition(" (q")[0] for line in said[lines] if "depends on the extractor" not in line)
+    said["coded_warnings"] = sorted(one["code"] for one in said["coded_warnings"] if one["code"] != "extractor-matters")
     return said
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from kofn.core.table import Table
     from kofn.core.types import Estimate
+    from kofn.core.warnings import CodedWarning
     from kofn.scoring.grade import Graded
 
 NUMBERS = ("mean", "any_pass", "majority")
@@ -76,6 +77,7 @@ class ExtractionAudit:
     estimates: Mapping[str, tuple[Estimate, ...]]
     disagreements: tuple[Disagreement, ...]
     notes: tuple[str, ...] = ()
+    warnings: tuple[CodedWarning, ...] = ()
     sources: tuple[str, ...] = field(default=())
 
     @property
@@ -103,7 +105,8 @@ class ExtractionAudit:
             "n_disagreements": len(self.disagreements),
             "n_verdicts": self.n_verdicts,
             "disagreements": [one.to_dict() for one in self.disagreements[:most]],
-            "told": list(self.notes),  # the documented key of `kofn extract-audit --json`
+            "told": [*map(str, self.warnings), *self.notes],  # the documented key of `kofn extract-audit --json`
+            "coded_warnings": [warning.to_dict() for warning in self.warnings],
         }
 
 
@@ -172,7 +175,8 @@ def audit_extractors(
         metric=next((one.metric for one in graded.values()), None),
         estimates={name: _estimates(table, one, options) for name, one in graded.items()},
         disagreements=_disagreements(table, columns, graded),
-        notes=(*table.notes, *notes),
+        notes=tuple(notes),
+        warnings=table.notes,
         sources=table.sources,
     )
 

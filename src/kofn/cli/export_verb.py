@@ -64,7 +64,7 @@ def command(
         f"{n:,} candidates of {cases:,} cases written to {escape_controls(str(path))} ({exporter.name})", err=True
     )
 
-    for line in (*found.table.notes, *notes):
+    for line in (*map(str, found.table.notes), *notes):
         click.echo(f"{style('!', 'warn')} {escape_controls(line)}", err=True)
 
 

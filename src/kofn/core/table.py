@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from kofn.core.candidate_sets import group_rows, offsets_of
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Table:
     offsets     candidates of case i are rows offsets[i]:offsets[i+1]
     fields      role -> the name it had in the file
     labels      NAME of each `label.NAME` -> whether more of it is better
-    notes       what a reader noticed, a line each: what it left out, what looks wrong
+    notes       what a reader noticed: what it left out, what looks wrong
     origin      where a log came from, where it says so: tool, task, model, version, ...
     """
 
@@ -47,7 +48,7 @@ class Table:
     form: str
     sources: tuple[str, ...] = ()
     labels: Mapping[str, bool] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[CodedWarning, ...] = ()
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -85,7 +86,7 @@ def from_rows(
     form: str,
     sources: tuple[str, ...],
     constant: Iterable[str] = (),
-    notes: tuple[str, ...] = (),
+    notes: tuple[CodedWarning, ...] = (),
 ) -> Table:
     """Group rows (columns named by role, `id` among them) into a table; case columns are those of the case's first row.
 
@@ -132,7 +133,7 @@ def from_rows(
     )
 
 
-def _drop_duplicates(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series, str | None]:
+def _drop_duplicates(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series, CodedWarning | None]:
     """Rows without those that are there again word for word, which row each was, and a line about it.
 
     Only rows with a repeat index can be distinguished from repeats that say the same.
@@ -148,15 +149,13 @@ def _drop_duplicates(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series, str |
     return kept.drop("at", "alone"), kept["at"], line
 
 
-def duplicates_note(n: int, ids: pl.Series) -> str:
+def duplicates_note(n: int, ids: pl.Series) -> CodedWarning:
     """What there is to say about rows that are there again, word for word.
 
-    >>> duplicates_note(2, pl.Series(["a", "a", "b"]))
+    >>> str(duplicates_note(2, pl.Series(["a", "a", "b"])))
     '2 rows are there twice, word for word (case a, b): a resumed log? they count once'
     """
-    named = ", ".join(ids.unique(maintain_order=True)[:3])
-    rows, they = ("1 row is", "it counts") if n == 1 else (f"{n:,} rows are", "they count")
-    return f"{rows} there twice, word for word (case {named}): a resumed log? {they} once"
+    return CodedWarning.of("duplicate-rows", n=n, cases=tuple(ids.unique(maintain_order=True)[:3]))
 
 
 def _check_constant(

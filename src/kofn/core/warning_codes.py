@@ -41,7 +41,9 @@ _FORMATTER = _SentenceFormatter()
 
 @dataclass(frozen=True, slots=True)
 class WarningKind:
-    """One code: how much it matters, its sentence (a template, or a function of the values), what it means.
+    """One code: how much it matters, its sentence, what it means.
+
+    The sentence is a template, one of several by the value `about`, or a function of the values.
 
     `shape` is what the sentences of a function look like, to recognise them in files older than the codes.
 
@@ -51,7 +53,7 @@ class WarningKind:
     """
 
     severity: Severity
-    template: str | Callable[[Values], str]
+    template: str | Mapping[str, str] | Callable[[Values], str]
     explanation: str
     shape: str | None = None
 
@@ -59,7 +61,8 @@ class WarningKind:
         """The sentence for these values."""
         if callable(self.template):
             return self.template(values)
-        return _FORMATTER.vformat(self.template, (), values)
+        template = self.template if isinstance(self.template, str) else self.template[str(values["about"])]
+        return _FORMATTER.vformat(template, (), values)
 
     def pattern(self) -> str | None:
         """A regular expression that its sentences match; None where it is not known.
@@ -69,8 +72,11 @@ class WarningKind:
         """
         if self.shape is not None or callable(self.template):
             return self.shape
-        parts = _FORMATTER.parse(self.template)
-        return "".join(re.escape(text) + ("" if name is None else _shape(spec or "")) for text, name, spec, _ in parts)
+        templates = [self.template] if isinstance(self.template, str) else self.template.values()
+        return "|".join(
+            "".join(re.escape(text) + ("" if name is None else _shape(spec or "")) for text, name, spec, _ in parts)
+            for parts in map(_FORMATTER.parse, templates)
+        )
 
 
 def _shape(spec: str) -> str:
@@ -159,6 +165,40 @@ def _without_verdict(v: Values) -> str:
 def _duplicate_rows(v: Values) -> str:
     rows, they = ("1 row is", "it counts") if v["n"] == 1 else (f"{v['n']:,} rows are", "they count")
     return f"{rows} there twice, word for word (case {', '.join(_names(v, 'cases'))}): a resumed log? {they} once"
+
+
+def _superseded_rows(v: Values) -> str:
+    are = "candidate is" if v["n"] == 1 else "candidates are"
+    return f"{v['file']}: {v['n']:,} {are} also in a later attempt of the same run: counted there"
+
+
+def _repeated_outputs(v: Values) -> str:
+    cases = "1 case is" if v["n"] == 1 else f"{v['n']:,} cases are"
+    some = ", ".join(_names(v, "cases"))
+    return f"{cases} there again with the same outputs ({some}): a resumed log? they count as more candidates"
+
+
+def _conflicting_rows(v: Values) -> str:
+    some = ", ".join(_names(v, "cases"))
+    if "others" in v:
+        same = f"{v['others']:,} with other values: the last counts" if v["others"] else "word for word the same"
+        lines = format_count(_int(v, "n"), "line")
+        return f"{lines} of a document and filter that were there before (doc_id {some}): a resumed log? {same}"
+    rows = "1 row is" if v["n"] == 1 else f"{v['n']:,} rows are"
+    return f"{rows} there again with other values (case {some}): a resumed log? the last one counts"
+
+
+def _missing_field(v: Values) -> str:
+    files = _names(v, "files")
+    more = f" and {len(files) - 1:,} more files" if len(files) > 1 else ""
+    return f"{files[0]}{more}: no {v['field']}, which other files have"
+
+
+def _uneven_sets(v: Values) -> str:
+    least, usual = _int(v, "least"), _int(v, "usual")
+    fewer = f"{least}" if least == usual - 1 else f"{least} to {usual - 1}"
+    some = f" ({', '.join(_names(v, 'cases'))})" if v.get("cases") else ""
+    return f"{v['n']:,} of {v['of']:,} cases have {fewer} of {usual} repeats{some}"
 
 
 def _int(values: Values, name: str) -> int:
@@ -518,6 +558,148 @@ KINDS: dict[str, WarningKind] = {
         "Rows that are equal in every field, including the index of the repeat, are there more than once, as after a "
         "log was resumed. They count once.",
         r"[\d,]+ rows? (?:is|are) there twice, word for word .+",
+    ),
+    "conflicting-rows": WarningKind(
+        "warning",
+        _conflicting_rows,
+        "Rows with the same id and repeat are there more than once, with other values, as after a log was resumed. "
+        "The last one counts. If these are different repeats, give each its own index.",
+        r"[\d,]+ (?:rows?|lines?) (?:is|are|of) .+: a resumed log\? .+",
+    ),
+    "repeated-outputs": WarningKind(
+        "warning",
+        _repeated_outputs,
+        "The same set of outputs is there several times under one id, which looks like a log that was resumed. They "
+        "count as more candidates, which makes repeats look alike. Remove the copies, or give every row its repeat "
+        "index.",
+        r"[\d,]+ cases? (?:is|are) there again with the same outputs .+",
+    ),
+    "repeated-problems": WarningKind(
+        "warning",
+        "{n:,} lines have the problem of an earlier line of their file: read as cases of their own",
+        "The file asks some problems more than once. Each line is read as a case of its own, so these problems weigh "
+        "more.",
+    ),
+    "same-file-twice": WarningKind(
+        "warning",
+        "{a} holds the candidates of {b}, word for word: the same file twice, or a cache? they count twice",
+        "Two files hold the same candidates, so their repeats show no variation. Leave one out if it is a copy.",
+    ),
+    "superseded-rows": WarningKind(
+        "info",
+        _superseded_rows,
+        "A later attempt of the same run holds these candidates again. They count there, and once.",
+        r".+?: [\d,]+ candidates? (?:is|are) also in a later attempt.+",
+    ),
+    "file-lacks-cases": WarningKind(
+        "warning",
+        "{file} lacks {n:,} of {of:,} cases ({cases})",
+        "Files that are read as repeats of each other do not all hold the same cases, so some cases have fewer "
+        "candidates. Check whether a run ended early.",
+    ),
+    "missing-field": WarningKind(
+        "warning",
+        _missing_field,
+        "Some files lack a field that others are graded by. Their candidates may not be graded, or be graded "
+        "otherwise.",
+        r".+?: no \w+, which other files have",
+    ),
+    "mixed-types": WarningKind(
+        "warning",
+        "field {field!r} holds {kinds} and {last}: all are read as {read_as}",
+        "A field that grades holds values of several types, such as numbers and text. All are read as one type; a "
+        "value that was meant otherwise is graded wrongly. Write one type in every row.",
+    ),
+    "uneven-sets": WarningKind(
+        "warning",
+        _uneven_sets,
+        "Most cases have the same number of repeats, and these have fewer: repeats are missing there, most often "
+        "because a run ended early or calls failed. Numbers of k candidates are undefined for cases with fewer than "
+        "k.",
+        r"[\d,]+ of [\d,]+ cases have .+? of \d+ repeats.*",
+    ),
+    "failed-in-log": WarningKind(
+        "warning",
+        {
+            "sample": "{n:#sample} failed: not graded",
+            "inspect": "{n:,} of {of:#sample} failed ({error:.80}): not graded",
+            "inspect-grade": "scorer {scorer} gave {kind}{such} for {n:#sample}: no grade, left out",
+            "helm": "{n:#request} failed or not executed: not graded",
+            "helm-completion": "{n:#completion} not graded: HELM's statistics are of the first completion of a request",
+            "judgement": "{n:,} judgements say neither yes nor no: not graded (NeMo-Skills counts them as no)",
+            "generation": "{n:,} generations failed: not graded (NeMo-Skills counts them as wrong)",
+            "output": "{n:#output} failed: not graded",
+            "grader": "{n:#output} without a verdict, for the grader failed: not graded",
+            "assertion": "{n:#output} without an assertion, which promptfoo counts as passed: not graded here",
+            "not-run": "{n:,} of {of:,} completions have no `passed`: not run, so not graded",
+            "status": "statuses that are neither pass, fail nor timeout ({statuses}): not graded",
+        },
+        "The log says that these outputs, or their grades, failed. They are not graded and are counted as missing; "
+        "the tool itself may count them as wrong, so its numbers can differ. Run them again there, or leave them out "
+        "on both sides.",
+    ),
+    "left-out-of-log": WarningKind(
+        "warning",
+        {
+            "model-graded": "{n:#sample} graded by a model: what it wrote is no candidate",
+            "verdict": "{n:#verdict} on what was not sampled: left out",
+            "whole-sample": "{n:#sample} with metrics of the whole sample and not of each output: left out",
+            "events": "events that are no outputs and no grades are left out: {kinds}",
+            "option": "{n:#option} scored by itself, and nothing says which was chosen: left out",
+            "statistics": "no {file} beside it: HELM's own grades are left out",
+            "documents": "metric {metric} is no number in {n:,} documents: left out",
+            "lines": "metric {metric} is no single number on {n:,} lines (lm-eval computes it over all cases): "
+            "left out",
+            "perplexity": "perplexity is one number over all cases, and its column has log-likelihoods: left out",
+            "requests": "{n:,} lines hold more than one request: the responses to the first are read",
+            "older": "{n:#older samples file} of the same tasks in {folder}: not read",
+            "greedy": "{file} (greedy{copy}) is left out: give it by itself to score it",
+            "split": "the split {split} is read, of {splits}: --where split=NAME reads another",
+            "files": "not read: {files}: of a folder only files called *.parquet are",
+            "unreadable": "{n:#sample} cannot be read and {are} left out: {samples}",
+            "stripped": "{n:#output} stripped from the export (PROMPTFOO_STRIP_RESPONSE_OUTPUT)",
+            "filters": "{n} filters ({filters}): answers are those of {first}; --where filter=NAME takes one",
+        },
+        "The log holds more than was read, as the sentence says. Nothing of it is in the numbers. Check that what "
+        "was read is what you want to score.",
+    ),
+    "log-incomplete": WarningKind(
+        "warning",
+        {
+            "started": "the log is not finished: the run was going, or was killed; samples read: {n:,}",
+            "ended": "the run ended with status {status}{why}",
+            "missing": "{n:,} of {of:,} samples are missing{which}",
+            "report": "no final report: the run was not finished",
+            "header": "{file} cannot be read ({problem})",
+            "results": "{file} beside it cannot be read as JSON: model and task are not known",
+            "documents": "{n:,} documents here, and the results are of {of:,}: the log is {why}",
+            "shard": "{file} is not there: its rows are missing",
+            "shards": "{n} of {of} shards are there: the rows of the others are missing",
+            "unscored": "no sample of this log is scored",
+            "no-solutions": "results in the form of EvalPlus 0.1: verdicts without the solutions",
+        },
+        "A part of the log is missing or cannot be read, most often because the run ended early or files were not "
+        "copied. The numbers are of what is there. Finish the run, or copy the rest.",
+    ),
+    "log-grades-otherwise": WarningKind(
+        "info",
+        {
+            "score-on-error": "{n:#sample} failed and graded: the log was made with score_on_error",
+            "limit": "{n:#sample} stopped by a {kind} limit: graded as far as it went",
+            "invalid": "{n:#sample} marked invalid in the log: counted here as it is there",
+            "models": "tokens and cost are those of the model evaluated, not of {models}",
+            "cached": "{n:#output} from promptfoo's cache: time and cost are not those of a call",
+            "sets": "lighteval has one value for all predictions of a document ({n:,} of {of:,}): kept as tags; "
+            "the candidates are graded here",
+            "likelihood": "options compared by likelihood: the likeliest is read as the output",
+            "filtered": "{names}: lm-eval's value is of what its filter made of up to {n} responses, not of each: it "
+            "is the tag {tag}, and candidates are graded here",
+            "aggregation": "{metric}: lm-eval's number over cases is {aggregation}; here it is the mean",
+            "no-filters": "the log names no filters: lines of one document are told apart by their order",
+            "contradiction": "passed and result contradict each other on {n:,} lines ({place}): passed counts",
+        },
+        "The tool that wrote the log grades, counts or measures something otherwise than kofn does, as the sentence "
+        "says. Its numbers and these can differ for that reason alone.",
     ),
     OTHER: WarningKind(
         "warning",

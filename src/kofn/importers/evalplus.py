@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers.base import Importer
 from kofn.importers.log_table import LogFacts, LogRow, log_table, objects
@@ -44,7 +45,7 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     The labels are `base` and `plus`, counted as the tool counts pass@k: a solution passes plus where it passes the base
     tests and the added ones. Its note names a test that failed.
     """
-    notes: list[str] = []
+    notes: list[CodedWarning] = []
     if peek.path.is_dir():
         rows, form = _of_folder(peek), "EvalPlus samples"
     elif peek.first is not None and "task_id" in peek.first:
@@ -84,7 +85,7 @@ def _of_folder(peek: Peek) -> Iterator[LogRow]:
             yield LogRow(f"{name}/{path.name}", values)
 
 
-def _of_results(peek: Peek, notes: list[str]) -> list[LogRow]:
+def _of_results(peek: Peek, notes: list[CodedWarning]) -> list[LogRow]:
     document = peek.document
     if document is None:
         raise InputError(f"{peek.source}: not readable as JSON: is the file cut off? run evalplus.evaluate again")
@@ -98,10 +99,10 @@ def _of_results(peek: Peek, notes: list[str]) -> list[LogRow]:
             values = {"id": task, "text": text, **_labels(base, plus, unknown), "note": _note(base, plus)}
             rows.append(LogRow(f"eval: {task}[{i}]", values))
     if unknown:
-        words = ", ".join(map(repr, list(unknown)[:3]))
-        notes.append(f"statuses that are neither pass, fail nor timeout ({words}): not graded")
+        statuses = tuple(map(repr, list(unknown)[:3]))
+        notes.append(CodedWarning.of("failed-in-log", about="status", statuses=statuses))
     if rows and all(row.values["text"] is None for row in rows):
-        notes.append("results in the form of EvalPlus 0.1: verdicts without the solutions")
+        notes.append(CodedWarning.of("log-incomplete", about="no-solutions"))
     return rows
 
 

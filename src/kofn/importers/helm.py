@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
@@ -32,9 +33,9 @@ _LOWER = dict.fromkeys(("edit_distance", "absolute_value_difference", "ter_score
 
 # what is left out, by reason: what it is, and why
 _LEFT_OUT = {
-    "failed": ("request", "failed or not executed: not graded"),
-    "ungraded": ("completion", "not graded: HELM's statistics are of the first completion of a request"),
-    "unchosen": ("option", "scored by itself, and nothing says which was chosen: left out"),
+    "failed": ("failed-in-log", "helm"),
+    "ungraded": ("failed-in-log", "helm-completion"),
+    "unchosen": ("left-out-of-log", "option"),
 }
 
 _Key = tuple[str, str | None, int]
@@ -75,13 +76,13 @@ class _HelmRun:
         self.path, self.source, self.options = path, source, options
         self.origin: dict[str, Any] = {"tool": "helm"}
         self.stats: dict[_Key, _Stats] = {}
-        self.notes: list[str] = []
+        self.notes: list[CodedWarning] = []
         self.counts: Counter[str] = Counter()  # of what is left out, by reason
 
     def load_stats(self, path: Path) -> None:
         """(instance, perturbation, trial) -> statistic -> its mean."""
         if not path.is_file():
-            self.notes.append(f"no {_STATS} beside it: HELM's own grades are left out")
+            self.notes.append(CodedWarning.of("left-out-of-log", about="statistics", file=_STATS))
             return
         stats: defaultdict[_Key, _Stats] = defaultdict(dict)
         try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 import polars as pl
 
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers.base import Importer, reject_damaged
 from kofn.importers.long_form import filter_cases
@@ -37,7 +38,7 @@ class _Split(NamedTuple):
 
     name: str
     files: list[Path]
-    notes: list[str]
+    notes: list[CodedWarning]
 
 
 def recognises(peek: Peek) -> bool:
@@ -77,7 +78,7 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     table = table_from_frame(frame, peek.source, plain, "Hugging Face dataset")
     notes = list(split.notes)
     if len(splits) > 1 and name not in names:
-        notes.append(f"the split {split.name} is read, of {', '.join(names)}: --where split=NAME reads another")
+        notes.append(CodedWarning.of("left-out-of-log", about="split", split=split.name, splits=tuple(names)))
     table = replace(
         table,
         form=f"Hugging Face dataset, {table.form}" if table.form != "Hugging Face dataset" else table.form,
@@ -119,7 +120,8 @@ def _saved_split(folder: Path, name: str, peek: Peek) -> _Split:
     if bad := next((one for one in names if PurePath(one).name != one or len(one) > _LONGEST_NAME), None):
         raise InputError(f"{peek.source}: state.json names {bad!r:.60}, which is no file of its folder")
     existing = [path for path in files if path.exists()]
-    notes = [f"{path.name} is not there: its rows are missing" for path in files if path not in existing]
+    lost = [path.name for path in files if path not in existing]
+    notes = [CodedWarning.of("log-incomplete", about="shard", file=name) for name in lost]
     if not existing:
         raise InputError(f"{peek.source}: {files[0].name} is not there, which state.json names: copy the whole folder")
     return _Split(name, existing, notes)
@@ -164,13 +166,12 @@ def _splits(shards: Mapping[Path, str]) -> list[_Split]:
     return [_Split(name, files, _missing(files)) for name, files in by_name.items()]
 
 
-def _missing(files: Sequence[Path]) -> list[str]:
+def _missing(files: Sequence[Path]) -> list[CodedWarning]:
     """A line where shards say that there are more of them than there are."""
     counts = {int(m["of"]) for path in files if (m := _SHARD.fullmatch(path.stem)) and m["of"]}
     expected = max(counts, default=len(files))
-    return [f"{len(files)} of {expected} shards are there: the rows of the others are missing"] * (
-        expected > len(files)
-    )
+    found = CodedWarning.of("log-incomplete", about="shards", n=len(files), of=expected)
+    return [found] if expected > len(files) else []
 
 
 def _json(path: Path, peek: Peek) -> dict[str, Any]:

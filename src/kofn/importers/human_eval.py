@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.warnings import CodedWarning
 from kofn.importers.base import Importer
 from kofn.importers.log_table import LogFacts, LogRow, log_table, objects
 from kofn.importers.scalars import plain_tags
@@ -68,12 +69,12 @@ def _rows(peek: Peek) -> Iterator[LogRow]:
         )
 
 
-def _notes(rows: list[LogRow]) -> list[str]:
+def _notes(rows: list[LogRow]) -> list[CodedWarning]:
     """Inconsistencies: samples of which some were not run, a `passed` that its result contradicts."""
     notes = []
     missing = sum(row.values["passed"] is None for row in rows)
     if 0 < missing < len(rows):
-        notes.append(f"{missing:,} of {len(rows):,} completions have no `passed`: not run, so not graded")
+        notes.append(CodedWarning.of("failed-in-log", about="not-run", n=missing, of=len(rows)))
     differ = [
         row.place
         for row in rows
@@ -82,7 +83,8 @@ def _notes(rows: list[LogRow]) -> list[str]:
         and row.values["passed"] != (row.values["note"] == "passed")
     ]
     if differ:
-        notes.append(f"passed and result contradict each other on {len(differ):,} lines ({differ[0]}): passed counts")
+        found = CodedWarning.of("log-grades-otherwise", about="contradiction", n=len(differ), place=differ[0])
+        notes.append(found)
     return notes
 
 

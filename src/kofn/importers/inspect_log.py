@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kofn.core.format import format_count
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
@@ -67,23 +67,24 @@ class SampleStats:
     example: dict[str, str] = field(default_factory=dict)
     epochs: set[tuple[str, int]] = field(default_factory=set)
 
-    def notes(self) -> Iterator[str]:
-        """One line for each kind of problem."""
+    def notes(self) -> Iterator[CodedWarning]:
+        """One warning for each kind of problem."""
         if self.failed:
-            yield f"{self.failed:,} of {format_count(self.n, 'sample')} failed ({self.first_error:.80}): not graded"
+            error = self.first_error[:80]
+            yield CodedWarning.of("failed-in-log", about="inspect", n=self.failed, of=self.n, error=error)
         if self.graded_failures:
-            failures = format_count(self.graded_failures, "sample")
-            yield f"{failures} failed and graded: the log was made with score_on_error"
+            yield CodedWarning.of("log-grades-otherwise", about="score-on-error", n=self.graded_failures)
         for kind, count in sorted(self.limits.items()):
-            yield f"{format_count(count, 'sample')} stopped by a {kind} limit: graded as far as it went"
+            yield CodedWarning.of("log-grades-otherwise", about="limit", n=count, kind=kind)
         if self.invalid:
-            yield f"{format_count(self.invalid, 'sample')} marked invalid in the log: counted here as it is there"
+            yield CodedWarning.of("log-grades-otherwise", about="invalid", n=self.invalid)
         for (scorer, kind), count in self.grades.items():
             such = f" such as {self.example[scorer]!r:.40}" if kind == "texts" else ""
-            yield f"scorer {scorer} gave {kind}{such} for {format_count(count, 'sample')}: no grade, left out"
+            gave = {"scorer": scorer, "kind": kind, "such": such}
+            yield CodedWarning.of("failed-in-log", about="inspect-grade", n=count, **gave)
         if self.helpers:
-            names = ", ".join(sorted(self.helpers)[:_EXAMPLES_OF_MODELS])
-            yield f"tokens and cost are those of the model evaluated, not of {names}"
+            models = tuple(sorted(self.helpers)[:_EXAMPLES_OF_MODELS])
+            yield CodedWarning.of("log-grades-otherwise", about="models", models=models)
 
 
 def row_of(sample: Any, stats: SampleStats, options: ReadOptions, header: Mapping[str, Any]) -> dict[str, Any]:
@@ -327,7 +328,7 @@ class _InspectLog:
         self.fields = {"id": "id", "repeat": "epoch", "text": "output.completion", "reference": "target"}
         self.origin: dict[str, Any] = {"tool": "inspect"}
         self.labels = dict(_LOWER)
-        self.notes: list[str] = []
+        self.notes: list[CodedWarning] = []
         self.lost: list[str] = []
 
     def table(self, rows: Iterator[LogRow]) -> Table:
@@ -383,7 +384,8 @@ class _InspectLog:
             try:
                 found = _parse_entry(archive.read(entry))
             except DamagedEntry as problem:
-                self.notes.append(f"{name} cannot be read ({problem})")
+                unread = CodedWarning.of("log-incomplete", about="header", file=name, problem=str(problem))
+                self.notes.append(unread)
                 continue
             if isinstance(found, dict):
                 return found if name == _HEADERS[0] else {**found, "status": "started"}
@@ -428,22 +430,23 @@ class _InspectLog:
             return "no samples in this Inspect log: it was made without them (log_samples is off)"
         return f"no samples in this Inspect log (status {self.header.get('status', 'unknown')})"
 
-    def _about_log(self) -> Iterator[str]:
+    def _about_log(self) -> Iterator[CodedWarning]:
         status = self.header.get("status")
         if status == "started":
-            yield f"the log is not finished: the run was going, or was killed; samples read: {self.stats.n:,}"
+            yield CodedWarning.of("log-incomplete", about="started", n=self.stats.n)
         elif status in ("cancelled", "error"):
             why = str((self.header.get("error") or {}).get("message") or "").partition("\n")[0]
-            yield f"the run ended with status {status}{f' ({why:.80})' if why else ''}"
+            why = f" ({why:.80})" if why else ""
+            yield CodedWarning.of("log-incomplete", about="ended", status=status, why=why)
         if self.lost:
-            are = "sample cannot be read and is" if len(self.lost) == 1 else "samples cannot be read and are"
-            yield f"{len(self.lost):,} {are} left out: {', '.join(self.lost[:_EXAMPLES])}"
+            are, lost = "is" if len(self.lost) == 1 else "are", tuple(self.lost[:_EXAMPLES])
+            yield CodedWarning.of("left-out-of-log", about="unreadable", n=len(self.lost), are=are, samples=lost)
         if not self.stats.labels and not self.stats.failed:
-            yield "no sample of this log is scored"
+            yield CodedWarning.of("log-incomplete", about="unscored")
         yield from self._missing(self.header.get("eval", {}))
         yield from self.stats.notes()
 
-    def _missing(self, spec: Mapping[str, Any]) -> Iterator[str]:
+    def _missing(self, spec: Mapping[str, Any]) -> Iterator[CodedWarning]:
         """Samples that the run was to make, according to the header, and that the log lacks."""
         config = spec.get("config") or {}
         epochs = config.get("epochs") or 1
@@ -465,7 +468,7 @@ class _InspectLog:
             missing, n_missing = [], max(0, expected - len(self.stats.epochs))
         if n_missing:
             which = f" ({', '.join(missing[:_EXAMPLES])})" if missing else ""
-            yield f"{n_missing:,} of {expected:,} samples are missing{which}"
+            yield CodedWarning.of("log-incomplete", about="missing", n=n_missing, of=expected, which=which)
 
 
 def _limited_size(samples: Any, config: Mapping[str, Any]) -> int:

@@ -24,6 +24,7 @@ from kofn.core.fields import (
     wide_names,
 )
 from kofn.core.table import from_rows
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.long_form import check_gradable, check_named_fields, constant_columns, mixed_types_note
@@ -136,13 +137,11 @@ class _RecordNotes:
                 self.repeated.append(case)
             earlier.add(digest)
 
-    def messages(self, fields: dict[str, str]) -> Iterator[str]:
+    def messages(self, fields: dict[str, str]) -> Iterator[CodedWarning]:
         for role, types in self.types.items():
             yield from mixed_types_note(role, fields[role], types)
         if self.repeated:
-            some = ", ".join(self.repeated[:3])
-            n = "1 case is" if len(self.repeated) == 1 else f"{len(self.repeated):,} cases are"
-            yield f"{n} there again with the same outputs ({some}): a resumed log? they count as more candidates"
+            yield CodedWarning.of("repeated-outputs", n=len(self.repeated), cases=tuple(self.repeated[:3]))
 
 
 def _values(record: dict[str, Any], role: str, name: str) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers.base import Importer, reject_damaged, reject_malformed
 from kofn.importers.log_table import LogFacts, LogRow, log_table
@@ -187,15 +188,16 @@ def _grades(metrics: Mapping[str, Any], counts: dict[str, int]) -> dict[str, flo
     return grades
 
 
-def _notes(docs: Sequence[_Doc], counts: Mapping[str, int]) -> list[str]:
+def _notes(docs: Sequence[_Doc], counts: Mapping[str, int]) -> list[CodedWarning]:
     notes = []
     if n := counts.get("sets"):
-        shared = f"lighteval has one value for all predictions of a document ({n:,} of {len(docs):,})"
-        notes.append(f"{shared}: kept as tags; the candidates are graded here")
+        notes.append(CodedWarning.of("log-grades-otherwise", about="sets", n=n, of=len(docs)))
     if any(not doc.final and doc.likelihoods for doc in docs):
-        notes.append("options compared by likelihood: the likeliest is read as the output")
+        notes.append(CodedWarning.of("log-grades-otherwise", about="likelihood"))
     notes += [
-        f"{name} is no number in {n:,} documents: left out" for name, n in counts.items() if name.startswith("metric ")
+        CodedWarning.of("left-out-of-log", about="documents", metric=name.removeprefix("metric "), n=n)
+        for name, n in counts.items()
+        if name.startswith("metric ")
     ]
     return notes
 

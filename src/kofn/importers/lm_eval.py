@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 import polars as pl
 
-from kofn.core.format import format_count
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers.base import Importer, Peek
 from kofn.importers.lm_eval_rows import METRIC, TAG, LineSelection
@@ -58,7 +58,7 @@ class Results:
 
     task: str | None = None
     whole: Mapping[str, Any] = field(default_factory=dict)
-    problem: str | None = None
+    problem: CodedWarning | None = None
 
     def of_task(self, key: str) -> Any:
         """The entry of this task in a part of the results."""
@@ -76,23 +76,23 @@ class Results:
         value = as_object(self.of_task("higher_is_better")).get(metric)
         return value if isinstance(value, bool) else metric not in LOWER
 
-    def notes(self, n_cases: int) -> Iterator[str]:
+    def notes(self, n_cases: int) -> Iterator[CodedWarning]:
         """Notes: unreadable results, a number of cases that is not that of the run."""
         if self.problem:
             yield self.problem
         expected = as_object(self.of_task("n-samples")).get("effective")
         if isinstance(expected, int) and expected != n_cases:
             why = "cut short, or a part of it" if n_cases < expected else "more than one run"
-            yield f"{n_cases:,} documents here, and the results are of {expected:,}: the log is {why}"
+            yield CodedWarning.of("log-incomplete", about="documents", n=n_cases, of=expected, why=why)
 
-    def not_means(self, metrics: Iterable[str]) -> Iterator[str]:
+    def not_means(self, metrics: Iterable[str]) -> Iterator[CodedWarning]:
         """Notes on metrics that the tool aggregates over cases otherwise than by the mean."""
         listed = as_object(self.of_task("configs")).get("metric_list")
         entries = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
         how = {str(one.get("metric")): one.get("aggregation") for one in entries}
         for name in metrics:
             if isinstance(how.get(name), str) and how[name] not in _MEANS:
-                yield f"{name}: lm-eval's number over cases is {how[name]}; here it is the mean"
+                yield CodedWarning.of("log-grades-otherwise", about="aggregation", metric=name, aggregation=how[name])
 
     def origin(self) -> dict[str, Any]:
         """Where the samples come from, as far as it is known."""
@@ -131,7 +131,7 @@ def results_beside(peek: Peek, task: str | None, date: str | None) -> Results:
     try:
         whole = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError):
-        problem = f"{path.name} beside it cannot be read as JSON: model and task are not known"
+        problem = CodedWarning.of("log-incomplete", about="results", file=path.name)
         return Results(task=task, problem=problem)
     return of_results(whole, task) if isinstance(whole, dict) else Results(task=task)
 
@@ -260,9 +260,9 @@ def _read_folder(peek: Peek, options: ReadOptions) -> Table:
     for path in sorted(logs, key=lambda path: parse_name(path.name)[1] or ""):
         newest[parse_name(path.name)[0]] = path
     tables = [read(Peek(path), options) for path in sorted(newest.values())]
-    notes: tuple[str, ...] = ()
+    notes: tuple[CodedWarning, ...] = ()
     if older := len(logs) - len(newest):
-        notes = (f"{format_count(older, 'older samples file')} of the same tasks in {peek.source}: not read",)
+        notes = (CodedWarning.of("left-out-of-log", about="older", n=older, folder=peek.source),)
     whole = tables[0] if len(tables) == 1 else combine(tables, options)
     return replace(whole, notes=(*whole.notes, *notes))
 
@@ -280,7 +280,7 @@ class _Grade(NamedTuple):
 
 
 def table_of_lines(
-    lines: pl.DataFrame, source: str, options: ReadOptions, results: Results, line_notes: Iterable[str] = ()
+    lines: pl.DataFrame, source: str, options: ReadOptions, results: Results, line_notes: Iterable[CodedWarning] = ()
 ) -> Table:
     """A table of the lines: those of one document together, with the grades of every filter."""
     if not lines.height:
@@ -327,17 +327,15 @@ def table_of_lines(
     )
 
 
-def _without_perplexity(lines: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+def _without_perplexity(lines: pl.DataFrame) -> tuple[pl.DataFrame, tuple[CodedWarning, ...]]:
     """The lines without `perplexity`: the column of that name holds log-likelihoods, one per case."""
     column = f"{METRIC}perplexity"
     if column not in lines.columns:
         return lines, ()
-    return lines.drop(column), (
-        "perplexity is one number over all cases, and its column has log-likelihoods: left out",
-    )
+    return lines.drop(column), (CodedWarning.of("left-out-of-log", about="perplexity"),)
 
 
-def _with_filters(lines: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+def _with_filters(lines: pl.DataFrame) -> tuple[pl.DataFrame, tuple[CodedWarning, ...]]:
     """Lines of versions that do not name filters: those of one document are told apart by their order."""
     if not lines[FILTER].null_count():
         return lines, ()
@@ -345,7 +343,7 @@ def _with_filters(lines: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     lines = lines.with_columns(pl.col(FILTER).fill_null(pl.format("filter {}", place)))
     if lines[FILTER].n_unique() == 1:
         return lines, ()
-    return lines, ("the log names no filters: lines of one document are told apart by their order",)
+    return lines, (CodedWarning.of("log-grades-otherwise", about="no-filters"),)
 
 
 def _select_lines(lines: pl.DataFrame, source: str, options: ReadOptions) -> pl.DataFrame:
@@ -361,7 +359,7 @@ def _select_lines(lines: pl.DataFrame, source: str, options: ReadOptions) -> pl.
     return lines
 
 
-def _without_copies(lines: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+def _without_copies(lines: pl.DataFrame) -> tuple[pl.DataFrame, tuple[CodedWarning, ...]]:
     """Of lines with the same document and filter the last is kept: a resumed log has some twice."""
     key = ["id", FILTER]
     of_each = lines.group_by(FILTER).agg(pl.col("id").n_unique())
@@ -374,10 +372,8 @@ def _without_copies(lines: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]
         return lines, ()
     twice = lines.filter(lines.select(key).is_duplicated())
     others = twice.drop("line").unique().height - twice.select(key).unique().height
-    some = ", ".join(twice["id"].unique(maintain_order=True)[:_EXAMPLES])
-    what = f"{format_count(copies, 'line')} of a document and filter that were there before (doc_id {some})"
-    same = "word for word the same" if not others else f"{others:,} with other values: the last counts"
-    return kept, (f"{what}: a resumed log? {same}",)
+    some = tuple(twice["id"].unique(maintain_order=True)[:_EXAMPLES])
+    return kept, (CodedWarning.of("conflicting-rows", n=copies, cases=some, others=others),)
 
 
 def _with_reference(first: pl.DataFrame) -> pl.DataFrame:
@@ -513,21 +509,18 @@ def _with_answers(rows: pl.DataFrame, nothing: set[str]) -> pl.DataFrame:
 
 def _notes(
     first: pl.DataFrame, grades: Sequence[_Grade], filters: Sequence[str], several: bool, own: Sequence[str]
-) -> list[str]:
+) -> list[CodedWarning]:
     notes = []
     if len(filters) > 1:
-        parse_name = ", ".join(filters)
-        notes.append(
-            f"{len(filters)} filters ({parse_name}): answers are those of {filters[0]}; --where filter=NAME takes one"
-        )
+        first_filter, names = filters[0], tuple(filters)
+        found = CodedWarning.of("left-out-of-log", about="filters", n=len(names), filters=names, first=first_filter)
+        notes.append(found)
     if several and grades:
-        names = ", ".join(g.name for g in grades if g.metric not in own or len(filters) > 1)
+        names = tuple(g.name for g in grades if g.metric not in own or len(filters) > 1)
         repeats = max(first["resps"].list.len().to_list())
         if names:
-            notes.append(
-                f"{names}: lm-eval's value is of what its filter made of up to {repeats} responses, not of each: it is "
-                f"the tag {_OF_SETS}{names.partition(', ')[0]}, and candidates are graded here"
-            )
+            whole = {"names": names, "n": repeats, "tag": f"{_OF_SETS}{names[0]}"}
+            notes.append(CodedWarning.of("log-grades-otherwise", about="filtered", **whole))
     return notes
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.extract.letter_answer import parse_choices
 from kofn.importers import scalars
@@ -211,18 +212,18 @@ class LineNotes:
     kinds: dict[str, set[str]] = field(default_factory=dict)
     more_requests: int = 0
 
-    def messages(self) -> Iterator[str]:
-        """One line for each kind of thing."""
+    def messages(self) -> Iterator[CodedWarning]:
+        """One warning for each kind of thing."""
         for name, count in self.no_number.items():
-            yield f"metric {name} is no single number on {count:,} lines (lm-eval computes it over all cases): left out"
+            yield CodedWarning.of("left-out-of-log", about="lines", metric=name, n=count)
         for name, types in self.kinds.items():
             if "str" in types:  # numbers beside true and false are one kind here
                 yield from mixed_types_note("score", name, types)
         if self.more_requests:
-            yield f"{self.more_requests:,} lines hold more than one request: the responses to the first are read"
+            yield CodedWarning.of("left-out-of-log", about="requests", n=self.more_requests)
 
 
-def read_by_row(peek: Peek, selection: LineSelection) -> tuple[pl.DataFrame, tuple[str, ...]]:
+def read_by_row(peek: Peek, selection: LineSelection) -> tuple[pl.DataFrame, tuple[CodedWarning, ...]]:
     """The lines of a log as columns, by the row reader alone, and notes on them."""
     notes = LineNotes()
     return frame_of_rows(rows_of_lines(peek, selection, notes)), tuple(notes.messages())
@@ -230,7 +231,7 @@ def read_by_row(peek: Peek, selection: LineSelection) -> tuple[pl.DataFrame, tup
 
 def read_samples(
     records: Iterable[Mapping[str, Any]], selection: LineSelection
-) -> tuple[pl.DataFrame, tuple[str, ...]]:
+) -> tuple[pl.DataFrame, tuple[CodedWarning, ...]]:
     """The same of samples in memory, as `simple_evaluate` returns them."""
     notes = LineNotes()
     rows = ((n, row_of(record, f"samples: row {n}", selection, notes)) for n, record in enumerate(records, 1))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
+    from kofn.core.warnings import CodedWarning
     from kofn.importers.base import Peek
     from kofn.importers.lm_eval_rows import LineSelection
 
@@ -239,7 +240,7 @@ def _as_kind(texts: pl.Series, kinds: frozenset[type]) -> pl.Series:
     return texts.cast(pl.Float64) if kinds and kinds <= {int, float} else texts
 
 
-def read_lines(peek: Peek, selection: LineSelection) -> tuple[pl.DataFrame, tuple[str, ...]]:
+def read_lines(peek: Peek, selection: LineSelection) -> tuple[pl.DataFrame, tuple[CodedWarning, ...]]:
     """The lines of a log as columns, and notes on them."""
     check_lines(peek.path)
     try:

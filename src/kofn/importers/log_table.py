@@ -11,8 +11,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import orjson
 import polars as pl
 
-from kofn.core.format import format_count
 from kofn.core.table import CASE_COLUMNS, duplicates_note, from_rows
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.json_records import CONVERT, Columns, parse_line, typed_series
@@ -208,7 +208,7 @@ class LogFacts:
     form: str
     labels: Mapping[str, bool] = field(default_factory=dict)
     systems: tuple[str, ...] = ()
-    notes: Iterable[str] = ()
+    notes: Iterable[CodedWarning] = ()
     origin: Mapping[str, Any] = field(default_factory=dict)
     fields: Mapping[str, str] = field(default_factory=dict)
 
@@ -257,13 +257,14 @@ def frame_of_log(frame: pl.DataFrame, place: Callable[[int], str], options: Read
     return replace(table, labels={name: log.labels.get(name, True) for name in order}, origin=log.origin)
 
 
-def count_notes(counts: Mapping[str, int], lines: Mapping[str, tuple[str, str]]) -> Iterator[str]:
-    """A note for each thing that was counted: its noun, and what is said of it.
+def count_notes(counts: Mapping[str, int], kinds: Mapping[str, tuple[str, str]]) -> Iterator[CodedWarning]:
+    """A warning for each thing that was counted; `kinds` has its code, and what it is about.
 
-    >>> list(count_notes({"failed": 2, "cached": 0}, {"failed": ("output", "not graded"), "cached": ("output", "")}))
-    ['2 outputs not graded']
+    >>> kinds = {"failed": ("failed-in-log", "output"), "cached": ("log-grades-otherwise", "cached")}
+    >>> list(map(str, count_notes({"failed": 2, "cached": 0}, kinds)))
+    ['2 outputs failed: not graded']
     """
-    return (f"{format_count(counts[kind], noun)} {line}" for kind, (noun, line) in lines.items() if counts[kind])
+    return (CodedWarning.of(code, about=about, n=counts[kind]) for kind, (code, about) in kinds.items() if counts[kind])
 
 
 def matches(values: Mapping[str, Any], where: Mapping[str, str]) -> bool:
@@ -318,7 +319,7 @@ def _separate_systems(frame: pl.DataFrame, systems: list[str]) -> pl.DataFrame:
     return frame.with_columns(pl.concat_str([pl.col("id"), *words], separator=" | ").alias("id"), *cluster)
 
 
-def without_copies(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+def without_copies(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[CodedWarning, ...]]:
     """Rows without those that a resumed log has twice, and notes on them.
 
     Of rows with the same id and repeat the last is kept, in the place of the first. Without a repeat index a copy
@@ -326,7 +327,7 @@ def without_copies(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
 
     >>> frame = pl.DataFrame({"id": ["a", "b", "a"], "repeat": [1, 1, 1], "text": ["x", "y", "x"]})
     >>> rows, notes = without_copies(frame)
-    >>> rows["id"].to_list(), notes
+    >>> rows["id"].to_list(), tuple(map(str, notes))
     (['a', 'b'], ('1 row is there twice, word for word (case a): a resumed log? it counts once',))
     """
     if "repeat" not in frame.columns or frame["repeat"].null_count() or not frame.height:
@@ -339,13 +340,12 @@ def without_copies(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     values = [c for c in frame.columns if c != "at"]
     same = frame.height - frame.unique(values).height
     other = frame.height - kept.height - same
-    examples = ", ".join(frame.filter(frame.select(key).is_duplicated())["id"].unique(maintain_order=True)[:_EXAMPLES])
+    twice = frame.filter(frame.select(key).is_duplicated())["id"].unique(maintain_order=True)
     notes = []
     if same:
         notes.append(duplicates_note(same, frame["id"].filter(frame.select(values).is_duplicated())))
     if other:
-        rows = "1 row is" if other == 1 else f"{other:,} rows are"
-        notes.append(f"{rows} there again with other values (case {examples}): a resumed log? the last one counts")
+        notes.append(CodedWarning.of("conflicting-rows", n=other, cases=tuple(twice[:_EXAMPLES])))
     return kept, tuple(notes)
 
 

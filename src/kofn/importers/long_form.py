@@ -12,6 +12,7 @@ import polars as pl
 
 from kofn.core.fields import CANDIDATE_ROLES, CASE_ROLES, NUMERIC, PREFIXES, SELECTORS, labels_in, long_fields
 from kofn.core.table import case_column, from_rows
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers import scalars
 
@@ -75,10 +76,10 @@ def filter_cases(table: Table, options: ReadOptions) -> Table:
     return table
 
 
-def mixed_types_note(role: str, name: str, types: Iterable[str]) -> list[str]:
+def mixed_types_note(role: str, name: str, types: Iterable[str]) -> list[CodedWarning]:
     """A note where a field that grades holds values of several types, and what they are read as.
 
-    >>> mixed_types_note("passed", "correct", ["int", "str", "bool"])
+    >>> [str(w) for w in mixed_types_note("passed", "correct", ["int", "str", "bool"])]
     ["field 'correct' holds numbers, text and true/false: all are read as pass or fail"]
     >>> mixed_types_note("passed", "correct", ["int", "float"])
     []
@@ -86,10 +87,11 @@ def mixed_types_note(role: str, name: str, types: Iterable[str]) -> list[str]:
     kinds = sorted({_KINDS[name] for name in types if name in _KINDS})
     if role not in _READ_AS or len(kinds) < 2:
         return []
-    return [f"field {name!r} holds {', '.join(kinds[:-1])} and {kinds[-1]}: all are read as {_READ_AS[role]}"]
+    read_as, last = _READ_AS[role], kinds[-1]
+    return [CodedWarning.of("mixed-types", field=name, kinds=tuple(kinds[:-1]), last=last, read_as=read_as)]
 
 
-def _mixed_words_note(raw: pl.DataFrame, fields: Mapping[str, str]) -> list[str]:
+def _mixed_words_note(raw: pl.DataFrame, fields: Mapping[str, str]) -> list[CodedWarning]:
     """The same for labels that are all text, as in CSV: by what is spelled."""
     name = fields.get("passed")
     if name is None or raw.schema[name] != pl.String:

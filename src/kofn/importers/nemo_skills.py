@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers.base import Importer, Peek
 from kofn.importers.log_table import LogFacts, LogRow, log_table, objects
@@ -94,17 +95,17 @@ class _OutputNotes:
     """Notes that are complete once all lines are read."""
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
+        self.lines: list[CodedWarning] = []
         self.count: Counter[str] = Counter()
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[CodedWarning]:
         yield from self.lines
         if n := self.count["judgement"]:
-            yield f"{n:,} judgements say neither yes nor no: not graded (NeMo-Skills counts them as no)"
+            yield CodedWarning.of("failed-in-log", about="judgement", n=n)
         if n := self.count["error"]:
-            yield f"{n:,} generations failed: not graded (NeMo-Skills counts them as wrong)"
+            yield CodedWarning.of("failed-in-log", about="generation", n=n)
         if n := self.count["again"]:
-            yield f"{n:,} lines have the problem of an earlier line of their file: read as cases of their own"
+            yield CodedWarning.of("repeated-problems", n=n)
 
 
 def _all_rows(peek: Peek, notes: _OutputNotes) -> Iterator[LogRow]:
@@ -116,7 +117,7 @@ def _all_rows(peek: Peek, notes: _OutputNotes) -> Iterator[LogRow]:
     if greedy.exists():
         same = next((seed.name for seed in seeds if seed.read_bytes() == greedy.read_bytes()), None)
         copy = f", a copy of {same}" if same else ""
-        notes.lines.append(f"{_GREEDY} (greedy{copy}) is left out: give it by itself to score it")
+        notes.lines.append(CodedWarning.of("left-out-of-log", about="greedy", file=_GREEDY, copy=copy))
     for repeat, path in enumerate(seeds):
         yield from _rows(Peek(path, f"{peek.source.rstrip('/')}/{path.name}"), repeat, f"{path.name}: ", notes)
 

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
@@ -152,20 +153,20 @@ class _EventLog:
         prompt = sample.candidates[0][1] if sample.candidates else sample.raw.get("input")
         return {"input": scalars.dialogue(prompt)}
 
-    def notes(self) -> Iterator[str]:
-        """One line for each kind of problem; complete after the rows."""
-        lines = {
-            "failed": ("sample", "failed: not graded"),
-            "grader": ("sample", "graded by a model: what it wrote is no candidate"),
-            "unmatched": ("verdict", "on what was not sampled: left out"),
-            "metrics": ("sample", "with metrics of the whole sample and not of each output: left out"),
+    def notes(self) -> Iterator[CodedWarning]:
+        """One warning for each kind of problem; complete after the rows."""
+        kinds = {
+            "failed": ("failed-in-log", "sample"),
+            "grader": ("left-out-of-log", "model-graded"),
+            "unmatched": ("left-out-of-log", "verdict"),
+            "metrics": ("left-out-of-log", "whole-sample"),
         }
-        yield from count_notes(self.counts, lines)
+        yield from count_notes(self.counts, kinds)
         if self.report is None:
-            yield "no final report: the run was not finished"
+            yield CodedWarning.of("log-incomplete", about="report")
         if self.other:
-            kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.other.items()))
-            yield f"events that are no outputs and no grades are left out: {kinds}"
+            others = tuple(f"{count:,} {kind}" for kind, count in sorted(self.other.items()))
+            yield CodedWarning.of("left-out-of-log", about="events", kinds=others)
 
     def origin(self) -> dict[str, Any]:
         functions = self.spec.get("completion_fns") or self.spec.get("model_name")

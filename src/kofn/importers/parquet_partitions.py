@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 
 from kofn.core.fields import GROUP_LISTS, long_fields, wide_names
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError, WorldError
 from kofn.importers.base import reject_damaged
 from kofn.importers.long_form import check_gradable, check_named_fields, long_table
@@ -58,7 +59,7 @@ class DataSet:
     rows: tuple[int, ...]
     schema: Mapping[str, Any]
     hive: tuple[Mapping[str, str | None], ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[CodedWarning, ...] = ()
 
     @property
     def n_rows(self) -> int:
@@ -86,7 +87,7 @@ def parquet_files(place: Path) -> list[Path]:
 def find_data_set(places: Sequence[str], options: ReadOptions) -> DataSet | None:
     """The files as one data set; None where they are no Parquet with a candidate a row."""
     files: list[tuple[Path, dict[str, str | None]]] = []
-    notes: list[str] = []
+    notes: list[CodedWarning] = []
     for place in map(Path, places):
         paths = parquet_files(place) if place.is_dir() else [place]
         notes += _ignored_note(place, paths) if place.is_dir() else []
@@ -114,18 +115,18 @@ def find_data_set(places: Sequence[str], options: ReadOptions) -> DataSet | None
     )
 
 
-def _ignored_note(folder: Path, paths: Sequence[Path]) -> list[str]:
+def _ignored_note(folder: Path, paths: Sequence[Path]) -> list[CodedWarning]:
     """A line where a folder holds files that are not Parquet; names that begin with . or _ are never data."""
     every = (p for p in sorted(folder.rglob("*")) if p.is_file() and p not in set(paths))
     others = [str(p) for p in every if not any(part.startswith((".", "_")) for part in p.relative_to(folder).parts)]
     if not others or not paths:
         return []
     more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
-    return [f"not read: {others[0]}{more}: of a folder only files called *.parquet are"]
+    return [CodedWarning.of("left-out-of-log", about="files", files=f"{others[0]}{more}")]
 
 
-def _missing_field_notes(schemas: Sequence[tuple[str, Mapping[str, Any]]], options: ReadOptions) -> list[str]:
-    """A line for each field to grade by that some files lack; a file with nothing to score is refused."""
+def _missing_field_notes(schemas: Sequence[tuple[str, Mapping[str, Any]]], options: ReadOptions) -> list[CodedWarning]:
+    """A warning for each field to grade by that some files lack; a file with nothing to score is refused."""
     roles = [(path, long_fields(schema, options.fields)) for path, schema in schemas]
     for path, fields in roles:
         check_gradable([*fields, *dict(schemas)[path]], f"{path}: row 1", dict(schemas)[path])
@@ -133,8 +134,7 @@ def _missing_field_notes(schemas: Sequence[tuple[str, Mapping[str, Any]]], optio
     for role in dict.fromkeys(role for _, fields in roles for role in fields):
         without = [path for path, fields in roles if role not in fields]
         if without and role in _GRADED_BY:
-            more = f" and {len(without) - 1:,} more files" if len(without) > 1 else ""
-            notes.append(f"{without[0]}{more}: no {role}, which other files have")
+            notes.append(CodedWarning.of("missing-field", files=tuple(without), field=role))
     return notes
 
 

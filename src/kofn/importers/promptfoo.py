@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kofn.core.table import Table
+    from kofn.core.warnings import CodedWarning
     from kofn.importers.base import Peek, ReadOptions
 
 _SUMMARY = re.compile(rb'"results"\s*:\s*\{\s*"version"\s*:\s*\d')
@@ -203,16 +204,16 @@ class _PromptfooExport:
         scores = {f"label.{name}": value for name, value in object_in(result, "namedScores").items()}
         return {"label.pass": result["success"], "label.score": result.get("score"), **scores}
 
-    def notes(self) -> list[str]:
-        """One line for each kind of problem."""
-        lines = {
-            "failed": "failed: not graded",
-            "ungraded": "without a verdict, for the grader failed: not graded",
-            "unasserted": "without an assertion, which promptfoo counts as passed: not graded here",
-            "stripped": "stripped from the export (PROMPTFOO_STRIP_RESPONSE_OUTPUT)",
-            "cached": "from promptfoo's cache: time and cost are not those of a call",
+    def notes(self) -> list[CodedWarning]:
+        """One warning for each kind of problem."""
+        kinds = {
+            "failed": ("failed-in-log", "output"),
+            "ungraded": ("failed-in-log", "grader"),
+            "unasserted": ("failed-in-log", "assertion"),
+            "stripped": ("left-out-of-log", "stripped"),
+            "cached": ("log-grades-otherwise", "cached"),
         }
-        return list(count_notes(self.counts, {kind: ("output", line) for kind, line in lines.items()}))
+        return list(count_notes(self.counts, kinds))
 
     def origin(self, rows: list[LogRow]) -> dict[str, Any]:
         """The tool, and the provider where there is one."""

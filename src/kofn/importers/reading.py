@@ -11,6 +11,7 @@ import polars as pl
 
 from kofn.core.candidate_sets import histogram, offsets_of
 from kofn.core.table import CASE_COLUMNS, from_rows
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError, UnknownName
 from kofn.importers import jsonl
 from kofn.importers.base import Peek, ReadOptions
@@ -53,10 +54,10 @@ def combine(tables: Sequence[Table], options: ReadOptions) -> Table:
     return replace(whole, notes=(*notes, *whole.notes))
 
 
-def _without_superseded(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
+def _without_superseded(tables: Sequence[Table]) -> tuple[list[Table], list[CodedWarning]]:
     """Tables without the rows that a later attempt of the same run has too, and notes on it."""
     out: list[Table] = []
-    notes: list[str] = []
+    notes: list[CodedWarning] = []
     for at, table in enumerate(tables):
         run = table.origin.get("attempt_of")
         others = [(place, one) for place, one in enumerate(tables) if run and one.origin.get("attempt_of") == run]
@@ -64,8 +65,7 @@ def _without_superseded(tables: Sequence[Table]) -> tuple[list[Table], list[str]
         later = [one for place, one in others if (str(one.origin.get("created")), place) > age]
         kept = _without(table, later) if later else table
         if lost := table.n_candidates - kept.n_candidates:
-            are = "candidate is" if lost == 1 else "candidates are"
-            notes.append(f"{table.sources[0]}: {lost:,} {are} also in a later attempt of the same run: counted there")
+            notes.append(CodedWarning.of("superseded-rows", file=table.sources[0], n=lost))
         out += [kept] if kept.n_candidates else []
     return out, notes
 
@@ -113,7 +113,8 @@ def combine_repeats(tables: Sequence[Table], options: ReadOptions) -> Table:
     for table in tables:
         if n_missing := len(every) - table.n_cases:
             missing = every.filter(~every.is_in(table.cases["case_id"].implode())).sort()[:_EXAMPLES]
-            notes.append(f"{table.sources[0]} lacks {n_missing:,} of {len(every):,} cases ({', '.join(missing)})")
+            file, cases = table.sources[0], tuple(missing)
+            notes.append(CodedWarning.of("file-lacks-cases", file=file, n=n_missing, of=len(every), cases=cases))
     whole = concatenate(tables, options)
     if whole.n_cases == whole.n_candidates and len(tables) > 1:
         raise InputError(
@@ -144,21 +145,18 @@ def concatenate(tables: Sequence[Table], options: ReadOptions) -> Table:
         form=" and ".join(dict.fromkeys(table.form for table in tables)),
         sources=tuple(source for table in tables for source in table.sources),
         constant=constant_columns(options, fields),
-        notes=(*(f"{t.sources[0]}: {line}" for t in tables for line in t.notes), *_duplicate_file_notes(tables)),
+        notes=(*(note.about(t.sources[0]) for t in tables for note in t.notes), *_duplicate_file_notes(tables)),
     )
     labels = {name: better for table in reversed(tables) for name, better in table.labels.items()}
     return replace(table, labels=labels, origin=_shared([table.origin for table in tables]))
 
 
-def _duplicate_file_notes(tables: Sequence[Table]) -> Iterator[str]:
+def _duplicate_file_notes(tables: Sequence[Table]) -> Iterator[CodedWarning]:
     """A note for each file with the same candidates as an earlier one: a copy, a cache, or temperature 0."""
     for i, table in enumerate(tables):
         for other in tables[:i]:
             if table.n_candidates == other.n_candidates and _is_same(table, other):
-                yield (
-                    f"{table.sources[0]} holds the candidates of {other.sources[0]}, word for word: "
-                    "the same file twice, or a cache? they count twice"
-                )
+                yield CodedWarning.of("same-file-twice", a=table.sources[0], b=other.sources[0])
                 break
 
 
@@ -180,18 +178,16 @@ def _shared(origins: Sequence[Any]) -> dict[str, Any]:
 def with_size_note(table: Table) -> Table:
     """The table, with a note where most sets have one size and the rest fewer: repeats are missing there."""
     sizes = np.diff(table.offsets)
-    line = short_sets(histogram(sizes))
-    if line is None:
-        return table
-    some = ", ".join(table.cases["case_id"].filter(sizes < sizes.max())[:_EXAMPLES])
-    return replace(table, notes=(*table.notes, f"{line} ({some})"))
+    some = tuple(table.cases["case_id"].filter(sizes < sizes.max(initial=0))[:_EXAMPLES])
+    note = short_sets(histogram(sizes), some)
+    return table if note is None else replace(table, notes=(*table.notes, note))
 
 
-def short_sets(sizes: Counter[int]) -> str | None:
+def short_sets(sizes: Counter[int], cases: tuple[str, ...] = ()) -> CodedWarning | None:
     """A note where most sets have the largest size and the rest are smaller, from the number of sets of each size.
 
     >>> from collections import Counter
-    >>> short_sets(Counter({8: 99, 7: 1}))
+    >>> str(short_sets(Counter({8: 99, 7: 1})))
     '1 of 100 cases have 7 of 8 repeats'
     """
     usual, n = max(sizes, default=0), sizes.total()
@@ -199,9 +195,7 @@ def short_sets(sizes: Counter[int]) -> str | None:
     others = [count for size, count in sizes.items() if size != usual]
     if not short or sizes[usual] < _USUAL * n or sizes[usual] <= max(others):
         return None
-    least = min(sizes)
-    fewer = f"{least}" if least == usual - 1 else f"{least} to {usual - 1}"
-    return f"{short:,} of {n:,} cases have {fewer} of {usual} repeats"
+    return CodedWarning.of("uneven-sets", n=short, of=n, least=min(sizes), usual=usual, cases=cases)
 
 
 # --- reading

@@ -28,7 +28,7 @@ def audit_page(audit: ExtractionAudit) -> str:
         .render(
             sources=", ".join(audit.sources[:3]),
             lines=audit_headline(audit),
-            notes=audit.notes,
+            notes=[*map(str, audit.warnings), *audit.notes],
             scores=scores_grid(audit),
             names=audit.names,
             agreement=[(a, [agreement_cell(audit.agreement[a][b]) for b in audit.names]) for a in audit.names],

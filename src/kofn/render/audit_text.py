@@ -29,7 +29,7 @@ def format_audit(
     left = len(audit.disagreements) - most
     if left > 0:
         parts.append([style(f"{left:,} more: --show N, --html FILE or --json", "dim")])
-    parts += [[f"{style('!', 'warn')} {escape_controls(line)}" for line in audit.notes]]
+    parts += [[f"{style('!', 'warn')} {escape_controls(line)}" for line in (*map(str, audit.warnings), *audit.notes)]]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 

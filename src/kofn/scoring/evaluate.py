@@ -11,7 +11,6 @@ from kofn._version import __version__
 from kofn.aggregators.passes import CountAggregator
 from kofn.core.candidate_sets import histogram
 from kofn.core.table import case_codes, case_numbers, segment_names
-from kofn.core.warnings import coded_sentence
 from kofn.errors import InputError, UnknownName
 from kofn.metrics import trait
 from kofn.registry import aggregator, metric
@@ -67,7 +66,7 @@ def evaluate(table: Table, options: GradingConfig | None = None) -> ScoredResult
     if options.top_k is not None:
         table = table.truncate(options.top_k)
     table, graded = grade(table, options)
-    return result_of(table, graded, options).with_warnings([coded_sentence(n) for n in table.notes])
+    return result_of(table, graded, options).with_warnings(table.notes)
 
 
 def grade(

@@ -20,7 +20,6 @@ from kofn.core.addresses import redact_address
 from kofn.core.candidate_sets import histogram
 from kofn.core.fields import long_fields
 from kofn.core.table import case_column, segment_labels
-from kofn.core.warnings import coded_sentence
 from kofn.errors import InputError, WorldError
 from kofn.importers import importer_of
 from kofn.importers.base import Peek
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
     from kofn.core.candidate_sets import Floats
     from kofn.core.table import Table
     from kofn.core.types import Estimate
+    from kofn.core.warnings import CodedWarning
     from kofn.importers.base import ReadOptions
     from kofn.importers.parquet_partitions import CaseLayout, DataSet
     from kofn.scoring.configuration import GradingConfig
@@ -91,7 +91,7 @@ class Part:
     sizes: Counter[int] = field(default_factory=Counter)
     tallies: Mapping[tuple[Key, Segment], Tally] = field(default_factory=dict)
     kept: pl.DataFrame | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[CodedWarning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,9 +199,7 @@ def result_of_parts(parts: Sequence[Part], sample: PartSample, options: GradingC
     else:
         estimates = _weighted_estimates(parts, sample.table, facts, extractor, options)
     result = describe_result(sample.table, sample.scored[0], facts, estimates, options)
-    return result.with_warnings(
-        [coded_sentence(n) for n in dict.fromkeys(line for part in parts for line in part.notes)]
-    )
+    return result.with_warnings([note for part in parts for note in part.notes])
 
 
 def _drop_label_copies(facts: Counts) -> Counts:
@@ -391,7 +389,7 @@ def score_parts(
     result = result_of_parts(parts, sample, options)
     # of the sets as they were read: a worker does not know the usual size
     short = short_sets(sum((part.sizes for part in parts), Counter[int]()))
-    return result.with_warnings([coded_sentence(n) for n in (*data.notes, *([] if short is None else [short]))])
+    return result.with_warnings([*data.notes, *([] if short is None else [short])])
 
 
 def _check_here(data: DataSet, engine: Any) -> None:

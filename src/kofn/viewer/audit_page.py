@@ -110,7 +110,7 @@ def _results(view: RunView, query: AuditQuery, form: AuditForm, audit: Extractio
         "names": audit.names,
         "agreement": [(a, [agreement_cell(audit.agreement[a][b]) for b in audit.names]) for a in audit.names],
         "metric": audit.metric,
-        "notes": audit.notes,
+        "notes": [*map(str, audit.warnings), *audit.notes],
         "sample": _sample(view, query, form, audit),
         "n_listed": len(listed),
         "n_verdicts": audit.n_verdicts,
