@@ -15,6 +15,7 @@ from kofn.cli import kofn
 
 ROOT = Path(__file__).parents[2]
 LONGEST = 130
+MOST_MODULES = 90
 
 
 def test_the_page_is_what_the_code_says():
@@ -71,3 +72,11 @@ def test_run_takes_this_walk(tmp_path, monkeypatch):
     monkeypatch.setattr("kofn.generate.interim_estimates.InterimGrader.of", lambda _: None)
     command = ["run", "starter", "--limit", "2", "--repeats", "2", "--model", "fake:tests.repository.walks:answer"]
     check(RUN, [*command, "--out", str(tmp_path / "a")], [*command, "--out", str(tmp_path / "b")])
+
+
+def test_score_passes_through_few_modules(tmp_path):
+    """Whoever follows `kofn score --out` opens every module that it calls: the number may fall, and may not grow."""
+    command = ["score", str(ROOT / "examples" / "arithmetic.jsonl"), "--out"]
+    visited([*command, str(tmp_path / "a")])  # imports everything
+    called = {f"kofn.{name}" for name in visited([*command, str(tmp_path / "b")])}
+    assert len(called & modules().keys()) < MOST_MODULES

@@ -85,8 +85,7 @@ class RescoredRun:
 
     def manifest(self) -> dict[str, Any]:
         """What the new run says of its parent."""
-        path = self.parent.path
-        assert path is not None
+        path = self.parent.directory
         return {
             "parent": {
                 "path": str(path.resolve()),

@@ -141,10 +141,11 @@ def shared_cost(
     [None, None]
     """
     n, total = len(tokens_out), sum(tokens_out)
-    whole = price(model, tokens_in, total) if price and n else None
+    if price is None or n == 0:
+        return [None] * n
+    whole = price(model, tokens_in, total)
     if whole is None or n == 1:
         return [whole] * n
-    assert price is not None
     prompt = price(model, tokens_in, 0) or 0.0
     each = (whole - prompt) / total if total else 0.0
     return [prompt / n + each * tokens for tokens in tokens_out]

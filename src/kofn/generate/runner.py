@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kofn.generate.calls import CallContext, CallTally
     from kofn.generate.pending import PendingRequest
-    from kofn.generate.store import ReplyRow
+    from kofn.generate.store import Cache, ReplyRow
     from kofn.models.base import Model, Prompt, Sampling
     from kofn.tasks.stages import Item, Recipe, Stage
 
@@ -211,24 +211,25 @@ class Scheduler:
         fetching = self.queues[stage.model].ask(_pending_request(stage, item.case.id, group))
         if self.context.cache is None or not is_deterministic(stage):
             return fetching
-        return self._remember(stage, group[0], fetching)
+        return self._remember(self.context.cache, stage, group[0], fetching)
 
     def _find(self, item: Item, index: int, slots: Sequence[Slot]) -> dict[int, ReplyRow]:
         """What the store holds of these, or the cache."""
         rows = self.context.store.get([slot.key for slot in slots]) if self.stored else {}
         # the cache only knows requests without randomness: others must be drawn anew for each run
-        if self.context.cache is not None and len(rows) < len(slots) and is_deterministic(self.stages[index]):
-            self._recall(item.case.id, self.stages[index], [slot for slot in slots if slot.key not in rows], rows)
+        cache, stage = self.context.cache, self.stages[index]
+        if cache is not None and len(rows) < len(slots) and is_deterministic(stage):
+            missing = [slot for slot in slots if slot.key not in rows]
+            rows |= self._recall(cache, item.case.id, stage, missing)
         self.context.tally.reused += len(rows)
         return {row.repeat: row for row in rows.values()}
 
     # replies of other runs
 
-    def _recall(self, case_id: str, stage: Stage, slots: list[Slot], rows: dict[bytes, ReplyRow]) -> None:
+    def _recall(self, cache: Cache, case_id: str, stage: Stage, slots: list[Slot]) -> dict[bytes, ReplyRow]:
         """Copy what the cache has into the store, as replies of this case that cost nothing."""
-        assert self.context.cache is not None
         keys = {slot.key: self._shared_key(stage, slot) for slot in slots}
-        known = self.context.cache.get(set(keys.values()))
+        known = cache.get(set(keys.values()))
         copies = []
         for slot in slots:
             if row := known.get(keys[slot.key]):
@@ -242,17 +243,14 @@ class Scheduler:
                 copies.append(row._replace(**place, cost=0.0, attempts=0, created=time.time()))
         if copies:
             self.context.store.put(copies)
-            rows.update((row.key, row) for row in copies)
+        return {row.key: row for row in copies}
 
     async def _remember(
-        self, stage: Stage, slot: Slot, fetching: Coroutine[Any, Any, list[ReplyRow]]
+        self, cache: Cache, stage: Stage, slot: Slot, fetching: Coroutine[Any, Any, list[ReplyRow]]
     ) -> list[ReplyRow]:
         """Keep the first of these for other runs."""
-        assert self.context.cache is not None
         rows = await fetching
-        self.context.cache.put(
-            [row._replace(key=self._shared_key(stage, slot)) for row in rows[:1] if row.error is None]
-        )
+        cache.put([row._replace(key=self._shared_key(stage, slot)) for row in rows[:1] if row.error is None])
         return rows
 
     def _shared_key(self, stage: Stage, slot: Slot) -> bytes:

@@ -83,8 +83,7 @@ def update_run(
     """
     import orjson
 
-    directory = run.path
-    assert directory is not None
+    directory = run.directory
     result = replace(result, checklist=with_versioning(result))
     updated = {**run.manifest, **(manifest or {}), "layout": layout_of(result), "result": result.to_dict()}
     migrates = run.manifest["schema_version"] < SCHEMA_VERSION

@@ -65,6 +65,13 @@ class Run(Displayable):
         return self.result
 
     @property
+    def directory(self) -> Path:
+        """Where a stored run is; asking one that was not written for it is a mistake."""
+        if self.path is None:
+            raise InputError(f"{self.name}: this run is not stored anywhere")
+        return self.path
+
+    @property
     def task(self) -> str:
         """What was evaluated: runs of one task can be compared."""
         return self.evaluation.problem_name

@@ -207,8 +207,7 @@ class RunView:
     """
 
     def __init__(self, name: str, run: Run) -> None:
-        assert run.path is not None
-        self.name, self.run, self.path = name, run, run.path
+        self.name, self.run, self.path = name, run, run.directory
         self.lock = threading.RLock()
 
     # --- the run

@@ -53,7 +53,7 @@ def tracker_run_of(run: Run, artifacts: str = "report") -> TrackerRun:
     return TrackerRun(
         name=run.name,
         task=run.task,
-        digest=_digest(run.path),
+        digest=_digest(run.directory),
         params=params_of(run),
         metrics=metrics_of(run),
         tags=tags_of(run),
@@ -84,9 +84,8 @@ def _digest(path: Path) -> str:
 
 
 def _files(run: Run, artifacts: str) -> tuple[Path, ...]:
-    assert run.path is not None
     names = {"none": (), "report": (PAGE, EVALUATION, MANIFEST), "all": files_of(run)}[artifacts]
-    return tuple(run.path / name for name in names if (run.path / name).is_file())
+    return tuple(run.directory / name for name in names if (run.directory / name).is_file())
 
 
 # metrics
@@ -169,11 +168,10 @@ def params_of(run: Run) -> dict[str, str]:
 
 def tags_of(run: Run) -> dict[str, str]:
     """Identity and state of a run, to search by."""
-    assert run.path is not None
     manifest, status = run.manifest, status_of(run)
     commit = manifest.get("git_commit")
     found: dict[str, Any] = {
-        "kofn.run": _digest(run.path),
+        "kofn.run": _digest(run.directory),
         "kofn.version": (manifest.get("versions") or {}).get("kofn"),
         "kofn.kind": manifest.get("kind"),
         "kofn.created": manifest.get("created"),
