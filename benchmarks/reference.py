@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from inspect import getmodule
+from inspect import getmodule, iscoroutinefunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,9 @@ A metric compares a prediction with a reference. Name it with `--metric NAME`, w
 A model is named with `--model SPEC`. How each is set up: [models](../models.md).
 """,
     "python": """
-Everything is loaded when it is first used: `import kofn` is cheap. Errors that are yours to mend are `kofn.InputError`.
+One function per verb of the [command line](cli.md), with its options as keywords: [the Python API](../api.md). Each can
+be awaited with an `a` before its name: `await kofn.ascore(rows)`. Everything is loaded when it is first used:
+`import kofn` is cheap. Errors that are yours to mend are `kofn.InputError`.
 """,
     "groupwise": """
 The functions people paste into their code, as an import: [migration](../migration.md).
@@ -135,8 +137,8 @@ def _context(command: click.Command, name: str, parent: click.Context | None = N
 def python_page() -> str:
     """`kofn.__all__` by what it is, and the functions of kofn.scoring.groupwise."""
     names = [name for name in kofn.__all__ if not name.startswith("_")]
-    functions = [n for n in names if not isinstance(getattr(kofn, n), type)]
-    classes = [n for n in names if n not in functions]
+    functions = [n for n in names if not isinstance(getattr(kofn, n), type) and not _is_awaited(n)]
+    classes = [n for n in names if isinstance(getattr(kofn, n), type)]
     groupwise = import_module("kofn.scoring.groupwise")
     pasted = [n for n, f in vars(groupwise).items() if not n.startswith("_") and getmodule(f) is groupwise]
     return "\n".join(
@@ -213,7 +215,13 @@ def _entry(path: str, heading: str, *, level: int = 3, members: bool = True) -> 
     return f'::: {path}\n    options:\n      heading: "{heading}"\n      heading_level: {level}\n{shown}'
 
 
+def _is_awaited(name: str) -> bool:
+    """Whether this is a function to be awaited, which has the page entry of the plain one."""
+    return iscoroutinefunction(getattr(kofn, name))
+
+
 def _path(thing: Any) -> str:
+    thing = getattr(thing, "__wrapped__", thing)  # a package that can be called, an awaited function
     return f"{thing.__module__}.{thing.__qualname__}"
 
 

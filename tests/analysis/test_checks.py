@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import kofn
 from kofn.analysis.checks import Check, CheckOptions, MinPasses, find_measure, requirement_checks, run_checks
+from kofn.api.analyses import subject_of
 from kofn.cli import main
-from kofn.cli.check_verb import subject_of
 from kofn.core.escape import code_block, escape_xml
 from kofn.core.types import Estimate
 from kofn.errors import InputError

@@ -180,7 +180,7 @@ def test_unmatched_cases_are_counted_at_a_terminal_and_all_in_json(tmp_path):
         ([A, "--extractors", "number", "box"], "unknown extractor 'box'"),
         ([A, "--metrics", "numeric", "numeric"], "metric numeric is there twice"),
         ([A, "--metrics", "numeric", "contains", "--extractors", "number"], "give one of them"),
-        ([A, B, "--json", "--latex"], "three forms of one output"),
+        ([A, B, "--json", "--latex"], "forms of one output"),
         ([A, B, "--html", "nowhere/page.html"], "there is no directory nowhere"),
     ],
 )

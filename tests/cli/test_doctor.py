@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from kofn.cli import doctor
+from kofn.cli import doctor_verb as doctor
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kofn.cli.report_verb import command, json_body
+from kofn.cli.report_verb import command
 from kofn.core.document import display_width
 from kofn.core.escape import code_block, code_span, escape_controls, escape_prose, markdown_table
 from kofn.core.format import format_duration, format_part
@@ -424,6 +424,10 @@ def test_json_is_the_evaluation_and_what_explains_it(texts):
         "status",
         "reason",
         "incomplete",
+        "n_cases",
+        "n_candidates",
+        "n_missing",
+        "understood",
         "estimates",
         "extraction",
         "diagnostics",
@@ -431,6 +435,7 @@ def test_json_is_the_evaluation_and_what_explains_it(texts):
         "coded_warnings",
         "judges",
         "checklist",
+        "told",
     ]
     assert list(body)[len(stored) :] == keys
     assert body["status"] == "not passed"
@@ -439,7 +444,7 @@ def test_json_is_the_evaluation_and_what_explains_it(texts):
 
 
 def test_json_has_the_same_keys_for_programs(program, texts):
-    assert list(json_body(load_run(program))) == list(json_body(load_run(texts)))
+    assert list(load_run(program).to_dict()) == list(load_run(texts).to_dict())
 
 
 def test_detailed_json_holds_every_case_with_its_values_as_they_were(tmp_path):
@@ -582,7 +587,7 @@ def test_a_form_goes_to_a_file_whole_and_says_so(form, program, tmp_path):
     target = tmp_path / "out"
     target.write_text("old")
     done = report(program, form, "-o", target)
-    assert (done.stdout, done.stderr) == ("", f"report written to {target}\n")
+    assert (done.stdout, done.stderr) == ("", f"report written to {target}, over the file that was there\n")
     assert target.read_bytes() == report(program, form).stdout_bytes == report(program, form, "-o", "-").stdout_bytes
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
@@ -601,8 +606,7 @@ def test_html_is_made_again_in_the_run(program):
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["--csv", "--json"], "--csv and --json both go to standard output"),
-        (["-o", "x"], "-o FILE takes one form"),
+        (["--csv", "--json"], "--csv and --json are forms of one output: give one"),
         (["--csv", "--html", "-o", "x"], "-o FILE takes one form"),
         (["--csv", "--detailed"], "--detailed is for the terminal, --json and --markdown"),
         (["--html", "--detailed"], "--detailed is for the terminal, --json and --markdown"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -56,21 +55,6 @@ def read(thing):
     return found
 
 
-@pytest.fixture
-def displayed(monkeypatch):
-    """held(verb, show, *arguments): the object that a verb shows."""
-
-    def caught(verb, show, *arguments):
-        seen = []
-        module = import_module(f"kofn.cli.{verb}_verb")
-        monkeypatch.setattr(module, show, lambda found, *_, **__: seen.append(found))
-        done = CliRunner().invoke(command, [verb, *map(str, arguments)])
-        assert seen, done.output or done.exception
-        return seen[0]
-
-    return caught
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
@@ -92,26 +76,26 @@ def test_a_result_shows_its_numbers_and_draws_its_intervals_where_they_are():
     assert all(place in result._repr_html_() for place in places)
 
 
-def test_every_result_that_people_hold_is_whole_html(runs, displayed):
+def test_every_result_that_people_hold_is_whole_html(runs):
     a, b = runs / "arithmetic", runs / "arithmetic-b"
     run = read(kofn.load_run(a))
     assert "✗ NOT PASSED: core-cases: 37 of 60 core cases pass" in run.text
     assert {"one step", "two steps", "verdict"} <= set(run.text)
-    curve = read(displayed("curve", "_show", EXAMPLES / "arithmetic.jsonl", "--by", "kind"))
+    curve = read(kofn.curve(EXAMPLES / "arithmetic.jsonl", by="kind"))
     assert {"maj@k", "by segment"} <= set(curve.text)
     assert curve.tags.count("svg") == 5
-    compared = read(displayed("compare", "_show", a, b, "--by", "kind"))
+    compared = read(kofn.compare(a, b, by="kind"))
     assert {"arithmetic-b against arithmetic: 60 cases in both", "▲ better", "by kind"} <= set(compared.text)
-    selectors = read(displayed("compare", "_show", EXAMPLES / "arithmetic.jsonl", "--selectors", "first", "vote"))
+    selectors = read(kofn.compare(EXAMPLES / "arithmetic.jsonl", selectors=["first", "vote"]))
     assert {"selector", "oracle", "headroom"} <= set(selectors.text)
-    plan = read(displayed("plan", "_show", EXAMPLES / "arithmetic.jsonl", "--width", "0.05"))
+    plan = read(kofn.plan(EXAMPLES / "arithmetic.jsonl", width=0.05))
     assert {"repeats", "◂ cheapest"} <= set(plan.text)
-    calibration = read(displayed("calibrate", "_tell", EXAMPLES / "labels.csv", "--apply", EXAMPLES / "judged.jsonl"))
+    calibration = read(kofn.calibrate(EXAMPLES / "labels.csv", apply=EXAMPLES / "judged.jsonl"))
     assert {"judge passes", "sensitivity", "corrected by labels", "0.579"} <= set(calibration.text)
 
 
 @pytest.mark.parametrize("by", ["country", None])
-def test_whatever_came_from_a_file_is_escaped_and_seen(by, displayed, tmp_path):
+def test_whatever_came_from_a_file_is_escaped_and_seen(by, tmp_path):
     rows = [
         {"id": f"{HOSTILE}{i}", "country": HOSTILE, "output": "4", "reference": "4", "cost": 0.1, "seconds": 1}
         for i in range(3)
@@ -121,8 +105,8 @@ def test_whatever_came_from_a_file_is_escaped_and_seen(by, displayed, tmp_path):
     for place in (path, other):
         place.write_text("\n".join(map(json.dumps, rows)))
     result = kofn.score(path, by=by or ())
-    curve = displayed("curve", "_show", path, *(["--by", "country"] if by else []))
-    compared = displayed("compare", "_show", path, other, *(["--by", "country"] if by else []))
+    curve = kofn.curve(path, by=by)
+    compared = kofn.compare(path, other, by=by)
     for thing in (result, curve, compared):
         text = "".join(read(thing).text)
         assert "\u202e" not in text

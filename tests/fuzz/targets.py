@@ -370,7 +370,7 @@ def typed(data: bytes) -> None:
     import click
 
     from kofn.analysis.selector_file import load_selector
-    from kofn.cli.read_options import where_of
+    from kofn.cli.verb_options import parse_pairs
     from kofn.core.addresses import redact_address
     from kofn.core.fields import parse_field_options
     from kofn.extract import JsonField
@@ -400,7 +400,7 @@ def typed(data: bytes) -> None:
         except InputError as problem:
             assert str(problem).strip()
     try:
-        where_of(tuple(said.split("\n")))
+        parse_pairs("--where", "FIELD=VALUE", said.split("\n"))
     except click.UsageError as problem:
         assert problem.message
 

@@ -347,7 +347,6 @@ def test_options_that_do_not_go_together_are_refused(run, tmp_path):
         ([labels, "--known-rates", "0.9,0.9"], "give --apply"),
         ([labels, "--apply", path, "--known-rates", "2,0.9"], "between 0 and 1"),
         ([labels, "--apply", path, "--known-rates", "0.9"], "expected sensitivity,specificity"),
-        ([labels, "-o", "x.csv"], "give --sample N too"),
         ([labels, "--metric", "pass"], "give --apply RUN too"),
         ([path, "--sample", "5"], "-o FILE"),
         ([path, "--sample", "5", "-o", "x.csv", "--json"], "--json is for labels"),

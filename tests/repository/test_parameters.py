@@ -10,7 +10,6 @@ from tests.repository.source_tree import modules, package_of, tree_of
 MOST = 8
 # documented functions that people call with keywords: the signature is their documentation
 DOCUMENTED = {
-    "kofn.api:score",
     "kofn.core.candidate_sets:from_lists",  # one parameter per column of a set
     "kofn.integrations.evaluation.evaluate_model:evaluate_model_on",  # positions that training loops pass
     "kofn.integrations.evaluation.evaluate_model:evaluate_model_on_gsm8k",

@@ -6,6 +6,7 @@ from kofn.analysis.best_of.report import best_of_report as best_of_report
 from kofn.analysis.best_of.report import default_measure as default_measure
 from kofn.analysis.best_of.report import only_selector as only_selector
 from kofn.analysis.checks import CheckOptions as CheckOptions
+from kofn.analysis.checks import CheckReport as CheckReport
 from kofn.analysis.checks import CheckSubject as CheckSubject
 from kofn.analysis.checks import MinPasses as MinPasses
 from kofn.analysis.checks import run_checks as run_checks

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from kofn.analysis.trend.series import align_column, count_changed_questions
+from kofn.core.display import Displayable
+from kofn.core.document import Document, Grid
+from kofn.core.escape import escape_controls
 from kofn.core.format import format_signed_interval
 from kofn.core.table import case_codes, case_numbers, segment_names
 from kofn.core.warnings import warning_kind, with_code
@@ -65,6 +68,50 @@ class Check:
         """As `kofn check --json` prints it."""
         own = {"name": self.name, "kind": self.kind, "segment": self.segment, "passed": self.passed}
         return {**own, "reason": str(self), **self.numbers}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CheckReport(Displayable):
+    """All requirements on a run, and whether they hold."""
+
+    view: ClassVar[str] = "kofn.analysis.checks:check_document"
+    printer: ClassVar[str] = "kofn.analysis.checks:format_checks"
+
+    run: str
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        return all(check.passed for check in self.checks)
+
+    @property
+    def summary(self) -> str:
+        """How many requirements hold."""
+        failed, n = sum(not check.passed for check in self.checks), len(self.checks)
+        return f"failed: {failed} of {n}" if failed else f"passed: {n} of {n}"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per requirement."""
+        names = ("name", "kind", "segment", "passed", "reason")
+        return [{name: one[name] for name in names} for one in (check.to_dict() for check in self.checks)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `kofn check --json` prints it."""
+        return {"run": self.run, "passed": self.passed, "checks": [check.to_dict() for check in self.checks]}
+
+
+def format_checks(report: CheckReport, style: Callable[[str, str], str] = lambda text, _: text) -> str:
+    """One line per requirement, and how many hold."""
+    marks = {True: style("✓", "good"), False: style("✗", "bad")}
+    lines = [f"{marks[check.passed]} {escape_controls(str(check))}" for check in report.checks]
+    return "\n".join([*lines, style(report.summary, "strong")])
+
+
+def check_document(report: CheckReport) -> Document:
+    """The same for a notebook."""
+    rows = tuple(("✓" if c.passed else "✗", c.name, c.segment or "", c.found) for c in report.checks)
+    grid = Grid("", ("", "requirement", "segment", "found"), rows, (False,) * 4)
+    return Document((f"{report.run}: {report.summary}",), (grid,), (), ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import polars as pl
 
+from kofn.core.display import Displayable
 from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.metrics import default_metric
@@ -56,8 +57,8 @@ class Disagreement:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtractionAudit:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ExtractionAudit(Displayable):
     """What several extractors make of the same outputs.
 
     agreement       a -> b -> share of the outputs where both give the same answer, none included
@@ -66,6 +67,9 @@ class ExtractionAudit:
     estimates       the numbers over cases that each extractor would give
     disagreements   outputs on which not all agree, those first on which a verdict hangs
     """
+
+    view: ClassVar[str] = "kofn.render.audit_text:audit_document"
+    printer: ClassVar[str] = "kofn.render.audit_text:format_audit"
 
     names: tuple[str, ...]
     chosen: str
@@ -90,6 +94,19 @@ class ExtractionAudit:
     def n_verdicts(self) -> int:
         """Outputs whose verdict depends on the extractor."""
         return sum(one.matters for one in self.disagreements)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per extractor: what it misses, and the numbers it would give."""
+        return [
+            {
+                "extractor": name,
+                "chosen": name == self.chosen,
+                "n": self.n,
+                "n_failed": self.n_failed[name],
+                **{e.aggregator: e.point for e in self.estimates.get(name, ())},
+            }
+            for name in self.names
+        ]
 
     def to_dict(self, most: int | None = None) -> dict[str, Any]:
         return {

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil, floor, inf, isfinite, isnan, nan, sqrt
-from typing import TYPE_CHECKING, Any
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from kofn.core.display import Displayable
-from kofn.core.document import Document, Grid
+from kofn.core.document import Document, Grid, grid_lines
+from kofn.core.escape import escape_controls
 from kofn.core.format import format_count, format_dollars, format_level
 from kofn.errors import InputError
 from kofn.stats import cases_for_width, cases_needed, detectable_difference, variance_shares
 from kofn.stats.intervals import check_level, normal_quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kofn.core.candidate_sets import CandidateSets, Floats
     from kofn.stats.corrected_curve import Rates
@@ -29,6 +31,7 @@ REPEATS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 32, 64)
 ROUGH = 30  # cases under which the normal approximation is rough
 MOST_CASES = 10**12  # more is not a plan
 MOST_REPEATS = 1000
+_WIDTH = 100  # columns of wrapped text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,9 +143,12 @@ class Mix:
         return {name: getattr(self, name) for name in names}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan(Displayable):
     """The mixes that answer the question, the cheapest of them marked; none where no number of repeats does."""
+
+    view: ClassVar[str] = "kofn.analysis.plan:plan_document"
+    printer: ClassVar[str] = "kofn.analysis.plan:format_plan"
 
     question: PlanQuestion
     variances: Variances
@@ -154,6 +160,10 @@ class Plan(Displayable):
     @property
     def cheapest(self) -> Mix | None:
         return next((mix for mix in self.mixes if mix.cheapest), None)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per mix of cases and repeats."""
+        return [mix.to_dict() for mix in self.mixes]
 
     def to_dict(self) -> dict[str, Any]:
         """As `kofn plan --json` prints it."""
@@ -170,11 +180,22 @@ class Plan(Displayable):
             "notes": list(self.notes),
         }
 
-    def document(self) -> Document:
-        """What there is to say of the plan."""
-        headline = (f"{plan_sentence(self)}.", *plan_assumptions(self))
-        grids = (plan_grid(self),) if self.mixes else ()
-        return Document(headline, grids, tuple(("note", note) for note in self.notes), ())
+
+def format_plan(plan: Plan, style: Callable[[str, str], str] = lambda text, _: text) -> str:
+    """The assumptions, the mixes, and the answer in a sentence."""
+    lines = [*plan_assumptions(plan), ""]
+    lines += [*grid_lines(plan_grid(plan), style), ""] if plan.mixes else []
+    lines += [style(line, "strong") for line in wrap(f"{plan_sentence(plan)}.", _WIDTH)]
+    for note in plan.notes:
+        lines.append(f"{style('note', 'dim')}  " + "\n      ".join(wrap(escape_controls(note), _WIDTH - 6)))
+    return "\n".join(lines)
+
+
+def plan_document(plan: Plan) -> Document:
+    """The same for a notebook."""
+    headline = (f"{plan_sentence(plan)}.", *plan_assumptions(plan))
+    grids = (plan_grid(plan),) if plan.mixes else ()
+    return Document(headline, grids, tuple(("note", note) for note in plan.notes), ())
 
 
 # where variances come from

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from kofn.stats import compare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from kofn.runs.record import Run
     from kofn.scoring.grade import Graded
@@ -111,12 +111,10 @@ def is_run(path: Path | str) -> bool:
     >>> is_run("-")
     False
     """
-    from pathlib import Path
-
     return "://" not in str(path) and (Path(path) / MANIFEST).is_file()
 
 
-def rescore(path: Path, options: GradingConfig) -> RescoredRun:
+def rescore(source: Path | Run, options: GradingConfig) -> RescoredRun:
     """Grade a stored run again, as `options` say; what they leave open is as the run had it.
 
     Outputs, references and labels are those of the run. Its metrics that a model graded are kept, for nothing is asked
@@ -127,9 +125,11 @@ def rescore(path: Path, options: GradingConfig) -> RescoredRun:
         restore_table,  # pydantic: only for runs, not for files
     )
 
-    run = load_run(path)
+    run = load_run(source) if isinstance(source, (str, Path)) else source
     if run.result is None:
-        raise InputError(f"{path}: this run has no candidates to grade again: give one of kofn score --out or kofn run")
+        raise InputError(
+            f"{run.path or run.name}: no candidates to grade again: give a run of kofn score --out or kofn run"
+        )
     plain = GradingConfig()
     given = {
         name: value for name in _option_names(options) if (value := getattr(options, name)) != getattr(plain, name)

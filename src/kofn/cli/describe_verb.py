@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kofn import tasks
-from kofn.cli.colors import style
+from kofn.cli.output import output_options, style
 from kofn.core.escape import escape_controls
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
+    from kofn.cli.output import OutputTarget
     from kofn.models.base import Prompt
     from kofn.tasks import Task
 
@@ -20,19 +21,15 @@ if TYPE_CHECKING:
 @click.command("describe")
 @click.argument("task", metavar="TASK")
 @click.option("--data", type=click.Path(path_type=Path), metavar="PATH", help="The file or folder of its data.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(task: str, data: Path | None, as_json: bool) -> None:
+@output_options()
+def command(task: str, data: Path | None, output: OutputTarget) -> None:
     """What a task asks, of which data, and how the answers are graded.
 
     TASK is a name of `kofn list tasks`, or a YAML file.
     """
     description = task_description(tasks.load_task(task), data)
-    if as_json:
-        import orjson
-
-        click.echo(orjson.dumps(description, option=orjson.OPT_INDENT_2))
-        return
-    click.echo("\n".join(_lines(description)))
+    row = {name: description[name] for name in ("name", "version", "description", "output_type", "repeats", "items")}
+    output.show_rows([row], description, "\n".join(_lines(description)))
 
 
 def task_description(task: Task, data: Path | None = None) -> dict[str, Any]:

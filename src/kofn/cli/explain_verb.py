@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kofn.cli.colors import style
+from kofn.cli.output import output_options, style
 from kofn.core.warning_codes import KINDS, SEVERITIES
 from kofn.core.warnings import warning_kind
 
 if TYPE_CHECKING:
+    from kofn.cli.output import OutputTarget
     from kofn.core.warning_codes import WarningKind
 
 _WIDTH = 100
@@ -19,25 +20,20 @@ _WIDTH = 100
 
 @click.command("explain")
 @click.argument("code", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(code: str | None, as_json: bool) -> None:
+@output_options()
+def command(code: str | None, output: OutputTarget) -> None:
     """What a warning means, why it matters, and what to do.
 
     CODE is the code of a warning, as `--json` and run.json have it in `coded_warnings`. Without one all are listed.
     """
     kinds = KINDS if code is None else {code: warning_kind(code)}
-    if as_json:
-        import orjson
-
-        click.echo(orjson.dumps({"warnings": [_entry(*one) for one in kinds.items()]}, option=orjson.OPT_INDENT_2))
-    elif code is not None:
-        click.echo("\n".join(_lines(code, kinds[code])))
-    else:
-        width = max(map(len, kinds))
-        for name, kind in kinds.items():
-            severity = style(kind.severity.ljust(7), _ROLES[kind.severity])
-            first = kind.explanation.partition(". ")[0]
-            click.echo(f"{name.ljust(width)}  {severity}  {first}")
+    entries = [_entry(*one) for one in kinds.items()]
+    lines = _lines(code, kinds[code]) if code is not None else []
+    width = max(map(len, kinds))
+    for name, kind in kinds.items() if code is None else ():
+        severity = style(kind.severity.ljust(7), _ROLES[kind.severity])
+        lines.append(f"{name.ljust(width)}  {severity}  {kind.explanation.partition('. ')[0]}")
+    output.show_rows(entries, {"warnings": entries}, "\n".join(lines))
 
 
 _ROLES = {"info": "dim", "warning": "warn", "error": "bad"}

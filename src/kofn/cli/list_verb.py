@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kofn import analysis, importers, judge, registry, tasks
+from kofn import analysis, importers, registry, tasks
+from kofn.cli.output import output_options
 from kofn.errors import KofnError
+from kofn.judge import load_rubric, names
 from kofn.registry import TABLES, entries, known
+
+if TYPE_CHECKING:
+    from kofn.cli.output import OutputTarget
 
 KINDS = ("tasks", "models", "aggregators", "extractors", "metrics", "rubrics", "selectors", "importers", "exporters")
 
 
 @click.command("list")
 @click.argument("kind", required=False, type=click.Choice(KINDS))
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(kind: str | None, as_json: bool) -> None:
+@output_options()
+def command(kind: str | None, output: OutputTarget) -> None:
     """List what can be named, with one line each."""
     found = {k: _rows(k) for k in KINDS if kind in (None, k)}
-    if as_json:
-        import orjson
-
-        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))
-        return
     width = max(len(row["name"]) for rows in found.values() for row in rows)
+    lines = []
     for name, rows in found.items():
-        click.echo(click.style(name, bold=True))
-        for row in rows:
-            click.echo(f"  {row['name'].ljust(width)}  {row['summary']}{_more(row)}")
+        lines.append(click.style(name, bold=True))
+        lines += [f"  {row['name'].ljust(width)}  {row['summary']}{_more(row)}" for row in rows]
+    output.show_rows([{"kind": k, **row} for k, rows in found.items() for row in rows], found, "\n".join(lines))
 
 
 def _rows(kind: str) -> list[dict[str, Any]]:
     if kind == "tasks":
-        return [_task(name) for name in _names()]
+        return [_task(name) for name in tasks.names()]
     if kind == "rubrics":
         return _rubrics()
     if kind == "selectors":
@@ -56,15 +57,11 @@ def _files(kind: str) -> list[dict[str, Any]]:
 
 
 def _rubrics() -> list[dict[str, Any]]:
-    found = [judge.load_rubric(name) for name in judge.names()]
+    found = [load_rubric(name) for name in names()]
     return [
         {"name": r.name, "summary": f"{r.description.rstrip('.')} ({r.kind}, version {r.version})", "origin": ""}
         for r in found
     ]
-
-
-def _names() -> list[str]:
-    return tasks.names()
 
 
 def _task(name: str) -> dict[str, Any]:

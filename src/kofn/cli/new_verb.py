@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kofn import problems
+from kofn.cli.output import output_options
+
+if TYPE_CHECKING:
+    from kofn.cli.output import OutputTarget
 
 
 @click.group("new", no_args_is_help=True)
@@ -24,15 +29,15 @@ def command() -> None:
     show_default=True,
     help="What a submission is: a program that is run for every case, or a server that is asked over HTTP.",
 )
-def problem(name: Path, adapter: str) -> None:
+@output_options()
+def problem(name: Path, adapter: str, output: OutputTarget) -> None:
     """Write a small problem to the folder NAME, with a submission that passes it.
 
     The files say in comments what they are; change them into a problem of your own. A folder that is there is refused.
     """
-    made = problems.new_problem(name, adapter=adapter)
-    for path in made:
-        click.echo(str(path))
+    files = [str(path) for path in problems.new_problem(name, adapter=adapter)]
     folder, example = shlex.quote(str(name)), shlex.quote(str(name / "submissions" / "example"))
-    click.echo("\na problem that its example passes; try")
-    click.echo(f"  kofn verify {folder} {example}")
-    click.echo(f"  kofn verify --lint {folder}")
+    commands = [f"kofn verify {folder} {example}", f"kofn verify --lint {folder}"]
+    text = [*files, "", "a problem that its example passes; try", *(f"  {one}" for one in commands)]
+    data = {"problem": str(name), "files": files, "try": commands}
+    output.show_rows([{"file": file} for file in files], data, "\n".join(text))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from kofn.core.escape import escape_controls
+from kofn.cli.output import output_options, tell
+
+if TYPE_CHECKING:
+    from kofn.cli.output import OutputTarget
 
 
 @click.command("view")
@@ -17,7 +22,10 @@ from kofn.core.escape import escape_controls
 @click.option("--token", envvar="KOFN_VIEW_TOKEN", metavar="T", help="What a browser must show, 16 characters or more; "
               "`new` makes one.")  # fmt: skip
 @click.option("--open", "browse", is_flag=True, help="Open it in the browser.")
-def command(directory: Path, port: int | None, host: str, token: str | None, browse: bool) -> None:
+@output_options()
+def command(
+    directory: Path, port: int | None, host: str, token: str | None, browse: bool, output: OutputTarget
+) -> None:
     """Look at runs in a browser: all of those in DIR (default: runs), or one.
 
     Pages are made from the run directories as they are; nothing is changed but labels that somebody gives. The server
@@ -31,7 +39,11 @@ def command(directory: Path, port: int | None, host: str, token: str | None, bro
         token = secrets.token_urlsafe(24)
 
     def announce(address: str) -> None:
-        click.echo(f"{escape_controls(str(directory))} at {address} (Ctrl-C ends it)", err=True)
+        tell(f"{directory} at {address} (Ctrl-C ends it)")
+        if output.form != "table" or output.path is not None:
+            row = {"directory": str(directory), "address": address}
+            output.show_rows([row], row, address)
+            sys.stdout.flush()  # whoever started the server waits for this
         if browse:
             import webbrowser
 

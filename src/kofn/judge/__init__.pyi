@@ -5,8 +5,8 @@ from kofn.judge.calibration import calibrate as calibrate
 from kofn.judge.client import judge_prompt as judge_prompt
 from kofn.judge.judge_run import judge as judge
 from kofn.judge.judge_settings import JudgeSettings as JudgeSettings
+from kofn.judge.judge_text import format_preference as format_preference
 from kofn.judge.judge_text import judge_facts as judge_facts
-from kofn.judge.judge_text import preference_lines as preference_lines
 from kofn.judge.label_sheet import draw_label_sheet as draw_label_sheet
 from kofn.judge.label_sheet_files import write_sheet as write_sheet
 from kofn.judge.labels import read_labels as read_labels

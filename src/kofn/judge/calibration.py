@@ -26,7 +26,7 @@ from kofn.stats import (
 from kofn.stats.intervals import cluster_codes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from kofn.stats import AnyOfCandidates, JudgeRates, MoreLabels, PredictionPowered
 
 NO_SEGMENT = "(none)"
+_RATES = ("sensitivity", "specificity", "agreement", "kappa", "human", "judge", "difference", "raw", "corrected",
+          "raw_sets", "corrected_sets")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,7 @@ class ScoreCorrection:
     correlation: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Calibration(Displayable):
     """What labels say of a judge and, where a judged file was given, of its rate.
 
@@ -69,6 +71,8 @@ class Calibration(Displayable):
     """
 
     view: ClassVar[str] = "kofn.judge.calibration_text:document"
+    printer: ClassVar[str] = "kofn.judge.calibration_text:as_text"
+    data: ClassVar[str] = "kofn.judge.calibration_text:to_dict"
 
     segment: str | None = None
     of: str = "set"
@@ -88,6 +92,20 @@ class Calibration(Displayable):
     more: MoreLabels | None = None
     warnings: tuple[CodedWarning, ...] = ()
     segments: tuple[Calibration, ...] = field(default=())
+    source: Mapping[str, str] = field(default_factory=dict)  # name and metric of what was corrected
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per rate: those of the judge, then raw and corrected ones, over everything and by segment."""
+        data = self.to_dict()
+        parts = [(None, data), *((part["segment"], part) for part in data["segments"])]
+        scores = [(segment, part["scores"]) for segment, part in parts if part["scores"]]
+        described = ("point", "low", "high", "level", "n", "method")
+        return [
+            {"segment": segment, "rate": name, **{key: part[name].get(key) for key in described}}
+            for segment, part in (*parts, *scores)
+            for name in _RATES
+            if part.get(name)
+        ]
 
 
 def calibrate(labels: LabelRows | None, verdicts: VerdictRows | None, settings: CalibrationSettings) -> Calibration:

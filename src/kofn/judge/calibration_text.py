@@ -92,9 +92,7 @@ def _bound(bound: AnyOfCandidates | None) -> dict[str, Any] | None:
     return {name: getattr(bound, name) for name in names}
 
 
-def as_text(
-    calibration: Calibration, style: Callable[[str, str], str], *, source: Mapping[str, str] | None = None
-) -> str:
+def as_text(calibration: Calibration, style: Callable[[str, str], str] = lambda text, _: text) -> str:
     """A few lines: how many labels, the confusion, the rates, the corrected rate, segments, warnings."""
     parts = [[style(_headline(calibration), "strong")]] if calibration.n_rows else []
     if calibration.rates is not None and calibration.n_labels:
@@ -102,7 +100,7 @@ def as_text(
     if calibration.scores is not None:
         parts.append(grid_lines(_scores_grid(calibration), style))
     if calibration.raw is not None:
-        parts.append(_correction(calibration, source or {}, style))
+        parts.append(_correction(calibration, calibration.source, style))
     if calibration.segments:
         parts += [grid_lines(grid, style) for grid in _by_segment(calibration.segments)]
     if calibration.warnings:

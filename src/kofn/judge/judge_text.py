@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from kofn.judge.pairwise import Preference
 
 
-def preference_lines(preference: Preference, style: Callable[[str, str], str]) -> list[str]:
+def format_preference(preference: Preference, style: Callable[[str, str], str] = lambda text, _: text) -> str:
     """A against B for a terminal."""
+    return "\n".join(_preference_lines(preference, style))
+
+
+def _preference_lines(preference: Preference, style: Callable[[str, str], str]) -> list[str]:
     rate = preference.rate
     if rate.point is None:
         return [

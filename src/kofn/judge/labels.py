@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import isfinite, nan
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,10 +13,10 @@ from kofn.core.fields import CASE_ROLES
 from kofn.errors import InputError
 from kofn.importers import SEPARATORS, kind_of
 from kofn.importers.scalars import FALSE, TRUE
+from kofn.runs.load import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -102,16 +103,18 @@ class LabelRows:
         )
 
 
-def read_labels(path: Path, threshold: float | None = None) -> LabelRows:
-    """Labels from JSON lines, CSV or Parquet. Columns: id, human, and judge, index, segment, cluster, weight.
+def read_labels(source: Any, threshold: float | None = None) -> LabelRows:
+    """Labels from JSON lines, CSV, Parquet, rows or a frame.
 
+    Columns: id, human, and judge, index, segment, cluster, weight.
     human and judge are 0/1, true/false, pass/fail, yes/no, or scores; `threshold` makes scores verdicts. An empty
     human is not labelled yet; one that cannot be read is refused. A judge that says neither is not graded.
     """
-    return _rows(list(_records(path)), str(path), threshold, needed=("id", "human"))
+    name = str(source) if isinstance(source, (str, Path)) else "labels"
+    return _rows(list(_records(source)), name, threshold, needed=("id", "human"))
 
 
-def read_judge_rows(path: Path, threshold: float | None = None) -> LabelRows | None:
+def read_judge_rows(path: Any, threshold: float | None = None) -> LabelRows | None:
     """Lines of a judge alone: id and judge, index, cluster and other fields; None where there is no judge."""
     from itertools import islice
 
@@ -122,7 +125,7 @@ def read_judge_rows(path: Path, threshold: float | None = None) -> LabelRows | N
     records = [
         (place, {k: v for k, v in row.items() if k.strip().lower() not in human_names}) for place, row in _records(path)
     ]
-    return _rows(records, str(path), threshold, needed=("id", "judge"))
+    return _rows(records, str(path) if isinstance(path, (str, Path)) else "rows", threshold, needed=("id", "judge"))
 
 
 def _columns(records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -132,8 +135,12 @@ def _columns(records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {role: name for role, name in found.items() if name is not None}
 
 
-def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _records(source: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every row as a mapping, with its place."""
+    if not isinstance(source, (str, Path)):
+        yield from ((f"row {i}", row) for i, row in enumerate(rows_of(source), 1))
+        return
+    path = Path(source)
     kind = kind_of(path)
     if kind == "parquet":
         import polars as pl

@@ -230,11 +230,12 @@ def _warnings(name: str, entry: Mapping[str, Any]) -> list[CodedWarning]:
     return warnings
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Preference(Displayable):
     """A against B by a judge: how often A is preferred, over cases."""
 
     view: ClassVar[str] = "kofn.judge.judge_text:preference_document"
+    printer: ClassVar[str] = "kofn.judge.judge_text:format_preference"
 
     name_a: str
     name_b: str
@@ -245,6 +246,11 @@ class Preference(Displayable):
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
     warnings: tuple[CodedWarning, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row: how often A is preferred."""
+        names = ("a", "b", "p", "wins", "ties", "losses")
+        return [{**{k: v for k, v in self.to_dict().items() if k in names}, **estimate_dict(self.rate)}]
 
     def to_dict(self) -> dict[str, Any]:
         """As `kofn judge --against --json` prints it."""

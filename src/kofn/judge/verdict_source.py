@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kofn.analysis.selectors import Selector
 from kofn.core.candidate_sets import NOT_GRADED
+from kofn.core.display import Displayable
 from kofn.errors import InputError
 from kofn.judge.labels import LabelRows, read_judge_rows
 from kofn.registry import aggregator
@@ -16,7 +18,6 @@ from kofn.runs.load import load_graded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -43,7 +44,7 @@ class VerdictRows:
 
 
 def open_verdicts(
-    path: Path,
+    source: Any,
     *,
     metric: str | None = None,
     aggregate: str | None = None,
@@ -52,23 +53,25 @@ def open_verdicts(
     selected: bool = False,
     selector: str | None = None,
 ) -> VerdictRows:
-    """Verdicts (or scores) from a run directory or a file. `selected`: of sets, what a selector picks.
+    """Verdicts (or scores) from a run, a file, rows or a frame. `selected`: of sets, what a selector picks.
 
     Of a run the metric named, else that of its first judge, else the one called judge, else the first; of its sets
     what the aggregator says, any_pass unless named (the mean, of scores).
     """
-    if not path.is_dir() and metric is None and (rows := read_judge_rows(path, threshold)) is not None:
+    path = Path(source) if isinstance(source, (str, Path)) else None
+    is_run = path.is_dir() if path is not None else isinstance(source, Displayable)
+    if not is_run and metric is None and (rows := read_judge_rows(source, threshold)) is not None:
         if aggregate is not None:
-            raise InputError(f"{path}: --aggregate is for sets of candidates: this file has one verdict a line")
+            raise InputError(f"{rows.source}: --aggregate is for sets of candidates: this file has one verdict a line")
         of_candidates = rows.of_candidates
         return VerdictRows(
-            name=path.name,
+            name="rows" if path is None else path.name,
             metric="judge",
             candidates=rows if of_candidates else None,
             sets=None if of_candidates else rows,
         )
 
-    run = load_graded(path)
+    run = load_graded(source)
     scored = _metric(run, metric)
     fields = _case_fields(run)
     name = aggregate or (DEFAULT_OF_SCORES if scores else DEFAULT_AGGREGATE)

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import polars as pl
 
+from kofn.core.display import Displayable
+from kofn.core.escape import escape_controls
 from kofn.errors import InputError, UnknownName
 from kofn.importers.base import ReadOptions
 from kofn.metrics.base import Metric, references_of
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from kofn.core.document import Document
     from kofn.parallel.base import ParallelEngine
     from kofn.runs.record import Run
     from kofn.sandbox.base import Sandbox
@@ -267,17 +270,43 @@ class RunsTests(Metric):
 
 
 TESTS = "tests"
+_MOST_REASONS = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleResults:
-    """The samples of a data set, and the outcome of each."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SampleResults(Displayable):
+    """The samples of a data set, and the outcome of each; `run` is what was written of them."""
+
+    view: ClassVar[str] = "kofn.problems.functions:samples_document"
+    printer: ClassVar[str] = "kofn.problems.functions:format_samples"
 
     paths: tuple[Path, ...]
     tasks: Mapping[str, FunctionTask]
     samples: Sequence[FunctionSample]
     outcomes: Sequence[ProgramOutcome]
     seconds: float
+    run: Run | None = None
+
+    @property
+    def result(self) -> ScoredResult:
+        """The numbers over the samples."""
+        if self.run is None:
+            raise InputError("these samples are not reported yet: write_samples makes a run of them")
+        return self.run.scored_result
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per estimate."""
+        return self.result.rows()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `kofn verify --json` prints it."""
+        return self.result.to_dict()
+
+    @property
+    def failure(self) -> str | None:
+        """What broke, where the harness did."""
+        first = next((one.reason for one in self.outcomes if one.passed is None), None)
+        return None if first is None else f"the harness failed on {self.n_harness_errors:,}: {first}"
 
     @property
     def n_harness_errors(self) -> int:
@@ -287,6 +316,25 @@ class SampleResults:
     def reasons(self) -> list[tuple[str, int]]:
         """Why samples did not pass, by kind of error, the most frequent first."""
         return Counter(one.reason.partition(":")[0] for one in self.outcomes if one.passed is False).most_common()
+
+
+def format_samples(results: SampleResults, style: Callable[[str, str], str] = lambda text, _: text) -> str:
+    """The numbers, why samples did not pass, and where the run is."""
+    lines = [results.result.to_text(style)]
+    if reasons := results.reasons():
+        shares = ", ".join(f"{reason} ({n:,})" for reason, n in reasons[:_MOST_REASONS])
+        more = f" and {len(reasons) - _MOST_REASONS:,} other reasons" if len(reasons) > _MOST_REASONS else ""
+        lines.append(escape_controls(f"not passed  {shares}{more}"))
+    if results.run is not None and results.run.path is not None:
+        lines.append(escape_controls(f"run in {results.run.path}; open {results.run.path / 'report.html'}"))
+    return "\n".join(lines)
+
+
+def samples_document(results: SampleResults) -> Document:
+    """The same for a notebook."""
+    found = results.result.document()
+    notes = [("not passed", f"{reason} ({n:,})") for reason, n in results.reasons()[:_MOST_REASONS]]
+    return replace(found, notes=(*found.notes, *notes))
 
 
 def run_samples(

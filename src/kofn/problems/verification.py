@@ -6,8 +6,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from kofn.core.display import Displayable
 from kofn.core.format import MB
 from kofn.errors import InputError, WorldError
 from kofn.parallel import engine as make_engine
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from kofn.problems.problem import CaseGroup, Checkpoint
     from kofn.problems.submissions import Submission
     from kofn.sandbox.base import Sandbox
+    from kofn.scoring.result import ScoredResult
 
 
 def check_author_code(
@@ -203,12 +205,17 @@ class SubmissionResult:
         return [f"{group}/{case}" for (group, case), n in passing.items() if 0 < n < len(self.outcomes[group, case])]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verification:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Verification(Displayable):
     """The result of `verify`: all submissions at all selected checkpoints.
 
-    `part` says which cases were selected, where not all of them were.
+    `part` says which cases were selected, where not all of them were; `result` is over the set of submissions, and
+    `directory` holds the runs, where they were written.
     """
+
+    view: ClassVar[str] = "kofn.problems.verification_runs:verification_document"
+    printer: ClassVar[str] = "kofn.problems.verification_runs:as_text"
+    data: ClassVar[str] = "kofn.problems.verification_runs:as_dict"
 
     problem: Problem
     sandbox: Sandbox
@@ -218,6 +225,29 @@ class Verification:
     repeats: int = 1
     part: str | None = None
     warnings: tuple[str, ...] = ()
+    result: ScoredResult | None = None
+    directory: Path | None = None
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per submission and checkpoint."""
+        return [
+            {
+                "submission": one.submission.name,
+                "checkpoint": one.checkpoint.name,
+                "passed": one.results.decide().passed,
+                "reason": one.results.decide().reason,
+                "score": one.results.score(),
+                "seconds": one.results.duration,
+                "n_flaky": len(one.flaky()),
+            }
+            for one in self.submission_results
+        ]
+
+    @property
+    def failure(self) -> str | None:
+        """What broke, where the harness did."""
+        failures = (one.results.infrastructure_failure for one in self.submission_results)
+        return next((f"the harness failed: {failure}" for failure in failures if failure), None)
 
     @property
     def n_submissions(self) -> int:

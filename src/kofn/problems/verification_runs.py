@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from kofn.core.document import Grid, grid_lines
+from kofn.core.document import Document, Grid, grid_lines
 from kofn.core.escape import escape_controls
 from kofn.core.format import format_count
 from kofn.importers.base import ReadOptions
@@ -222,19 +222,18 @@ _MAX_CASES = 5  # failing cases that are listed
 _MAX_WIDTH = 160  # characters of a line
 
 
-def as_text(
-    verification: Verification, result: ScoredResult | None, out: Path, style: Style = lambda text, _: text
-) -> str:
+def as_text(verification: Verification, style: Style = lambda text, _: text) -> str:
     """The submissions, the failing cases, the numbers over the set, and where the runs are."""
     parts = [_head(verification)]
     for checkpoint in dict.fromkeys(one.checkpoint.name for one in verification.submission_results):
         here = [one for one in verification.submission_results if one.checkpoint.name == checkpoint]
-        parts.append(_submissions(here, style))
+        parts.append(_submission_lines(here, style))
         parts += [lines for one in here if (lines := _failures(one, style))]
-    if result is not None:
-        parts.append(_set_lines(result, verification, style))
+    if verification.result is not None:
+        parts.append(_set_lines(verification.result, verification, style))
     parts.append([escape_controls(f"! {warning}") for warning in verification.warnings])
-    parts.append(_ends(verification, out))
+    if verification.directory is not None:
+        parts.append(_ends(verification, verification.directory))
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
@@ -247,7 +246,21 @@ def _head(verification: Verification) -> list[str]:
     return [escape_controls(f"{title}{f', {verification.part}' if verification.part else ''}: {done}{reused}")]
 
 
-def _submissions(here: list[SubmissionResult], style: Style) -> list[str]:
+def verification_document(verification: Verification) -> Document:
+    """The same for a notebook, without single cases."""
+    found = verification.submission_results
+    names = dict.fromkeys(one.checkpoint.name for one in found)
+    grids = [_submissions([one for one in found if one.checkpoint.name == name]) for name in names]
+    grids += [] if verification.result is None else result_document(verification.result).grids
+    notes = (
+        ()
+        if verification.directory is None
+        else tuple(("runs", text) for text in _ends(verification, verification.directory))
+    )
+    return Document(tuple(_head(verification)), tuple(grids), notes, tuple(map(str, verification.warnings)))
+
+
+def _submissions(here: list[SubmissionResult]) -> Grid:
     """One row per submission: its score, how many cases of each type pass, and what the policy says."""
     types = [t for t in GroupType if any(t in one.results.total_counts for one in here)]
     rows = []
@@ -268,8 +281,12 @@ def _submissions(here: list[SubmissionResult], style: Style) -> list[str]:
     header = ("", "submission", "score", *map(str, types), "time", "policy")
     right = (False, False, True, *(True for _ in types), True, False)
     title = f"{here[0].checkpoint.name} (version {here[0].checkpoint.version})"
-    lines = grid_lines(Grid(title, header, tuple(rows), right), style)
+    return Grid(title, header, tuple(rows), right)
+
+
+def _submission_lines(here: list[SubmissionResult], style: Style) -> list[str]:
     roles = {"✓": "good", "✗": "bad"}
+    lines = grid_lines(_submissions(here), style)
     return [style(line[0], roles[line[0]]) + line[1:] if line[:1] in roles else line for line in lines]
 
 
@@ -342,7 +359,7 @@ def problem_text(problem: Problem) -> str:
     return "\n".join([escape_controls(head), *grid_lines(grid, lambda text, _: text)])
 
 
-def as_dict(verification: Verification, result: ScoredResult | None) -> dict[str, Any]:
+def as_dict(verification: Verification) -> dict[str, Any]:
     """As `kofn verify --json` prints it."""
     return {
         "problem": verification.problem.name,
@@ -364,5 +381,5 @@ def as_dict(verification: Verification, result: ScoredResult | None) -> dict[str
             }
             for one in verification.submission_results
         ],
-        "set": None if result is None else result.to_dict(),
+        "set": None if verification.result is None else verification.result.to_dict(),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kofn.analysis.extraction_audit import audit_headline
-from kofn.core.document import Grid, grid_lines
+from kofn.core.document import Document, Grid, grid_lines
 from kofn.core.escape import escape_controls
 from kofn.render.comparison_text import excerpt
 
@@ -31,6 +31,11 @@ def format_audit(
         parts.append([style(f"{left:,} more: --show N, --html FILE or --json", "dim")])
     parts += [[f"{style('!', 'warn')} {escape_controls(line)}" for line in (*map(str, audit.warnings), *audit.notes)]]
     return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def audit_document(audit: ExtractionAudit) -> Document:
+    """The same for a notebook, without single outputs."""
+    return Document(tuple(audit_headline(audit)), (scores_grid(audit), agreement_grid(audit)), (), audit.notes)
 
 
 def scores_grid(audit: ExtractionAudit) -> Grid:

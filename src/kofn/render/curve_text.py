@@ -51,7 +51,7 @@ _WORDS = {
 }
 
 
-def format_curve(found: BestOfReport, style: Style = lambda text, _: text, *, width: int = 100) -> str:
+def format_curve(found: BestOfReport, style: Style = lambda text, _: text, *, width: int = 120) -> str:
     """The whole of it, at most `width` columns wide where the table allows."""
     table = found.table
     lines = [style(line, "strong") for line in wrap(escape_controls(curve_headline(found)), width)]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.core.document import BAR_WIDTH, Document, Grid, document_text, interval_bar
 from kofn.core.format import format_interval, format_level, format_number
+from kofn.render.rescore_diff import parent_lines
 from kofn.stats.estimates import SMALL_SEGMENT
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ def result_document(result: Result) -> Document:
 
 def format_result(result: Result, style: Callable[[str, str], str] = lambda text, _: text) -> str:
     """The result for a terminal: `document_text` of its document."""
-    return document_text(result_document(result), style)
+    text = document_text(result_document(result), style)
+    changed = result.parent is not None and result.parent["changes"]
+    return "\n".join([text, "", *parent_lines(result.parent, style)]) if changed else text
 
 
 def _headline(result: Result) -> tuple[str, ...]:

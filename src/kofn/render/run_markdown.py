@@ -30,6 +30,7 @@ from kofn.runs.report_table import case_scores
 if TYPE_CHECKING:
     import polars as pl
 
+    from kofn.core.display import Displayable
     from kofn.core.types import Estimate
     from kofn.render.run_summary import WrongAttribute
     from kofn.runs.record import Run
@@ -53,6 +54,21 @@ def run_markdown(run: Run, *, detailed: bool = False, limit: int = LIMIT) -> str
         _warnings(run),
         _checklist(run),
     ]
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def document_markdown(found: Displayable) -> str:
+    """The document of any result: headline, tables, notes, warnings and the checklist."""
+    document = found.document()
+    parts = [[f"**{escape_prose(document.headline[0])}**", *map(escape_prose, document.headline[1:])]]
+    for grid in document.grids:
+        rows = [tuple(escape_prose(cell) for cell in row) for row in grid.rows]
+        header = [escape_prose(name) for name in grid.header]
+        title = [escape_prose(grid.title), ""] if grid.title else []
+        parts.append([*title, *markdown_table(header, grid.right, rows)])
+    parts.append([f"- {escape_prose(f'{label}: {text}' if label else text)}" for label, text in document.notes])
+    parts.append([f"- ⚠ {escape_prose(text)}" for text in document.warnings])
+    parts.append([f"- {line.mark} {escape_prose(f'{line.item}: {line.reason}')}" for line in document.checklist])
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 

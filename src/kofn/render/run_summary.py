@@ -13,14 +13,16 @@ import polars as pl
 
 from kofn.core.format import format_cost, format_count, format_duration, format_number, format_part
 from kofn.errors import InputError
-from kofn.runs.evaluation_files import EVALUATION, REPORTS
+from kofn.runs.evaluation_files import EVALUATION, REPORTS, evaluation_body
 from kofn.runs.files import CANDIDATES, CASES, MANIFEST, PAGE, RESULTS
 from kofn.runs.manifest import generation_of
 from kofn.runs.report_classes import EXECUTION
-from kofn.runs.report_table import decode_json
+from kofn.runs.report_table import case_scores, decode_json
 from kofn.scoring.policy import GroupType
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kofn.runs.record import Run
 
 PASSED, NOT_PASSED, HARNESS_FAILED = "PASSED", "NOT PASSED", "HARNESS FAILED"
@@ -115,6 +117,74 @@ def decode_stored(text: str | None) -> Any:
         return decode_json(text)
     except ValueError as problem:
         raise InputError(f"reports.parquet: {text!r:.60} is not JSON: {problem}") from None
+
+
+def run_dict(run: Run, *, detailed: bool = False) -> dict[str, Any]:
+    """evaluation.json's fields, the status, the estimates and what explains them; with `detailed` every case.
+
+    A run that kofn generated has `generation` too.
+    """
+    status = status_of(run)
+    counts = dict.fromkeys(("n_cases", "n_candidates", "n_missing"))
+    nothing: dict[str, Any] = {
+        **counts,
+        "understood": {},
+        "estimates": [],
+        "extraction": {},
+        "diagnostics": {},
+        "warnings": [],
+        "coded_warnings": [],
+        "judges": {},
+        "checklist": [],
+        "told": [],
+    }
+    return {
+        **evaluation_body(run.evaluation),
+        "status": status.word.lower(),
+        "reason": status.reason,
+        "incomplete": list(status.gaps),
+        **(nothing if run.result is None else run.result.to_dict()),
+        **{name: run.manifest[name] for name in ("generation",) if name in run.manifest},
+        **({"reports": _case_bodies(run)} if detailed else {}),
+    }
+
+
+def _case_bodies(run: Run) -> list[dict[str, Any]]:
+    """The case reports with the score and verdict of each."""
+    scores = case_scores(run.reports).select("score", "passed").iter_rows()
+    pairs = zip(run.reports.iter_rows(named=True), scores, strict=True)
+    stored = _stored()
+    return [
+        {
+            **{name: row[name] for name in ("id", "group", "type")},
+            "timestamp": row["timestamp"].isoformat().replace("+00:00", "Z"),
+            "duration": row["duration"],
+            "passed": passed,
+            "score": score,
+            "results": {
+                r["attribute"]: {
+                    **{name: r[name] for name in ("is_correct", "weight")},
+                    **{name: stored(r[name]) for name in ("expected", "actual")},
+                    "diff": r["diff"],
+                }
+                for r in row["results"]
+            },
+            "case": {f["attribute"]: stored(f["value"]) for f in row["case"]},
+            **{name: row[name] for name in ("original_checkpoint", "original_group")},
+        }
+        for row, (score, passed) in pairs
+    ]
+
+
+def _stored() -> Callable[[str | None], Any]:
+    """What passes a stored JSON text on as it is, so that an integer of a hundred digits stays one."""
+    from orjson import Fragment
+
+    def passed_on(text: str | None) -> Any:
+        decode_stored(text)
+        return None if text is None else Fragment(text)
+
+    return passed_on
 
 
 def status_of(run: Run) -> Status:

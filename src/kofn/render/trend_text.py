@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kofn.analysis.trend.series import most_flaky, sparkline
 from kofn.analysis.trend.trend import FROM_REPORTS, change_verdict
-from kofn.core.document import Grid, display_width, grid_lines
+from kofn.core.document import Document, Grid, display_width, grid_lines
 from kofn.core.escape import escape_controls
 from kofn.core.format import (
     format_cost,
@@ -35,9 +35,26 @@ _LABEL = 15
 _ROLES = {"better": "good", "worse": "bad", "higher": "strong", "lower": "strong"}
 
 
-def format_trend(found: Trend, style: Style = lambda text, _: text, *, width: int = 120) -> str:
+def format_trend(found: Trend, style: Style = lambda text, _: text, *, width: int = 130) -> str:
     """Every task's section, as text of at most `width` columns where its table allows."""
     return "\n\n".join("\n".join(_section(part, style, width)) for part in found.tasks)
+
+
+def trend_document(found: Trend) -> Document:
+    """The same for a notebook: one table per number."""
+    parts = [(part, f) for part in found.tasks for f in part.metrics]
+    return Document(
+        headline=tuple(task_title(part) for part in found.tasks),
+        grids=tuple(_grid(part, f) for part, f in parts),
+        notes=tuple(note for part in found.tasks for note in _cases_rows(part)),
+        warnings=tuple(f"left out: {one.reason}" for one in found.left_out),
+    )
+
+
+def _grid(part: TaskTrend, f: MetricTrend) -> Grid:
+    header, rows = _cells(part.runs, f)
+    return Grid(f"{part.task}, {describe_metric(f)}", tuple(header), tuple(map(tuple, rows)),
+                tuple(name not in ("", "run", "when") for name in header))  # fmt: skip
 
 
 def _section(part: TaskTrend, style: Style, width: int) -> list[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from kofn import importers
+from kofn.core.display import Displayable
 from kofn.core.table import case_codes, case_numbers
 from kofn.errors import InputError, UnknownName
 from kofn.importers import importer_of
@@ -20,6 +21,7 @@ from kofn.importers.tabular import table_from_frame
 from kofn.runs.files import MANIFEST
 from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.evaluate import evaluate, result_of
+from kofn.scoring.result import Result, ScoredResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from kofn.core.table import Table
     from kofn.runs.record import Run
     from kofn.scoring.grade import Graded
-    from kofn.scoring.result import ScoredResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,19 +73,24 @@ class GradedCandidates:
 
 
 def load_graded(
-    path: Path | str, options: GradingConfig | None = None, *, fields: Mapping[str, str] | None = None
+    data: Any, options: GradingConfig | None = None, *, fields: Mapping[str, str] | None = None
 ) -> GradedCandidates:
-    """Open a run directory or read a file of outputs and score it.
+    """Open a run directory, or read outputs (a file, rows or a frame) and score them; a loaded run is taken as it is.
 
     Of a run the stored grades are taken, and with `options` only what slices, weighs, splits or draws is changed; a
     run is graded again where an extractor or metrics are named. A file is always graded.
     """
-    path = Path(path)
     given = options or GradingConfig()
-    if not path.is_dir() or _is_log(path):
+    if isinstance(data, Result):
+        return _of_result(data, given)
+    if not isinstance(data, (str, Path, Displayable)):
+        return _load_file(data, given, fields)
+    loaded = _run_of(data)
+    path = (loaded.path or Path(loaded.name)) if loaded is not None else Path(data)  # type: ignore[arg-type]
+    if loaded is None and (not path.is_dir() or _is_log(path)):
         return _load_file(path, given, fields)
 
-    run, stored, table = _load_candidates(path)
+    run, stored, table = _load_candidates(path, loaded)
     merged = _merge_options(run.options, given)
     # another extractor or metric makes other grades; anything else only other numbers of the same grades
     if given.extract or given.metrics:
@@ -93,6 +99,28 @@ def load_graded(
     if any((given.by, given.aggregate, given.split, given.cluster, given.weight, given.use)):
         result = reestimate(result, merged)
     return GradedCandidates(name=run.name, path=path, run=run, options=merged, result=result)
+
+
+def _run_of(data: Any) -> Run | None:
+    """Data that is a loaded run; its class is known to pydantic, and not imported for data that is a path."""
+    if not isinstance(data, Displayable):
+        return None
+    if not hasattr(data, "manifest"):
+        raise InputError(f"expected a path, rows, a frame or a loaded run, not {type(data).__name__}")
+    return cast("Run", data)
+
+
+def _of_result(result: Result, given: GradingConfig) -> GradedCandidates:
+    """A result of `kofn.score`, its numbers made again where they are asked for otherwise."""
+    if not isinstance(result, ScoredResult):
+        raise InputError("this result was read in parts and kept no candidates: give the files")
+    stored = GradingConfig(cluster=result.understood.get("cluster"), weight=result.understood.get("weight"))
+    merged = _merge_options(stored, given)
+    if given.extract or given.metrics:
+        result = evaluate(result.table, merged)
+    elif given != GradingConfig():
+        result = reestimate(result, merged)
+    return GradedCandidates(name="result", path=Path("result"), options=merged, result=result)
 
 
 def _is_log(path: Path) -> bool:
@@ -112,10 +140,11 @@ def load_graded_files(
     return GradedCandidates(name=name, path=Path(places[0]), options=options, result=result)
 
 
-def _load_file(path: Path, options: GradingConfig, fields: Mapping[str, str] | None) -> GradedCandidates:
+def _load_file(data: Any, options: GradingConfig, fields: Mapping[str, str] | None) -> GradedCandidates:
     keep = tuple(n for n in (*options.by, options.cluster, options.weight) if n is not None)
-    table = load_table(path, ReadOptions(fields=fields or {}, keep=keep, everything=True))
+    table = load_table(data, ReadOptions(fields=fields or {}, keep=keep, everything=True))
     result = evaluate(table, options)
+    path = data if isinstance(data, Path) else Path("rows")
     return GradedCandidates(name=path.name.partition(".")[0], path=path, options=options, result=result)
 
 
@@ -166,9 +195,13 @@ def load_table(data: Any, options: ReadOptions, *, as_repeats: bool = False) -> 
     """A table from whatever `score` takes."""
     if isinstance(data, (str, Path)):
         return importers.read([data], options, as_repeats=as_repeats, of_run=_load_run_outputs)
-    # by the name of its module, so that polars is not imported for a list of rows
+    if isinstance(data, ScoredResult):
+        return data.table
+    if (run := _run_of(data)) is not None:
+        return _load_candidates(run.path or Path(run.name), run)[2]
     if type(data).__module__.partition(".")[0] == "polars":
         return _from_frame(data, options)
+    data = rows_of(data)
     if not isinstance(data, Iterable) or isinstance(data, Mapping):
         raise InputError(f"score takes a path, rows or a frame, not {type(data).__name__}")
     rows = list(data)
@@ -185,14 +218,29 @@ def _load_run_outputs(path: Path) -> Table | None:
     return _load_candidates(path)[2]
 
 
-def _load_candidates(path: Path) -> tuple[Run, ScoredResult, Table]:
+def _load_candidates(path: Path, loaded: Run | None = None) -> tuple[Run, ScoredResult, Table]:
     """A run, its result, and the table that an importer would give of its outputs."""
     from kofn.runs.record import load_run, restore_table  # pydantic: only for runs, not for files
 
-    run = load_run(path)
+    run = loaded or load_run(path)
     if run.result is None:
         raise InputError(f"{path}: this run has no candidates: give one of kofn score --out, kofn run or kofn judge")
     return run, run.result, restore_table(run.result)
+
+
+def rows_of(data: Any) -> Any:
+    """The rows of a frame, of polars or pandas; anything else as it is.
+
+    >>> rows_of([{"id": "q"}])
+    [{'id': 'q'}]
+    """
+    # by the name of its module, so that neither is imported for a list of rows
+    library = type(data).__module__.partition(".")[0]
+    if library == "polars":
+        return (data.collect() if hasattr(data, "collect") else data).to_dicts()
+    if library == "pandas":
+        return data.astype(object).where(data.notna(), None).to_dict("records")
+    return data
 
 
 def _from_frame(data: Any, options: ReadOptions) -> Table:

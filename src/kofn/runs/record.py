@@ -18,6 +18,7 @@ from kofn.runs.evaluation_files import EVALUATION, REPORTS, CorrectnessResults, 
 from kofn.runs.files import CANDIDATES, CASES, MANIFEST, checksum_mismatch, read_parquet
 from kofn.runs.manifest import check_digest
 from kofn.runs.migrations import FIRST, first_reports, load_manifest
+from kofn.runs.report_table import case_scores
 from kofn.runs.run_tables import with_texts
 from kofn.runs.staging import recover
 from kofn.scoring.configuration import GradingConfig
@@ -37,7 +38,7 @@ OUTPUTS, QUESTIONS = ("text", "reasoning", "note"), ("input", "choices")  # what
 _MADE = ("score.", "passed.")  # columns of a run's candidates that its metrics made
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Run(Displayable):
     """One evaluation with its manifest.
 
@@ -49,6 +50,9 @@ class Run(Displayable):
     """
 
     view: ClassVar[str] = "kofn.render.run_text:run_document"
+    printer: ClassVar[str] = "kofn.render.run_text:format_run"
+    markdown: ClassVar[str] = "kofn.render.run_markdown:run_markdown"
+    data: ClassVar[str] = "kofn.render.run_summary:run_dict"
 
     name: str
     evaluation: CorrectnessResults
@@ -56,6 +60,10 @@ class Run(Displayable):
     manifest: Mapping[str, Any]
     result: ScoredResult | None
     path: Path | None = None
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per estimate; where the run has no candidates, one row per case."""
+        return self.result.rows() if self.result is not None else case_scores(self.reports).to_dicts()
 
     @property
     def scored_result(self) -> ScoredResult:

@@ -6,14 +6,11 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kofn.core.display import Displayable
-from kofn.core.document import document_text
 from kofn.core.warnings import DOUBLE_DIPPING, warnings_dict, with_code
 from kofn.errors import UnknownName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    import polars as pl
 
     from kofn.core.candidate_sets import Floats
     from kofn.core.document import ChecklistLine
@@ -23,16 +20,18 @@ if TYPE_CHECKING:
     from kofn.scoring.grade import Graded
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Result(Displayable):
     """What an evaluation found. Prints as a table; `estimates` holds the numbers.
 
     `judges` says of each metric that a model graded which model, with which prompt and parameters: `kofn.judge`.
+    `parent` is the run whose outputs were graded again, with what changed.
     `source_warnings` are those about how outputs and verdicts were made: nothing else here shows that.
     """
 
     # by name: `render` is a higher layer, loaded when the result is printed
     view: ClassVar[str] = "kofn.render.result_text:result_document"
+    printer: ClassVar[str] = "kofn.render.result_text:format_result"
 
     n_cases: int
     n_candidates: int
@@ -48,6 +47,7 @@ class Result(Displayable):
     scored: tuple[Graded, ...] = field(default=(), repr=False)
     case_values: Mapping[tuple[str, str], Floats] = field(default_factory=dict, repr=False)
     table: Table | None = field(default=None, repr=False)
+    parent: Mapping[str, Any] | None = None
 
     def with_table(
         self, table: Table, scored: Sequence[Graded], case_values: Mapping[tuple[str, str], Floats]
@@ -70,6 +70,7 @@ class Result(Displayable):
             "judges": {name: dict(judge) for name, judge in self.judges.items()},
             "checklist": [line.to_dict() for line in self.checklist],
             "told": list(map(str, self.source_warnings)),  # its name in run.json and in --json since schema 1
+            **({} if self.parent is None else {"parent": dict(self.parent)}),
         }
 
     def with_warnings(self, warnings: Sequence[CodedWarning]) -> Self:
@@ -83,11 +84,9 @@ class Result(Displayable):
         """The warnings about a number that is picked and graded by the same judge or score."""
         return with_code(self.warnings, DOUBLE_DIPPING)
 
-    def to_polars(self) -> pl.DataFrame:
-        """A row an estimate."""
-        import polars as pl
-
-        return pl.DataFrame([estimate_dict(e) for e in self.estimates], infer_schema_length=None)
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per estimate."""
+        return [estimate_dict(e) for e in self.estimates]
 
     def get(self, aggregator: str, *, metric: str | None = None, segment: str | None = None) -> Estimate:
         """The estimate of this aggregator."""
@@ -97,11 +96,8 @@ class Result(Displayable):
 
         raise UnknownName("estimate", aggregator, [e.aggregator for e in self.estimates])
 
-    def __str__(self) -> str:
-        return document_text(self.document())
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ScoredResult(Result):
     """A result that keeps its candidates: every one that is not of data read in parts."""
 

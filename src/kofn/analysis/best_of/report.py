@@ -47,11 +47,12 @@ class SegmentCurve:
         return {"by": self.by, **self.table.to_dict(), "choose": self.choice.to_dict(), "few_cases": self.few}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class BestOfReport(Displayable):
     """A curve with its choice, its segments and what stands beside it."""
 
     view: ClassVar[str] = "kofn.render.curve_text:curve_document"
+    printer: ClassVar[str] = "kofn.render.curve_text:format_curve"
 
     name: str
     metric: str
@@ -70,6 +71,11 @@ class BestOfReport(Displayable):
     def double_dipping(self) -> bool:
         """Whether the selector and the metric are the same judge, model or score."""
         return bool(with_code(self.warnings, DOUBLE_DIPPING))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per k, of all cases and then of each segment."""
+        curves = [(None, self.table), *((s.table.segment, s.table) for s in self.segments)]
+        return [{"segment": segment, **row.to_dict()} for segment, table in curves for row in table.rows]
 
     def to_dict(self) -> dict[str, Any]:
         """As `kofn curve --json` prints it."""

@@ -253,11 +253,13 @@ class ValueLevel:
     more_is_better: bool | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ComparisonReport(Displayable):
     """All that a comparison found. `verdict` says by what the changed cases changed, `graded_by` under which metric."""
 
     view: ClassVar[str] = "kofn.render.comparison_text:comparison_document"
+    printer: ClassVar[str] = "kofn.render.comparison_text:format_comparison"
+    markdown: ClassVar[str] = "kofn.render.comparison_table:comparison_markdown"
 
     kind: Kind
     names: tuple[str, ...]
@@ -279,6 +281,10 @@ class ComparisonReport(Displayable):
     def double_dipping(self) -> tuple[CodedWarning, ...]:
         """The warnings about a number that is picked and graded by the same judge or score."""
         return with_code(self.warnings, DOUBLE_DIPPING)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per difference."""
+        return [d.to_dict() for d in self.differences]
 
     def to_dict(self) -> dict[str, Any]:
         """As `kofn compare --json` prints it."""

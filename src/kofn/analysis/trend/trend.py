@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from kofn.analysis.trend.series import TrendPoint, build_series, case_histories, count_changed_questions, most_flaky
+from kofn.core.display import Displayable
 from kofn.core.types import Estimate
 from kofn.errors import InputError, UnknownName
 from kofn.registry import aggregator, higher_is_better
@@ -86,13 +87,31 @@ class TaskTrend:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trend:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Trend(Displayable):
     """Every task that was found, and what was left out."""
+
+    view: ClassVar[str] = "kofn.render.trend_text:trend_document"
+    printer: ClassVar[str] = "kofn.render.trend_text:format_trend"
 
     tasks: tuple[TaskTrend, ...]
     left_out: tuple[SkippedRun, ...]
     alpha: float
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per run and number that is followed, with its difference from the run before."""
+        return [
+            {
+                "task": part.task,
+                "aggregator": f.name,
+                "metric": f.metric,
+                **{key: value for key, value in row.items() if key not in ("change", "notes")},
+                **{key: (row["change"] or {}).get(key) for key in ("against", "difference", "p")},
+            }
+            for part in self.tasks
+            for f in part.metrics
+            for row in (_run_dict(part.runs, f, i) for i in range(len(part.runs)))
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """As `kofn trend --json` prints it."""

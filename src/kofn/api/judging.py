@@ -1,0 +1,247 @@
+"""`kofn.judge` and `kofn.calibrate`: a model grades outputs, and people say how far it can be trusted."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+from kofn import analysis, generate, runs, scoring, stats
+from kofn.api.options import LIMITS, CalibrateKeywords, JudgeKeywords, OptionError, settle
+from kofn.core.candidate_sets import NOT_GRADED
+from kofn.errors import InputError, UnknownName
+from kofn.judge import JudgeSettings, labels_on_run_scale, open_verdicts, prefer, read_labels
+from kofn.judge import calibrate as calibrate_rows
+from kofn.judge import judge as judge_outputs
+from kofn.judge.calibration import CalibrationSettings
+from kofn.judge.calibration_record import save_calibration
+from kofn.runs.load import rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import SimpleNamespace
+
+    from kofn.core.candidate_sets import Floats
+    from kofn.judge.calibration import Calibration
+    from kofn.judge.labels import LabelRows
+    from kofn.judge.pairwise import Preference
+    from kofn.judge.verdict_source import VerdictRows
+    from kofn.runs.record import Run
+    from kofn.scoring.grade import Graded
+
+
+def judge(data: Any, **options: Unpack[JudgeKeywords]) -> Run | Preference:
+    """Let a model grade outputs that are there: one metric more, and nothing is generated again.
+
+    A run (its directory, or a loaded run that is stored) is judged in place. Outputs (a file, rows, a frame) become a
+    new run: in the directory `out`, or for rows and frames without `out` in memory alone. `model` is a name, a model or
+    a callable, or several as a panel. With `against` two systems are compared pair by pair, in both orders.
+    Options are those of `kofn judge`.
+    """
+    asked = settle(JudgeKeywords, options)
+    rubric = asked.rubric
+    if rubric is None:
+        raise OptionError("--rubric says what the judge looks for: give it too")
+    settings, given = judge_settings(asked), _options(asked)
+    fields = dict(asked.field)
+    with _as_path(data) as source:
+        if asked.against is not None:
+            with _as_path(asked.against) as other:
+                return prefer(source, other, rubric, settings, out=asked.out, options=given, fields=fields)
+        if isinstance(data, (str, Path)) or hasattr(data, "manifest") or asked.out is not None:
+            return judge_outputs(source, rubric, settings, out=asked.out, options=given, fields=fields)
+        done = judge_outputs(source, rubric, settings, out=source.parent / "run", options=given, fields=fields)
+        return replace(runs.load_run(source.parent / "run"), name=done.name, path=None)
+
+
+def judge_settings(asked: SimpleNamespace) -> JudgeSettings:
+    """How judges are asked."""
+    own = ("repeats", "panel", "name", "choose", "replace", "temperature", "max_tokens", "seed", "prices", "cache",
+           "retry_errors")  # fmt: skip
+    if not asked.model:
+        raise OptionError("--model names the judge: give it too")
+    return JudgeSettings(
+        models=asked.model,
+        **{name: getattr(asked, name) for name in own},
+        limits=generate.Limits(**{name: getattr(asked, name) for name in LIMITS}),
+        progress=bool(asked.progress),
+    )
+
+
+def judge_options(options: JudgeKeywords) -> scoring.GradingConfig:
+    """How what is judged is read and reported."""
+    return _options(settle(JudgeKeywords, options))
+
+
+def _options(asked: SimpleNamespace) -> scoring.GradingConfig:
+    return scoring.GradingConfig(
+        aggregate=asked.aggregate,
+        by=asked.by,
+        top_k=asked.top_k,
+        use=asked.use,
+        split=None if asked.split is None else scoring.Split.parse(asked.split),
+        seed=asked.seed,
+    )
+
+
+@contextmanager
+def _as_path(data: Any) -> Iterator[Path]:
+    """Where data is stored: its path, that of a loaded run, or a file that rows and frames are written to."""
+    if isinstance(data, (str, Path)):
+        yield Path(data)
+        return
+    if hasattr(data, "manifest"):
+        if data.path is None:
+            raise InputError(f"{data.name}: this run is not stored: give its directory (out=DIR when it is made)")
+        yield data.path
+        return
+    import orjson
+
+    with tempfile.TemporaryDirectory(prefix="kofn-") as folder:
+        path = Path(folder) / "rows.jsonl"
+        path.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows_of(data)))
+        yield path
+
+
+# calibration
+
+
+def calibrate(labels: Any = None, **options: Unpack[CalibrateKeywords]) -> Calibration:
+    """Compare a judge with people, and correct the rates it measured.
+
+    `labels` (a file, rows or a frame) has one row per case or candidate: id, human, judge, and perhaps index, segment,
+    cluster, weight. `apply` names the run or the outputs whose rate is corrected. Options are those of
+    `kofn calibrate`; `known_rates` is (sensitivity, specificity).
+
+    >>> labels = [{"id": f"q{i}", "human": i % 3 > 0, "judge": i % 4 > 0} for i in range(60)]
+    >>> calibrate(labels).rates.agreement.point
+    0.5833333333333334
+    """
+    asked = settle(CalibrateKeywords, options)
+    known = _known_rates(asked.known_rates)
+    if known is not None and asked.apply is None:
+        raise OptionError("--known-rates correct a judged rate: give --apply RUN too")
+    if labels is None and known is None:
+        raise OptionError("give LABELS (or --known-rates S,T with --apply RUN)")
+    if asked.apply is None and (asked.metric or asked.aggregate):
+        raise OptionError("--metric and --aggregate are about a run: give --apply RUN too")
+    settings = CalibrationSettings(method=asked.method, level=asked.level, seed=asked.seed, known=known, by=asked.by)
+    stats.check_level(settings.level)
+    if settings.method not in stats.corrected_rates.METHODS:
+        raise UnknownName("method of correction", settings.method, list(stats.corrected_rates.METHODS))
+    rows = None if labels is None else read_labels(labels, asked.threshold)
+    _check_picks(rows, asked)
+    judged = None if asked.apply is None else _verdicts_of(asked, scores=rows is not None and rows.scores)
+    on_scale = None if rows is None else labels_on_run_scale(rows, judged)
+    found = calibrate_rows(on_scale, judged, settings)
+    if asked.save:
+        _save(found, judged, labels, asked)
+    return found if judged is None else replace(found, source=_source(found, judged))
+
+
+def _source(found: Calibration, judged: VerdictRows) -> dict[str, str]:
+    of_sets = found.of == "set" and judged.aggregate is not None
+    metric = f"{judged.aggregate} by {judged.metric}" if of_sets else judged.metric
+    return {"name": judged.name, "metric": metric}
+
+
+def _verdicts_of(asked: SimpleNamespace, *, scores: bool) -> VerdictRows:
+    return open_verdicts(
+        asked.apply,
+        metric=asked.metric,
+        aggregate=asked.aggregate,
+        threshold=asked.threshold,
+        scores=scores,
+        selected=asked.selected,
+        selector=asked.by_selector,
+    )
+
+
+def _save(found: Calibration, judged: VerdictRows | None, labels: Any, asked: SimpleNamespace) -> None:
+    if judged is None:
+        raise OptionError("--save keeps what --apply RUN corrects: give --apply too")
+    if labels is not None and not isinstance(labels, (str, Path)):
+        raise InputError("save keeps the file of the labels too: give the path of one")
+    with _as_path(asked.apply) as directory:
+        save_calibration(directory, found, judged, None if labels is None else Path(labels))
+
+
+def _check_picks(rows: LabelRows | None, asked: SimpleNamespace) -> None:
+    """Labels of what a selector picked say nothing of other candidates."""
+    if asked.by_selector and not asked.selected:
+        raise OptionError("--by-selector says whose picks are meant: give --selected too")
+    if asked.apply is not None and rows is not None and "picked" in rows.fields and not asked.selected:
+        raise OptionError("these labels are of what a selector picked (column `picked`): give --selected too")
+    if asked.selected and asked.apply is None:
+        raise OptionError("--selected corrects the rate of a selector's picks: give --apply RUN too")
+
+
+def _known_rates(given: Any) -> tuple[float, float] | None:
+    if given is None:
+        return None
+    try:
+        s, t = (float(part) for part in (given.split(",") if isinstance(given, str) else given))
+    except (TypeError, ValueError):
+        raise OptionError(f"--known-rates {given!r}: expected sensitivity,specificity, such as 0.9,0.8") from None
+    if not (0 <= s <= 1 and 0 <= t <= 1):
+        raise OptionError(f"--known-rates {given!r}: both lie between 0 and 1")
+    return s, t
+
+
+# labels of candidates, for curves and plans
+
+
+def labelled_candidates(source: Any, scored: Graded, *, candidates: bool = True) -> analysis.JudgeErrors:
+    """Verdicts of people and of the judge from a file, rows or a frame, as `kofn calibrate` takes them.
+
+    Of a candidate that the metric graded its verdict counts, whatever the file says of the judge. Labels that are all
+    of these candidates stand for those with the same verdict (weights N_v/n_v): they may have been drawn by verdict.
+    Rows that are not labelled or not graded are left out. With `candidates` labels of whole cases are refused: they say
+    nothing of how often the judge is right about one candidate.
+    """
+    rows = read_labels(source)
+    name = source if isinstance(source, (str, Path)) else "labels"
+    if rows.scores:
+        raise InputError(f"{name}: scores, not verdicts: expected 0 and 1, or pass and fail")
+    if candidates and not rows.of_candidates:
+        raise InputError(f"{name}: one label a case: expected labels of candidates, with their place in `index`")
+    assert rows.human is not None
+    theirs = _verdicts(rows, scored)
+    if rows.judge is None and rows.indices is None:
+        raise InputError(f"{name}: no column `judge`, and no `index` to look its verdicts up with")
+    said = np.full(len(rows), np.nan) if rows.judge is None else rows.judge
+    judge = np.where(np.isnan(theirs), said, theirs)
+    kept = ~np.isnan(rows.human) & ~np.isnan(judge)
+    if not kept.any():
+        raise InputError(f"{name}: no row has a verdict of a person and one of the judge")
+    inside = not bool(np.isnan(theirs[kept]).any())
+    weights = None if rows.weights is None else rows.weights[kept]
+    if inside and weights is None:
+        weights = stats.weights_by_verdict(judge[kept], scored.sets.passes.astype(float))
+    differ = int((np.isfinite(said) & np.isfinite(theirs) & (said != theirs)).sum())
+    return analysis.JudgeErrors(
+        human=rows.human[kept],
+        judge=judge[kept],
+        cases=[name for name, there in zip(rows.ids, kept, strict=True) if there],
+        weights=weights,
+        notes=(f"the judge's verdict in {name} differs on {differ} labels: that of the run counts",) if differ else (),
+    )
+
+
+def _verdicts(rows: LabelRows, scored: Graded) -> Floats:
+    """What the metric says of each labelled candidate, by case and place; NaN where it says nothing."""
+    sets = scored.sets
+    out = np.full(len(rows), np.nan)
+    if rows.indices is None:
+        return out
+    place = {name: i for i, name in enumerate(sets.case_ids.to_list())}
+    for row, (name, index) in enumerate(zip(rows.ids, rows.indices, strict=True)):
+        i = place.get(name)
+        if i is not None and 0 <= index < int(sets.sizes[i]):
+            verdict = int(sets.passes[int(sets.offsets[i]) + index])
+            out[row] = np.nan if verdict == NOT_GRADED else verdict
+    return out
