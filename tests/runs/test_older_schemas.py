@@ -76,3 +76,22 @@ def test_judging_a_run_of_schema_1_in_place_writes_it_in_the_present_schema(run,
     manifest = json.loads((first / run / "run.json").read_text())
     assert manifest["schema_version"] == SCHEMA_VERSION
     assert {path.name for path in (first / run).iterdir()} >= {"evaluation.json", "reports.parquet", "results.jsonl"}
+
+
+def test_judging_a_run_of_schema_2_in_place_writes_all_of_it_in_the_present_schema(root):
+    before = json.loads((root / "texts" / "results.jsonl").read_text())
+    older_runs.judged(root / "texts")
+    for name in ("run.json", "evaluation.json"):
+        assert json.loads((root / "texts" / name).read_text())["schema_version"] == SCHEMA_VERSION
+    assert json.loads((root / "texts" / "results.jsonl").read_text()) == before
+
+
+def test_reading_a_run_of_an_earlier_schema_changes_nothing_on_disk(root, first):
+    def bytes_of(folder):
+        return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    for folder in (root / "scored", first / "scored"):
+        before = bytes_of(folder)
+        older_runs.report(folder)
+        older_runs.pages(folder)
+        assert bytes_of(folder) == before

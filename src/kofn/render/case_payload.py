@@ -20,7 +20,7 @@ from kofn.extract.answer_spans import locate_column
 from kofn.render.embedded_data import ByteBudget, cut_texts, fit_chunks, pack, round_digits, shift_spans, to_json
 from kofn.render.run_summary import first_difference
 from kofn.runs.report_classes import EXECUTION
-from kofn.runs.report_table import case_scores, json_text
+from kofn.runs.report_table import case_scores, explode_structs, json_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -282,8 +282,7 @@ class _PageCases:
         In a run with candidates, what is expected is the reference and what is actual are the answers: both are in the
         page already.
         """
-        flat = self.source.run.reports.select("results")[self.at].with_row_index("row")
-        flat = flat.filter(pl.col("results").list.len() > 0).explode("results").unnest("results")
+        flat = explode_structs(self.source.run.reports[self.at], "results")
         nothing = pl.lit(None, dtype=pl.String)
         return flat if self.source.table is None else flat.with_columns(expected=nothing, actual=nothing)
 
@@ -292,8 +291,7 @@ class _PageCases:
         """What the report of a program's case tells of it: row, attribute, value."""
         if self.source.table is not None:
             return pl.DataFrame(schema={"row": pl.UInt32, "attribute": pl.String, "value": pl.String})
-        flat = self.source.run.reports.select("case")[self.at].with_row_index("row")
-        return flat.filter(pl.col("case").list.len() > 0).explode("case").unnest("case")
+        return explode_structs(self.source.run.reports[self.at], "case")
 
     def longest(self) -> int:
         """The most characters a text has."""

@@ -21,7 +21,7 @@ from kofn.render.judge_table import judge_rows
 from kofn.render.rescore_diff import parent_data
 from kofn.render.run_summary import cut_text
 from kofn.runs.manifest import generation_facts
-from kofn.runs.report_table import case_scores
+from kofn.runs.report_table import case_scores, explode_structs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -236,7 +236,7 @@ def _types(run: Run) -> list[dict[str, Any]]:
 
 def _attributes(run: Run) -> list[dict[str, Any]]:
     """What was checked: in how many cases, and how many were right. Not where there is but one thing to check."""
-    flat = run.reports.select("results").filter(pl.col("results").list.len() > 0).explode("results").unnest("results")
+    flat = explode_structs(run.reports, "results")
     correct = pl.col("is_correct")
     found = (
         flat.group_by("attribute", maintain_order=True)

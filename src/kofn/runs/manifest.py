@@ -360,17 +360,12 @@ def manifest_of(
 
 
 def with_digest(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """A manifest with the digest of everything else in it."""
-    # the digest cannot be of itself
-    entries = {name: value for name, value in manifest.items() if name != DIGEST}
-    return {**entries, DIGEST: digest_of(entries)}
-
-
-def digest_of(entries: Mapping[str, Any]) -> str:
-    """The SHA-256 of a manifest's entries as `to_json` writes them."""
+    """A manifest with the digest of everything else in it: the SHA-256 of its entries as `to_json` writes them."""
     import hashlib
 
-    return hashlib.sha256(to_json(entries)).hexdigest()
+    # the digest cannot be of itself
+    entries = {name: value for name, value in manifest.items() if name != DIGEST}
+    return {**entries, DIGEST: hashlib.sha256(to_json(entries)).hexdigest()}
 
 
 def check_digest(path: Path, manifest: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from kofn.metrics.flags import Truncated
 from kofn.registry import extractor
 from kofn.render.case_payload import case_sums, first_failures, report_lines
 from kofn.runs.files import CANDIDATES, CASES, check_whole
-from kofn.runs.report_table import case_scores
+from kofn.runs.report_table import case_scores, explode_structs
 from kofn.scoring.diagnostics import FAMILIES
 
 if TYPE_CHECKING:
@@ -36,9 +36,7 @@ MAX_EXECUTIONS = 20  # of a case on one page
 
 def failure_reasons(reports: pl.DataFrame, rows: Any) -> list[str]:
     """For each of these cases the first wrong attribute and the first difference; "" for one that passes."""
-    flat = reports.select("results")[rows].with_row_index("row")
-    flat = flat.filter(pl.col("results").list.len() > 0).explode("results").unnest("results")
-    return first_failures(flat, len(rows))
+    return first_failures(explode_structs(reports[rows], "results"), len(rows))
 
 
 def with_attribute(reports: pl.DataFrame, attribute: str, *values: str) -> Bools:
