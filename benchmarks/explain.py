@@ -37,7 +37,7 @@ from scipy.stats import binom
 
 from kofn.aggregators.passes import PassAt
 from kofn.aggregators.scores import SelectedAt
-from kofn.analysis.best_of.pass_curve import best_of_n, majority_curve
+from kofn.analysis.pass_curve import best_of_n, majority_curve
 from kofn.core.candidate_sets import CandidateSets
 from kofn.generate.adaptive import Adaptive
 from kofn.scoring.configuration import GradingConfig

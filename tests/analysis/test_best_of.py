@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference import maj_at, selected_at
 
-from kofn.analysis.best_of.best_of import BestOfOptions, JudgeErrors, best_of, best_of_by_segment, k_values
-from kofn.analysis.best_of.choose_n import SpendingBounds, recommend_n
-from kofn.analysis.best_of.pass_curve import best_of_n
+from kofn.analysis.best_of import BestOfOptions, JudgeErrors, best_of, best_of_by_segment, k_values
+from kofn.analysis.curve_report import SpendingBounds, recommend_n
+from kofn.analysis.pass_curve import best_of_n
 from kofn.analysis.selectors import Selector
 from kofn.core.candidate_sets import CandidateSets
 from kofn.errors import InputError
@@ -70,7 +70,7 @@ def test_independent_tries_follow_the_published_curve(oracles):
         assert row.k == given_["n"]
         assert row.independent == pytest.approx(1 - (1 - pooled) ** row.k, abs=1e-12)
         assert row.any == pytest.approx(want["any"], abs=0.02)  # cases that are alike: both curves are one
-    from kofn.analysis.best_of.pass_curve import independent_pass_rate
+    from kofn.analysis.pass_curve import independent_pass_rate
 
     assert [independent_pass_rate(0.35, i["n"]) for i in entry["inputs"]] == pytest.approx(
         [w["any"] for w in entry["expected"]]

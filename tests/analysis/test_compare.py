@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 
 import kofn
 from kofn.analysis.compare.differences import ComparisonRules, pairs_of
-from kofn.analysis.compare.graders import by_extractor, by_metric, compare_graders
-from kofn.analysis.compare.selections import compare_selectors, selector_double_dipping
+from kofn.analysis.compare.same_outputs import (
+    by_extractor,
+    by_metric,
+    compare_graders,
+    compare_selectors,
+    selector_double_dipping,
+)
 from kofn.analysis.compare.systems import ComparisonOptions, Side, compare_systems
 from kofn.analysis.selectors import Selector
 from kofn.errors import InputError, UnknownName

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import kofn
 from kofn.aggregators.passes import PassAt
 from kofn.aggregators.votes import MajAt
-from kofn.analysis.best_of import pass_curve as curves
-from kofn.analysis.best_of.pass_curve import best_of_n, independent_pass_rate, k_ladder, largest_k, majority_curve
+from kofn.analysis import pass_curve as curves
+from kofn.analysis.pass_curve import best_of_n, independent_pass_rate, k_ladder, largest_k, majority_curve
 from kofn.core.candidate_sets import CandidateSets, offsets_of, passes_of
 from kofn.scoring.configuration import GradingConfig
 from kofn.stats import estimate

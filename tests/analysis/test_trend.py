@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sealing import reseal
 
-from kofn.analysis.trend.series import (
+from kofn.analysis.series import (
     TrendPoint,
     build_series,
     case_histories,
@@ -31,7 +31,7 @@ from kofn.analysis.trend.series import (
     most_flaky,
     sparkline,
 )
-from kofn.analysis.trend.trend import load_trend
+from kofn.analysis.trend import load_trend
 from kofn.cli.score_verb import command as score_command
 from kofn.cli.trend_verb import command
 from kofn.errors import InputError, UnknownName

@@ -213,9 +213,8 @@ def test_nothing_graded_is_refused(tmp_path):
 
 
 def test_text_fits_80_columns_and_hides_nothing(tmp_path):
-    from kofn.analysis.best_of.best_of import BestOfOptions
-    from kofn.analysis.best_of.choose_n import SpendingBounds
-    from kofn.analysis.best_of.report import best_of_report
+    from kofn.analysis.best_of import BestOfOptions
+    from kofn.analysis.curve_report import SpendingBounds, best_of_report
     from kofn.core.document import display_width
     from kofn.render.curve_text import format_curve
     from kofn.runs.load import load_graded
@@ -262,7 +261,7 @@ def test_names_from_a_file_are_never_markup_in_the_page(tmp_path):
 
 
 def test_a_drawing_marks_every_measure_at_every_k():
-    from kofn.analysis.best_of.best_of import best_of
+    from kofn.analysis.best_of import best_of
     from kofn.core.candidate_sets import CandidateSets
     from kofn.scoring.configuration import GradingConfig
 

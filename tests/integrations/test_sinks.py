@@ -13,8 +13,7 @@ from tests.loopback import serving
 import kofn
 from kofn.cli import kofn as command
 from kofn.errors import InputError, WorldError
-from kofn.integrations.sinks import SinkAddress, send_run, tracker_run_of
-from kofn.integrations.sinks.tracker_run import tracker_name
+from kofn.integrations.sinks import SinkAddress, send_run, tracker_name, tracker_run_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VALID = re.compile(r"[\w.-]{1,250}")  # what both packages take
@@ -160,7 +159,7 @@ def test_an_empty_address_is_the_environments(monkeypatch):
 
 
 def test_a_package_that_is_missing_is_told_before_any_work(tmp_path, monkeypatch):
-    monkeypatch.setattr("kofn.integrations.sinks.address.find_spec", lambda _: None)
+    monkeypatch.setattr("kofn.integrations.sinks.find_spec", lambda _: None)
     out = tmp_path / "run"
     done = make("score", EXAMPLES / "arithmetic.jsonl", "--out", out, "--sink", "mlflow:http://127.0.0.1:1")
     assert str(done.exception) == "--sink mlflow: needs mlflow-skinny: pip install 'kofn[mlflow]'"

@@ -14,8 +14,7 @@ from click.testing import CliRunner
 from kofn.cli.calibrate_verb import command
 from kofn.cli.score_verb import command as score
 from kofn.errors import InputError, KofnError
-from kofn.judge.label_sheet import stratified_by_verdict
-from kofn.judge.label_sheet_files import csv_text
+from kofn.judge.label_sheet import csv_text, stratified_by_verdict
 from kofn.judge.labels import read_labels
 from kofn.stats import estimate, fleiss_kappa, judge_rates, rogan_gladen
 

@@ -131,8 +131,8 @@ def test_the_checklist_of_a_judged_run_answers_every_question(run):
 def test_repeated_scores_of_a_real_judge_split_into_case_candidate_and_judge(sets_folder):
     """100 cases x 10 texts x 5 scores; a fit by restricted maximum likelihood gives the same shares."""
     from kofn.judge.client import JudgeVerdict
+    from kofn.judge.judge_metrics import judge_scores, variance_entry
     from kofn.judge.rubric import load_rubric
-    from kofn.judge.verdict_scores import judge_scores, variance_entry
 
     text = (sets_folder / "tot_writing_gpt4_io_100x10.jsonl").read_text()
     rows = [json.loads(line) for line in text.splitlines()]

@@ -8,8 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from kofn.cli.calibrate_verb import command
-from kofn.judge.label_sheet import LabelSample
-from kofn.judge.labelling_page import labelling_page
+from kofn.judge.label_sheet import LabelSample, labelling_page
 from kofn.judge.labels import read_labels
 
 EVIL = "</script><script>window.pwned=1</script><img src=x onerror='window.pwned=2'>"

@@ -16,8 +16,8 @@ from tests.browsing import new_context
 from tests.viewer.runs import EVIL, small_rows, write
 from tests.viewer.serving import ask, open_in, served
 
-from kofn.analysis.best_of.best_of import BestOfOptions, best_of
-from kofn.analysis.best_of.choose_n import SpendingBounds, recommend_n
+from kofn.analysis.best_of import BestOfOptions, best_of
+from kofn.analysis.curve_report import SpendingBounds, recommend_n
 from kofn.analysis.selectors import Selector
 from kofn.cli.curve_verb import command
 from kofn.core.candidate_sets import CandidateSets

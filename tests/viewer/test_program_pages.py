@@ -12,7 +12,7 @@ from tests.sealing import reseal
 from tests.viewer.runs import small_rows, write
 from tests.viewer.serving import ask, open_in, served
 
-from kofn.analysis.trend.trend import load_trend
+from kofn.analysis.trend import load_trend
 from kofn.problems import load_problem
 from kofn.problems.verification import VerifyOptions, verify
 from kofn.problems.verification_runs import write_runs as write_runs

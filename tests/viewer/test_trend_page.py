@@ -15,7 +15,7 @@ from tests.sealing import reseal
 from tests.viewer.runs import EVIL, write
 from tests.viewer.serving import ask, open_in, served
 
-from kofn.analysis.trend.trend import load_trend
+from kofn.analysis.trend import load_trend
 from kofn.core.format import format_signed
 from kofn.runs import AttributeResult, CorrectnessResults, VerifierReport
 from kofn.viewer import trend_data

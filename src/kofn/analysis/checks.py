@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from kofn.analysis.trend.series import align_column, count_changed_questions
+from kofn.analysis.series import align_column, count_changed_questions
 from kofn.core.display import Displayable
 from kofn.core.document import Document, Grid
 from kofn.core.escape import escape_controls

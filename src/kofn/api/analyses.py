@@ -17,10 +17,10 @@ from kofn.errors import InputError
 if TYPE_CHECKING:
     from types import SimpleNamespace
 
-    from kofn.analysis.best_of.report import BestOfReport
     from kofn.analysis.checks import CheckReport
+    from kofn.analysis.curve_report import BestOfReport
     from kofn.analysis.plan import Plan, PlanQuestion, UnitPrices
-    from kofn.analysis.trend.trend import Trend
+    from kofn.analysis.trend import Trend
     from kofn.runs.load import GradedCandidates
     from kofn.runs.record import Run
     from kofn.scoring.grade import Graded

@@ -18,7 +18,7 @@ from kofn.judge import JudgeSettings, labels_on_run_scale, open_verdicts, prefer
 from kofn.judge import calibrate as calibrate_rows
 from kofn.judge import judge as judge_outputs
 from kofn.judge.calibration import CalibrationSettings
-from kofn.judge.calibration_record import save_calibration
+from kofn.judge.calibration_report import save_calibration
 from kofn.runs.load import rows_of
 
 if TYPE_CHECKING:

@@ -160,7 +160,7 @@ def csv_text(rows: Sequence[dict[str, Any]], names: Sequence[str] = ()) -> str:
     name,point,n,passed
     '=a,0.5,,true
     """
-    from kofn.judge.label_sheet_files import guard_formula  # numpy: only where CSV is written
+    from kofn.judge.label_sheet import guard_formula  # numpy: only where CSV is written
 
     columns = columns_of(rows, names)
     out = io.StringIO()

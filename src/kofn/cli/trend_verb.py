@@ -14,7 +14,7 @@ from kofn.cli.verb_options import api_options
 from kofn.core.escape import escape_controls
 
 if TYPE_CHECKING:
-    from kofn.analysis.trend.trend import Trend
+    from kofn.analysis.trend import Trend
     from kofn.cli.output import OutputTarget
 
 _NAMED = 20  # runs left out that are named; the others are counted

@@ -13,8 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError, WorldError
-from kofn.integrations.evaluation.evaluate_model import backends, load_with_data, run_line
-from kofn.integrations.evaluation.task_setup import extraction_settings, has_letter_answers, two_staged
+from kofn.integrations.evaluation.evaluate_model import (
+    backends,
+    extraction_settings,
+    has_letter_answers,
+    load_with_data,
+    run_line,
+    two_staged,
+)
 from kofn.models.local_folders import load_transformers
 
 if TYPE_CHECKING:

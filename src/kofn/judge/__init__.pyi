@@ -1,14 +1,13 @@
 from kofn.judge import calibration as calibration
-from kofn.judge import calibration_record as calibration_record
-from kofn.judge import calibration_text as calibration_text
+from kofn.judge import calibration_report as calibration_report
 from kofn.judge.calibration import calibrate as calibrate
 from kofn.judge.client import judge_prompt as judge_prompt
+from kofn.judge.judge_calls import JudgeSettings as JudgeSettings
 from kofn.judge.judge_run import judge as judge
-from kofn.judge.judge_settings import JudgeSettings as JudgeSettings
 from kofn.judge.judge_text import format_preference as format_preference
 from kofn.judge.judge_text import judge_facts as judge_facts
 from kofn.judge.label_sheet import draw_label_sheet as draw_label_sheet
-from kofn.judge.label_sheet_files import write_sheet as write_sheet
+from kofn.judge.label_sheet import write_sheet as write_sheet
 from kofn.judge.labels import read_labels as read_labels
 from kofn.judge.pairwise import first_questions as first_questions
 from kofn.judge.pairwise import prefer as prefer

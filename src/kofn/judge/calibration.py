@@ -70,9 +70,9 @@ class Calibration(Displayable):
     candidate. corrected is a `Corrected` rate, or for scores a `PredictionPowered` mean; `why` says why there is none.
     """
 
-    view: ClassVar[str] = "kofn.judge.calibration_text:document"
-    printer: ClassVar[str] = "kofn.judge.calibration_text:as_text"
-    data: ClassVar[str] = "kofn.judge.calibration_text:to_dict"
+    view: ClassVar[str] = "kofn.judge.calibration_report:document"
+    printer: ClassVar[str] = "kofn.judge.calibration_report:as_text"
+    data: ClassVar[str] = "kofn.judge.calibration_report:to_dict"
 
     segment: str | None = None
     of: str = "set"

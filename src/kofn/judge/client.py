@@ -1,16 +1,15 @@
-"""One judge: every question asked through the runner, store, limits and prices of generation, under its own stage.
-
-Equal outputs of a case are one question. A reply that holds no verdict gets one repair: the judge sees its reply again
-and is asked for the verdict alone. What then still holds none is not graded.
-"""
+"""Asks a judge: the prompt of each candidate or pair, the calls, and the verdicts in its replies."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from kofn.core.types import Case
+from kofn.errors import InputError
 from kofn.generate.runner import Fixed, generate
 from kofn.judge.verdicts import parse_verdict
 from kofn.models.base import Message
@@ -18,11 +17,16 @@ from kofn.tasks.stages import Item, Stage, Template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
+    import polars as pl
+
+    from kofn.core.table import Table
     from kofn.generate.calls import CallContext
     from kofn.generate.store import ReplyRow
     from kofn.judge.rubric import Rubric
     from kofn.models.base import Model, Prompt, Sampling
+
 
 MAX_CHARACTERS = 40_000  # characters of a text that are shown to a judge: its beginning and its end
 REPAIR = ".repair"
@@ -247,3 +251,57 @@ def _read_verdict(row: ReplyRow, repair: ReplyRow | None, rubric: Rubric) -> Jud
         return JudgeVerdict(value, row.text, None, repaired=False)
     mended = None if repair.text is None else parse_verdict(repair.text, rubric)
     return JudgeVerdict(mended, row.text if repair.text is None else f"{row.text}\n{repair.text}", None, repaired=True)
+
+
+CASE_FIELDS = ("input", "reference", "choices", "answer")  # gaps that are filled from the case or its candidate
+
+
+def questions_of(table: Table, rubric: Rubric, path: Path) -> list[JudgeQuestion | None]:
+    """One question per candidate; None where there is no output to look at (a failed call)."""
+    rows = table.candidates
+    if "text" not in rows.columns:
+        raise InputError(f"{path}: there are no texts to judge")
+    columns = field_columns(table, [n for n in rubric.names if n != "output"], rubric, path)
+    cases = np.repeat(table.cases["case_id"].to_numpy(), np.diff(table.offsets)).tolist()
+    missing = rows["error"].is_not_null().to_list() if "error" in rows.columns else [False] * rows.height
+    texts = rows["text"].to_list()
+    return [
+        None
+        if text is None or failed
+        else JudgeQuestion(case_id=case, texts={"output": text}, fields={n: c[i] for n, c in columns.items()})
+        for i, (case, text, failed) in enumerate(zip(cases, texts, missing, strict=True))
+    ]
+
+
+def field_columns(table: Table, names: Sequence[str], rubric: Rubric, path: Path) -> dict[str, list[str]]:
+    """What fills the gaps of a rubric, one text per candidate."""
+    owner = np.repeat(np.arange(table.n_cases), np.diff(table.offsets))
+    found = {}
+    for name in names:
+        column = _column(table, name)
+        if column is None:
+            there = [*(c for c in CASE_FIELDS if _column(table, c) is not None), *table.tags.columns]
+            raise InputError(
+                f"{path}: rubric {rubric.name} asks for {{{name}}} and its cases have none: "
+                f"there is {', '.join(there) or 'nothing else'}; --field names a role, such as reference=gold"
+            )
+        of_candidate = column if len(column) == table.n_candidates and name == "answer" else column.gather(owner)
+        found[name] = [_text(value) for value in of_candidate.to_list()]
+    return found
+
+
+def _column(table: Table, name: str) -> pl.Series | None:
+    if name == "answer":
+        return table.candidates["answer"] if "answer" in table.candidates.columns else None
+    for frame in (table.cases, table.tags):
+        if name in frame.columns:
+            return frame[name]
+    role = next((role for role, field_name in table.fields.items() if field_name == name), None)
+    return table.cases[role] if role in table.cases.columns else None
+
+
+def _text(value: Any) -> str:
+    """A field as a judge reads it: several references or options are lines."""
+    if value is None:
+        return "(none)"
+    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)

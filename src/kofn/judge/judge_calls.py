@@ -1,19 +1,23 @@
-"""Calls of all judges: opens the models, asks one after the other within one budget, and shows progress."""
+"""How judges are asked: the settings, and the calls of all judges, one after the other within one budget."""
 
 from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 from kofn.core.progress import ProgressDisplay
 from kofn.errors import InputError
 from kofn.generate.calls import CallContext, CallTally, sum_tallies
+from kofn.generate.limits import Limits
 from kofn.generate.pricing import Prices
 from kofn.generate.progress_file import ProgressWriter, snapshot_of
 from kofn.generate.store import Cache, Store
 from kofn.judge.client import ask_judge
+from kofn.judge.rubric import load_rubric
 from kofn.models import open_model
+from kofn.models.base import Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,11 +25,42 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kofn.core.progress import Snapshot
-    from kofn.generate.limits import Limits
     from kofn.judge.client import JudgeQuestion, JudgeReplies
-    from kofn.judge.judge_settings import JudgeSettings
     from kofn.judge.rubric import Rubric
     from kofn.models.base import Model
+
+
+Panel = Literal["mean", "vote"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeSettings:
+    """How judges are asked. None is the rubric's, or the model's own."""
+
+    models: tuple[Any, ...]
+    repeats: int = 1
+    panel: Panel = "mean"
+    name: str | None = None
+    choose: bool = False
+    replace: bool = False
+    temperature: float | None = None
+    max_tokens: int | None = None
+    limits: Limits = field(default_factory=Limits)
+    seed: int = 0
+    prices: Path | None = None
+    cache: bool = False
+    retry_errors: bool = False
+    progress: bool = False
+
+    def rubric(self, name_or_file: Any) -> Rubric:
+        """The rubric, with the likeliest verdict instead of a reply where that was asked for."""
+        rubric = load_rubric(name_or_file)
+        return rubric.model_copy(update={"parse": "choose"}) if self.choose else rubric
+
+    def sampling(self, rubric: Rubric) -> Sampling:
+        """How a verdict is drawn."""
+        heat = rubric.temperature if self.temperature is None else self.temperature
+        return Sampling(temperature=heat, max_tokens=self.max_tokens or rubric.max_tokens)
 
 
 JUDGE_FOLDER = "judging"  # the store of verdicts, in the run's directory

@@ -1,16 +1,24 @@
-"""Draws the cases or candidates that people label, by the verdict of the judge."""
+"""Label sheets: which judged rows people label, drawn by verdict, as CSV, JSON lines, or a page in a browser."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import orjson
+from markupsafe import Markup
 
 from kofn.errors import InputError
+from kofn.judge.labels import DANGEROUS
 from kofn.judge.verdict_source import picked_rows
+from kofn.render.page import environment, html_document, read_template
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from kofn.judge.labels import LabelRows
@@ -144,3 +152,88 @@ def _displayed_fields(graded: GradedCandidates, case: str, index: int | None) ->
     case_input = table.cases["input"][at] if "input" in table.cases.columns else None
     output = {"outputs": texts} if index is None else {"output": texts[index]}
     return {"input": case_input, **output, "reference": references}
+
+
+SHEET_SUFFIXES = (".csv", ".jsonl", ".html")
+
+
+def write_sheet(sheet: LabelSample, path: Path, name: str) -> None:
+    """Write CSV, JSON lines or a page, by the suffix."""
+    suffix = path.suffix.lower()
+    if suffix not in SHEET_SUFFIXES:
+        raise InputError(f"{path}: expected a name that ends in {', '.join(SHEET_SUFFIXES)}")
+    if suffix == ".html":
+        path.write_text(labelling_page(sheet, name), encoding="utf-8")
+    elif suffix == ".csv":
+        path.write_text(csv_text(sheet.rows), encoding="utf-8", newline="")
+    else:
+        import orjson
+
+        path.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in sheet.rows))
+
+
+def csv_text(rows: Sequence[dict[str, Any]]) -> str:
+    """CSV in which no cell is a formula; several outputs stand one below the other, numbered.
+
+    >>> csv_text([{"id": "q1", "outputs": ["a", "b"], "human": None}]).splitlines()
+    ['id,outputs,human', 'q1,"[1]', 'a', '', '[2]', 'b",']
+    """
+    import csv
+    import io
+
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    names = [name for name in names if name != "human"] + ["human"]
+    out = io.StringIO()
+    writer = csv.writer(out)  # lines end as RFC 4180 says, so that a lone carriage return in a cell is quoted
+    writer.writerow([guard_formula(name) for name in names])
+    writer.writerows([[guard_formula(_cell(row.get(name))) for name in names] for row in rows])
+    return out.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return "\n\n".join(f"[{i}]\n{'' if text is None else text}" for i, text in enumerate(value, 1))
+    return "" if value is None else str(value)
+
+
+def guard_formula(cell: str) -> str:
+    """A cell that a spreadsheet does not take for a formula: a quote before = + - @, a tab or a line break.
+
+    A quote is put before a quote as well, so that reading takes away exactly what was put there.
+
+    >>> guard_formula("=HYPERLINK(1)"), guard_formula("plain"), guard_formula("-5")
+    ("'=HYPERLINK(1)", 'plain', "'-5")
+    """
+    return f"'{cell}" if cell.startswith((*DANGEROUS, "'")) else cell
+
+
+SHOWN = ("input", "output", "outputs", "reference")
+HIDDEN = ("id", "index", "judge", "weight", "cluster")  # kept in the file of labels, not shown among the tags
+
+
+def labelling_page(sheet: LabelSample, name: str) -> str:
+    """The page. The judge's verdict is in it for the file it saves, and is hidden until somebody asks to see it."""
+    rows = [_packed(row) for row in sheet.rows]
+    data = orjson.dumps({"name": name, "of": sheet.of, "rows": rows})
+    key = sha256(data).hexdigest()[:16]
+    body = (
+        environment()
+        .get_template("label.html.j2")
+        .render(name=name, question=sheet.question, n=len(rows), key=key, of=sheet.of)
+    )
+    return html_document(
+        title=f"label {name} · kofn",
+        body=Markup(body),  # noqa: S704 - the template escapes
+        scripts=[read_template("label.js")],
+        blocks={"rows": data},
+    )
+
+
+def _packed(row: dict[str, Any]) -> dict[str, Any]:
+    """What is shown of a row, and what goes into its label."""
+    kept = {name: value for name, value in row.items() if name not in (*SHOWN, "human") and value is not None}
+    return {
+        "keep": kept,
+        "shown": {name: row[name] for name in SHOWN if row.get(name) is not None},
+        "tags": {name: str(value) for name, value in kept.items() if name not in HIDDEN},
+    }

@@ -18,12 +18,19 @@ from kofn.core.display import Displayable
 from kofn.core.sync import run_sync
 from kofn.core.warnings import CodedWarning, warnings_dict
 from kofn.errors import InputError
-from kofn.judge.client import JudgeQuestion
+from kofn.judge.client import JudgeQuestion, field_columns, questions_of
 from kofn.judge.judge_calls import ask_judges, label_judges, open_judges
-from kofn.judge.judge_metrics import JudgeResult, check_aggregators, check_name, check_replaced, with_verdict_columns
-from kofn.judge.judge_record import judge_entry, judge_fingerprint, verdict_frame
-from kofn.judge.prompts import field_columns, questions_of
-from kofn.judge.verdict_scores import JudgeScores
+from kofn.judge.judge_metrics import (
+    JudgeResult,
+    JudgeScores,
+    check_aggregators,
+    check_name,
+    check_replaced,
+    judge_entry,
+    judge_fingerprint,
+    verdict_frame,
+    with_verdict_columns,
+)
 from kofn.runs.load import load_graded
 from kofn.scoring.result import estimate_dict
 from kofn.stats import estimate, sign_flip_p
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
     from kofn.core.table import Table
     from kofn.core.types import Estimate
     from kofn.judge.client import JudgeReplies, JudgeVerdict
-    from kofn.judge.judge_settings import JudgeSettings
+    from kofn.judge.judge_calls import JudgeSettings
     from kofn.judge.rubric import Rubric
     from kofn.runs.load import GradedCandidates
     from kofn.scoring.configuration import GradingConfig

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from kofn.analysis.best_of.pass_curve import Curve, CurvePoint
+    from kofn.analysis.pass_curve import Curve, CurvePoint
     from kofn.core.types import Estimate
     from kofn.render.plot import Layer, Spec
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from kofn.analysis.best_of.choose_n import REACHES
+from kofn.analysis.curve_report import REACHES
 from kofn.core.escape import show_hidden
 from kofn.core.format import (
     format_count,
@@ -38,8 +38,8 @@ from kofn.render.plot import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kofn.analysis.best_of.best_of import BestOf, BestOfRow
-    from kofn.analysis.best_of.report import BestOfReport, SegmentCurve
+    from kofn.analysis.best_of import BestOf, BestOfRow
+    from kofn.analysis.curve_report import BestOfReport, SegmentCurve
     from kofn.render.plot import Axis, Layer
 
 MOST_SEGMENTS = 24  # drawn; the table has them all

@@ -7,7 +7,7 @@ from math import ceil, floor, log
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from kofn.analysis.best_of.pass_curve import k_ladder
+from kofn.analysis.pass_curve import k_ladder
 from kofn.core.document import Document, Grid, checklist_lines, display_width, grid_lines, interval_cells
 from kofn.core.escape import escape_controls
 from kofn.core.format import (
@@ -23,8 +23,8 @@ from kofn.core.format import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kofn.analysis.best_of.best_of import BestOf, BestOfRow
-    from kofn.analysis.best_of.report import BestOfReport
+    from kofn.analysis.best_of import BestOf, BestOfRow
+    from kofn.analysis.curve_report import BestOfReport
 
     Style = Callable[[str, str], str]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kofn.aggregators.votes import Majority, graded_votes, output_counts, tally_votes
-from kofn.analysis.best_of.pass_curve import best_of_n
+from kofn.analysis.pass_curve import best_of_n
 from kofn.core.table import case_codes, case_numbers
 from kofn.render import charts
 from kofn.render.charts import Bins, SegmentEstimates

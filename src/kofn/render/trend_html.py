@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
 
-from kofn.analysis.trend.series import most_flaky
-from kofn.analysis.trend.trend import FROM_REPORTS, change_verdict
+from kofn.analysis.series import most_flaky
+from kofn.analysis.trend import FROM_REPORTS, change_verdict
 from kofn.core.escape import escape_json, show_hidden
 from kofn.core.format import (
     format_cost,
@@ -36,8 +36,8 @@ from kofn.render.trend_text import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kofn.analysis.trend.series import CaseHistory, Change
-    from kofn.analysis.trend.trend import MetricTrend, TaskTrend, Trend
+    from kofn.analysis.series import CaseHistory, Change
+    from kofn.analysis.trend import MetricTrend, TaskTrend, Trend
     from kofn.render.plot import Layer
     from kofn.runs.index import StoredRun
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kofn.analysis.trend.series import most_flaky, sparkline
-from kofn.analysis.trend.trend import FROM_REPORTS, change_verdict
+from kofn.analysis.series import most_flaky, sparkline
+from kofn.analysis.trend import FROM_REPORTS, change_verdict
 from kofn.core.document import Document, Grid, display_width, grid_lines
 from kofn.core.escape import escape_controls
 from kofn.core.format import (
@@ -23,8 +23,8 @@ from kofn.render.run_text import shorten_name, wrap_columns
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kofn.analysis.trend.series import Change, Spread
-    from kofn.analysis.trend.trend import MetricTrend, TaskTrend, Trend
+    from kofn.analysis.series import Change, Spread
+    from kofn.analysis.trend import MetricTrend, TaskTrend, Trend
     from kofn.runs.index import StoredRun
     from kofn.stats import Comparison
 

@@ -1,6 +1,6 @@
 """The best-of-n page: choose a metric, a threshold and a selector, and bounds on gain, cost and time.
 
-The page's script applies the sliders by the rule of `kofn.analysis.best_of.choose_n`; without it the server does.
+The page's script applies the sliders by the rule of `kofn.analysis.curve_report`; without it the server does.
 """
 
 from __future__ import annotations
@@ -17,9 +17,16 @@ import polars as pl
 from markupsafe import Markup
 from starlette.responses import JSONResponse
 
-from kofn.analysis.best_of.best_of import MEASURES, BestOfOptions, best_of
-from kofn.analysis.best_of.choose_n import RecommendedN, SpendingBounds, recommend_n
-from kofn.analysis.best_of.report import best_of_report, candidate_tokens, default_measure, only_selector
+from kofn.analysis.best_of import MEASURES, BestOfOptions, best_of
+from kofn.analysis.curve_report import (
+    RecommendedN,
+    SpendingBounds,
+    best_of_report,
+    candidate_tokens,
+    default_measure,
+    only_selector,
+    recommend_n,
+)
 from kofn.analysis.selectors import BUILT_IN, Selector, with_selector
 from kofn.core.escape import escape_json, show_hidden
 from kofn.core.format import format_count
@@ -38,8 +45,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from kofn.analysis.best_of.best_of import BestOf
-    from kofn.analysis.best_of.report import BestOfReport
+    from kofn.analysis.best_of import BestOf
+    from kofn.analysis.curve_report import BestOfReport
     from kofn.render.plot import Layer
     from kofn.scoring.grade import Graded
     from kofn.viewer.run_view import RunView

@@ -20,7 +20,7 @@ from starlette.responses import Response, StreamingResponse
 
 from kofn.core.format import format_count
 from kofn.errors import WorldError
-from kofn.judge.label_sheet_files import guard_formula
+from kofn.judge.label_sheet import guard_formula
 from kofn.judge.labels import DANGEROUS
 from kofn.render.page import report_page
 from kofn.runs.evaluation_files import REPORTS

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from kofn.analysis.trend.series import case_histories
+from kofn.analysis.series import case_histories
 from kofn.core.format import MB, format_count, format_duration
 from kofn.errors import InputError
 from kofn.problems.verification_runs import SET, plain_name
@@ -21,7 +21,7 @@ from kofn.viewer.templating import run_url
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kofn.analysis.trend.series import CaseHistory
+    from kofn.analysis.series import CaseHistory
     from kofn.viewer.run_list import RunLine
     from kofn.viewer.run_view import RunView
     from kofn.viewer.server import Viewer

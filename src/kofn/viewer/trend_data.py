@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kofn.analysis.trend.trend import build_trend
+from kofn.analysis.trend import build_trend
 from kofn.errors import InputError
 from kofn.runs.index import SkippedRun, load_completed, read_columns
 from kofn.viewer.caches import BackgroundCache
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from kofn.analysis.trend.trend import Trend
+    from kofn.analysis.trend import Trend
     from kofn.runs.index import IndexColumn, StoredRun
     from kofn.viewer.run_folder import RunFolder, Stamp
     from kofn.viewer.run_list import RunLine

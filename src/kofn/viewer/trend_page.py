@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from markupsafe import Markup
 
-from kofn.analysis.trend.trend import FROM_REPORTS
+from kofn.analysis.trend import FROM_REPORTS
 from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.render.plot import sparkline
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from kofn.analysis.trend.trend import Trend
+    from kofn.analysis.trend import Trend
     from kofn.runs.index import StoredRun
     from kofn.viewer.run_list import RunLine
     from kofn.viewer.server import Viewer

@@ -22,7 +22,7 @@ from kofn.analysis.compare.differences import (
     levels_of,
     pairs_of,
 )
-from kofn.analysis.trend.series import count_changed_questions
+from kofn.analysis.series import count_changed_questions
 from kofn.core.candidate_sets import NOT_GRADED
 from kofn.core.format import format_count
 from kofn.core.table import case_column, segment_names

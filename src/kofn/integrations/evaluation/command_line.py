@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError, KofnError
-from kofn.integrations.evaluation.task_setup import every_nth, extraction_settings, has_letter_answers, two_staged
+from kofn.integrations.evaluation.evaluate_model import every_nth, extraction_settings, has_letter_answers, two_staged
 from kofn.models.local_folders import CONFIG, find_adapters, find_model_folders, fingerprint
 
 if TYPE_CHECKING:

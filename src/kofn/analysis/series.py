@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kofn.runs.index import Questions
     from kofn.stats import Comparison
 
+
 MOSTLY = 0.9  # runs that share this part of their cases are repeats of the same cases
 BLOCKS = "▁▂▃▄▅▆▇█"
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kofn.core.types import Estimate
     from kofn.scoring.configuration import GradingConfig
 
+
 MOST_SETS = 0.95  # the curve ends at the largest size that this share of the graded sets reaches
 MOST_VOTES = 2_000_000  # candidates; beyond it sorting the votes of every set takes more than about a second
 MOST_STEPS = 120_000_000  # of the exact rule, answers x top counts x k^2: so many take about a second

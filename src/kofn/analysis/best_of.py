@@ -10,14 +10,7 @@ import numpy as np
 
 from kofn.aggregators.passes import PassAt
 from kofn.aggregators.scores import SelectedAt, best_of_draws
-from kofn.analysis.best_of.pass_curve import (
-    CaseMeans,
-    independent_pass_rate,
-    k_ladder,
-    largest_k,
-    vote_columns,
-    weighted_mean,
-)
+from kofn.analysis.pass_curve import CaseMeans, independent_pass_rate, k_ladder, largest_k, vote_columns, weighted_mean
 from kofn.analysis.selectors import with_selector, with_values
 from kofn.core.candidate_sets import NOT_GRADED, offsets_of
 from kofn.errors import InputError
@@ -35,6 +28,7 @@ if TYPE_CHECKING:
     from kofn.scoring.configuration import GradingConfig
     from kofn.stats.beta_binomial import BetaBinomial
     from kofn.stats.corrected_curve import Rates
+
 
 MEASURES = ("any", "selected", "majority")
 MEASURE_OF_USE = {"any": "any", "vote": "majority", "select": "selected"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from kofn.analysis.trend.series import TrendPoint, build_series, case_histories, count_changed_questions, most_flaky
+from kofn.analysis.series import TrendPoint, build_series, case_histories, count_changed_questions, most_flaky
 from kofn.core.display import Displayable
 from kofn.core.types import Estimate
 from kofn.errors import InputError, UnknownName
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kofn.analysis.trend.series import CaseHistory, Change, Series
+    from kofn.analysis.series import CaseHistory, Change, Series
     from kofn.runs.index import IndexColumn, StoredRun
+
 
 FROM_REPORTS = ("pass_rate", "score")  # what every run has, with candidates or without
 
