@@ -190,7 +190,7 @@ def test_a_few_requests_say_what_the_run_costs_and_are_not_made_again(tmp_path):
     # a prompt of 100 tokens at $2.50 a million, shared by two outputs in the first stage, and 10 tokens at $10
     assert found.cost.point == pytest.approx(200 * (50 * 2.5 + 100 * 2.5 + 2 * 10 * 10) / 1e6)
     # each reply takes 10 ms at least: two stages, the first of them shared by two outputs, four at a time
-    assert found.seconds.point > 0.9 * 200 * (0.01 / 2 + 0.01) / 4
+    assert found.seconds.point > 0.5 * 200 * (0.01 / 2 + 0.01) / 4
     assert found.at_a_time == 4
 
 
