@@ -49,7 +49,7 @@ MOVED = {
     "kofn.metrics.structured": "kofn.metrics.json_metrics",
     "kofn.metrics.text": "kofn.metrics.text_match",
     "kofn.models.transformers": "kofn.models.hugging_face",
-    "kofn.notebook": "kofn.core.notebook",
+    "kofn.notebook": "kofn.core.document",
     "kofn.pytest_plugin": "kofn.integrations.pytest_plugin",
     "kofn.report": "kofn.runs",
     "kofn.report.frames": "kofn.runs.report_table",

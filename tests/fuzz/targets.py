@@ -371,7 +371,7 @@ def typed(data: bytes) -> None:
 
     from kofn.analysis.selector_file import load_selector
     from kofn.cli.verb_options import parse_pairs
-    from kofn.core.addresses import redact_address
+    from kofn.core.escape import redact_address
     from kofn.core.fields import parse_field_options
     from kofn.extract import JsonField
     from kofn.models.http_client import Vendor, find_address

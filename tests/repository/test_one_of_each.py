@@ -25,8 +25,8 @@ ONLY_IN = {
     ),
     "draws progress": (r"^\s*(?:from|import) rich\b|\"\\r\" \+", {"kofn.core.progress"}),
     "checks that prices are known": (r"no price is known", {"kofn.generate.pricing"}),
-    "locks files": (r"\bflock\(|\blockf\(|\bmsvcrt\b", {"kofn.core.file_lock"}),
-    "chooses the folders of a user": (r"XDG_|\.cache\b.*kofn|\bplatformdirs\b|KOFN_DATA\"", {"kofn.core.folders"}),
+    "locks files": (r"\bflock\(|\blockf\(|\bmsvcrt\b", {"kofn.core.system"}),
+    "chooses the folders of a user": (r"XDG_|\.cache\b.*kofn|\bplatformdirs\b|KOFN_DATA\"", {"kofn.core.system"}),
     "imports the module for zstd": (r"import zstd\b|compression\.zstd|backports\.zstd", {"kofn.importers.sources"}),
 }
 

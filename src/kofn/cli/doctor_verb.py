@@ -16,8 +16,8 @@ import click
 from kofn._version import __version__
 from kofn.cli.output import output_options, style
 from kofn.core.escape import escape_controls
-from kofn.core.folders import cache_folder
 from kofn.core.format import GB, format_gigabytes
+from kofn.core.system import cache_folder
 from kofn.errors import InputError
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kofn.core.document import document_text
-from kofn.core.notebook import as_html
+from kofn.core.document import as_html, document_text
 from kofn.errors import InputError
 
 if TYPE_CHECKING:

@@ -58,6 +58,20 @@ def one_line(text: str) -> str:
     return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 3] + "..."
 
 
+def redact_address(address: str) -> str:
+    """An address without a password and without its query, which may hold a signature.
+
+    >>> redact_address("https://me:secret@host/a.jsonl?token=1"), redact_address("runs/a.jsonl")
+    ('https://host/a.jsonl', 'runs/a.jsonl')
+    """
+    scheme, sign, rest = address.partition("://")
+    if not sign:
+        return address
+    # the query may hold a signature, which is as good as a password
+    host, slash, path = rest.partition("?")[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"  # the last @: a password may contain one
+
+
 # --- HTML
 
 # Controls, line separators, halves of surrogate pairs, and what changes direction or takes no room. The joiners U+200C

@@ -13,7 +13,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from zlib import crc32
 
-from kofn.core.folders import cache_folder
+from kofn.core.system import cache_folder
 from kofn.errors import InputError, WorldError
 from kofn.generate.store_writer import StoreWriter
 from kofn.runs.staging import STORE, acquire_lock

@@ -17,7 +17,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from kofn.core.addresses import redact_address
+from kofn.core.escape import redact_address
 from kofn.errors import InputError, WorldError, import_extra
 
 if TYPE_CHECKING:

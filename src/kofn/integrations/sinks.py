@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from kofn.core.addresses import redact_address
+from kofn.core.escape import redact_address
 from kofn.errors import InputError, MissingExtra, UnknownName, WorldError, import_extra
 from kofn.render.run_summary import files_of, status_of
 from kofn.runs.evaluation_files import EVALUATION

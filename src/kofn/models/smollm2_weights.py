@@ -11,8 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from kofn.core.file_lock import lock_file
-from kofn.core.folders import cache_folder
+from kofn.core.system import cache_folder, lock_file
 from kofn.errors import InputError, WorldError
 from kofn.models.base import file_sha256
 

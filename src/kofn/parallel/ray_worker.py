@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kofn._version import __version__
-from kofn.core.addresses import redact_address
+from kofn.core.escape import redact_address
 from kofn.errors import InputError
 from kofn.parallel.local import WorkerProcess, module_path
 from kofn.parallel.worker import DONE, ITEM, LOAD, READY, format_error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from kofn._version import __version__
-from kofn.core.addresses import redact_address
+from kofn.core.escape import redact_address
 from kofn.core.format import format_duration
 from kofn.errors import InputError
 from kofn.runs.evaluation_files import first_validation_error

@@ -12,7 +12,7 @@ import shutil
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
-from kofn.core.file_lock import lock_file
+from kofn.core.system import lock_file
 from kofn.errors import InputError, WorldError
 
 if TYPE_CHECKING:

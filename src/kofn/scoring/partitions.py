@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from kofn.core.addresses import redact_address
 from kofn.core.candidate_sets import histogram
+from kofn.core.escape import redact_address
 from kofn.core.fields import long_fields
 from kofn.core.table import case_column, segment_labels
 from kofn.errors import InputError, WorldError

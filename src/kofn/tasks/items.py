@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kofn.core.folders import data_folders
+from kofn.core.system import data_folders
 from kofn.core.types import Case
 from kofn.errors import InputError, UnknownName, WorldError, import_extra
 from kofn.tasks.shapes import SHAPES, generic, label_options, plain_fields, with_fields

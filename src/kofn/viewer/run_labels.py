@@ -14,7 +14,7 @@ import orjson
 import polars as pl
 
 from kofn.core.candidate_sets import NOT_GRADED
-from kofn.core.file_lock import lock_file
+from kofn.core.system import lock_file
 from kofn.core.table import case_codes
 from kofn.errors import InputError
 from kofn.judge.calibration import CalibrationSettings, calibrate

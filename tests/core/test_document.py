@@ -12,8 +12,7 @@ from click.testing import CliRunner
 
 import kofn
 from kofn.cli import kofn as command
-from kofn.core.document import Document, Grid, interval_cells
-from kofn.core.notebook import MOST_ROWS, as_html
+from kofn.core.document import MOST_ROWS, Document, Grid, as_html, interval_cells
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HOSTILE = "<script>alert('x')</script>\u202e\x1b[31m&\"'"
