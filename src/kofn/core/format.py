@@ -50,6 +50,15 @@ def format_significant(value: float | None, digits: int, none: str = "–") -> s
     return text.rstrip("0").rstrip(".") if decimals > 0 else text
 
 
+def format_amount(value: float | None) -> str:
+    """Four significant digits.
+
+    >>> format_amount(0.0058046), format_amount(0.00009674), format_amount(None)
+    ('0.005805', '0.00009674', '–')
+    """
+    return format_significant(value, 4)
+
+
 def format_short(number: float) -> str:
     """A count in four characters or so.
 

@@ -139,7 +139,7 @@ def selection_rows(found: BestOfReport) -> list[tuple[str, str]]:
     others = f"a random one {s.mean.point:.3f}, the best {s.oracle.point:.3f}"
     said = f"its pick of all n passes {s.selected.point:.3f}, {others}"
     if s.headroom.point is not None and s.headroom.low is not None and s.headroom.high is not None:
-        said += f"; headroom {s.headroom.point:.3f} [{s.headroom.low:.3f}, {s.headroom.high:.3f}]"
+        said += f"; headroom {s.headroom.format()}"
     if s.regret.point is not None:
         said += f", regret {s.regret.point:.3f}"
     if s.agreement.point is not None and s.chance.point is not None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from kofn.core.format import (
+    format_amount,
     format_count,
     format_duration,
     format_interval,
     format_number,
     format_percent,
-    format_significant,
 )
 from kofn.render import run_charts, run_summary
 from kofn.render.judge_table import judge_rows
@@ -381,12 +381,3 @@ def _sources(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 # --- numbers as words
-
-
-def format_amount(value: float | None) -> str:
-    """Four significant digits.
-
-    >>> format_amount(0.0058046), format_amount(0.00009674), format_amount(None)
-    ('0.005805', '0.00009674', '–')
-    """
-    return format_significant(value, 4)

@@ -9,15 +9,15 @@ import numpy as np
 import polars as pl
 
 from kofn.core.escape import show_hidden
+from kofn.core.format import format_amount, format_duration
 from kofn.problems.verification_runs import EXECUTIONS
-from kofn.render.page_payload import format_amount
 from kofn.runs.files import check_whole
 from kofn.runs.report_classes import EXECUTION
 from kofn.viewer.case_list import CaseQuery, case_url, neighbours, select_cases
 from kofn.viewer.program_runs import candidate_runs, is_set
 from kofn.viewer.run_folder import NotFound
 from kofn.viewer.run_view import executions
-from kofn.viewer.templating import breadcrumbs, format_seconds, render_page, run_url, whole_number
+from kofn.viewer.templating import breadcrumbs, render_page, run_url, whole_number
 from kofn.viewer.text_display import (
     MAX_CHARACTERS,
     diff_lines,
@@ -264,7 +264,7 @@ def _facts(c: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if c.get("cost") is not None:
         yield "cost", format_amount(c["cost"])
     if c.get("seconds") is not None:
-        yield "time", format_seconds(c["seconds"])
+        yield "time", format_duration(c["seconds"], none="–")
     if c.get("tokens") is not None:
         yield "tokens", f"{c['tokens']:,.0f}"
 

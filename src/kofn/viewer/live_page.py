@@ -11,13 +11,13 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from kofn.core.escape import show_hidden
-from kofn.core.format import format_clock, format_duration, format_interval, format_money, format_short
+from kofn.core.format import format_clock, format_duration, format_interval, format_money, format_number, format_short
 from kofn.render.charts import Chart
 from kofn.render.page_payload import Stat
 from kofn.render.plot import Area, Axis, Dot, Dots, Line, Plot, Tip, number_axis
 from kofn.viewer.event_streams import StreamUpdate
 from kofn.viewer.run_folder import JUDGING, UNITS, NotFound, fraction_done, read_status
-from kofn.viewer.templating import breadcrumbs, format_number, render_fragment, render_page, run_url
+from kofn.viewer.templating import breadcrumbs, render_fragment, render_page, run_url
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,10 +150,10 @@ def panel(status: RunStatus, name: str) -> Markup:
 def _stat(e: Estimate) -> Stat:
     # the range is drawn on a scale from 0 to 1
     drawn = e.low is not None and e.high is not None and e.point is not None and e.low >= 0 and e.high <= 1
-    interval = "" if e.low is None or e.high is None else f"[{e.low:.3f}, {e.high:.3f}]"
+    interval = format_interval(e.low, e.high, none="")
     return Stat(
         name=f"{e.metric} {e.aggregator}".strip(),
-        value=format_number(e.point),
+        value=format_number(e.point, none="–"),
         detail=f"{interval} {e.n:,} cases".strip(),
         point=e.point if drawn else None,
         low=e.low if drawn else None,

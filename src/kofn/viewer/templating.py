@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -13,10 +13,9 @@ from urllib.parse import quote, unquote_to_bytes
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
-from kofn.core.format import format_duration
+from kofn.core.format import format_amount, format_duration, format_number
 from kofn.render.page import environment as report_environment
 from kofn.render.page import read_template, wrap_script
-from kofn.render.page_payload import format_amount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -118,7 +117,12 @@ def environment() -> Environment:
     overlay = base.overlay(loader=ChoiceLoader([PackageLoader("kofn.viewer"), base.loader]))
     # new dictionaries: an overlay shares those of the environment it is made from
     overlay.globals = {**overlay.globals, "static_url": static_url, "run_url": run_url}
-    filters = {"number": format_number, "amount": format_amount, "when": format_time, "seconds": format_seconds}
+    filters = {
+        "number": partial(format_number, none="–"),
+        "amount": format_amount,
+        "when": format_time,
+        "seconds": partial(format_duration, none="–"),
+    }
     overlay.filters = {**overlay.filters, **filters}
     return overlay
 
@@ -212,20 +216,6 @@ def pager(total: int, size: int, page: int, url: Callable[[int], str], label: st
 
 
 # --- filters of the templates
-
-
-def format_number(value: float | None) -> str:
-    """Three decimal places.
-
-    >>> format_number(0.61234), format_number(None)
-    ('0.612', '–')
-    """
-    return "–" if value is None else f"{round(value, 3) + 0.0:.3f}"  # adding 0.0 turns -0.0 into 0.0
-
-
-def format_seconds(value: float | None) -> str:
-    """A length of time."""
-    return "–" if value is None else format_duration(value)
 
 
 def format_time(text: str) -> str:

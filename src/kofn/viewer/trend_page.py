@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 from markupsafe import Markup
 
 from kofn.analysis.trend import FROM_REPORTS
-from kofn.core.format import format_count
+from kofn.core.format import format_count, format_number
 from kofn.errors import InputError
 from kofn.render.plot import sparkline
 from kofn.render.trend_html import TrendLinks, trend_data, trend_title
@@ -17,16 +17,7 @@ from kofn.runs.index import SkippedRun
 from kofn.viewer.case_list import CaseQuery, case_url
 from kofn.viewer.compare_data import CompareQuery
 from kofn.viewer.run_folder import NotFound
-from kofn.viewer.templating import (
-    format_number,
-    frame_page,
-    pager,
-    render_fragment,
-    render_page,
-    run_url,
-    waiting_page,
-    whole_number,
-)
+from kofn.viewer.templating import frame_page, pager, render_fragment, render_page, run_url, waiting_page, whole_number
 from kofn.viewer.trend_data import EXCLUDED, MAX_RUNS, NEWEST, created, newest, runs_of_task
 
 if TYPE_CHECKING:
@@ -161,7 +152,11 @@ def _task_row(name: str, lines: Sequence[RunLine]) -> TaskRow:
 
 def _sparkline(points: Sequence[float | None]) -> Markup | None:
     known = [point for point in points if point is not None]
-    label = f"{len(known)} runs, from {format_number(known[0])} to {format_number(known[-1])}" if known else ""
+    label = (
+        f"{len(known)} runs, from {format_number(known[0], none='–')} to {format_number(known[-1], none='–')}"
+        if known
+        else ""
+    )
     return sparkline(points, label) if len(known) > 1 else None
 
 
