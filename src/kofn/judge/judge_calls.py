@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from kofn.core.progress import ProgressDisplay
-from kofn.errors import InputError
+from kofn.errors import check_unique
 from kofn.generate.calls import CallContext, CallTally, sum_tallies
 from kofn.generate.limits import Limits
 from kofn.generate.pricing import Prices
@@ -70,9 +70,7 @@ def open_judges(settings: JudgeSettings) -> list[Model]:
     """The models, each once."""
     models = [open_model(spec) for spec in settings.models]
     names = [model.name for model in models]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"judge {name} is there twice: --repeats asks one judge several times")
+    check_unique(names, "judge {} is there twice: --repeats asks one judge several times")
     return models
 
 

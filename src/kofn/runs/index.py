@@ -187,18 +187,17 @@ def find_runs(directory: Path) -> Iterator[Path]:
         if real in seen:
             continue
         seen.add(real)
-        entries = _list_entries(folder)
+        entries = list_entries(folder)
         if any(e.name in _RUN_FILES for e in entries):
             yield folder
         else:
             waiting += [folder / e.name for e in entries if not e.name.startswith(".") and _is_folder(e)]
 
 
-def _list_entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What a folder holds; one that may not be looked into holds nothing."""
+def list_entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What a folder holds, last name first, since stacks are filled with it; one that cannot be read holds nothing."""
     try:
         with os.scandir(folder) as entries:
-            # reversed: the stack of folders is taken from its end
             return sorted(entries, key=lambda e: e.name, reverse=True)
     except OSError:
         return []

@@ -11,7 +11,7 @@ from kofn._version import __version__
 from kofn.aggregators.passes import CountAggregator
 from kofn.core.candidate_sets import histogram
 from kofn.core.table import case_codes, case_numbers, segment_names
-from kofn.errors import InputError, UnknownName
+from kofn.errors import InputError, UnknownName, check_unique
 from kofn.metrics import trait
 from kofn.registry import aggregator, metric
 from kofn.scoring import diagnostics as diagnose
@@ -201,9 +201,7 @@ def requested_aggregators(options: GradingConfig) -> list[Aggregator]:
     """The aggregators asked for, each once."""
     rules = [aggregator(a) for a in options.aggregate]
     names = [a.name for a in rules]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"aggregator {name} is there twice")
+    check_unique(names, "aggregator {} is there twice")
     return rules
 
 

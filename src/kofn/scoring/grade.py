@@ -12,7 +12,7 @@ import polars as pl
 from kofn.core.candidate_sets import CandidateSets, passes_of
 from kofn.core.numbers import canonical_number
 from kofn.core.warnings import CodedWarning
-from kofn.errors import InputError
+from kofn.errors import InputError, check_unique
 from kofn.extract import choose_extractor, extract_column, none
 from kofn.extract.letter_answer import parse_choices
 from kofn.metrics import Metric, Numeric, Outcome, default_metric, metric_name, score_answers, score_column, trait
@@ -380,9 +380,7 @@ def _predictions(table: Table, answers: Graded, uses: str, name: str) -> pl.Seri
 
 def _unique_names(found: list[Graded]) -> list[Graded]:
     names = [scored.metric for scored in found]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"metric {name} is there twice: give each its own name or parameters")
+    check_unique(names, "metric {} is there twice: give each its own name or parameters")
     return found
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from kofn.core.yaml_file import Strict, parse_model
-from kofn.errors import InputError, UnknownName
+from kofn.errors import InputError, UnknownName, check_unique
 from kofn.scoring.policy import GroupType, PassPolicy
 from kofn.tasks.shapes import ROLES, SHAPES
 from kofn.tasks.stages import Template
@@ -263,9 +263,7 @@ class TaskSpec(Strict):
         if self.stages and self.two_stage:
             raise InputError("stages and two_stage both say what is asked: give one")
         names = [stage.name for stage in self.stages]
-        for name in names:
-            if names.count(name) > 1:
-                raise InputError(f"two stages are called {name!r}: give each a name of its own")
+        check_unique(names, "two stages are called {!r}: give each a name of its own")
         for stage in self.stages[1:]:
             if stage.prompt is None:
                 raise InputError(f"stage {stage.name!r} has no prompt: say how it uses the stage before, as {{cot}}")

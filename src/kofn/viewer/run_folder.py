@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,8 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from kofn.generate.progress_file import read_progress
 from kofn.runs.evaluation_files import EVALUATION, REPORTS
 from kofn.runs.files import MANIFEST
+from kofn.runs.index import list_entries
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -52,7 +53,7 @@ class RunFolder:
             if not (self._contains(real) and path.is_dir() and any((path / file).is_file() for file in RUN_FILES)):
                 raise NotFound("no such run here: it may have been moved or deleted meanwhile")
             # somebody else may have written the run: a link in it must not lead a page to other files of this machine
-            if any(e.is_symlink() and not self._contains((path / e.name).resolve()) for e in _scan(path)):
+            if any(e.is_symlink() and not self._contains((path / e.name).resolve()) for e in list_entries(path)):
                 raise NotFound("a file of this run is a link that leads out of the folder: it is not opened")
         except OSError as problem:
             raise NotFound(f"cannot be read: {problem.strerror}") from None
@@ -69,7 +70,7 @@ class RunFolder:
         pending = [(self.root, "", 0)]
         while pending:
             path, name, depth = pending.pop()
-            entries = _scan(path)
+            entries = list_entries(path)
             stamp = tuple(_file_stamp(e) for e in entries if e.name in RUN_FILES and _is(e, "file"))
             if stamp:
                 yield RunEntry(name, path, stamp)
@@ -89,15 +90,6 @@ def run_stamp(run: Path) -> Stamp:
         except FileNotFoundError:
             stamps.append((0, 0))
     return tuple(stamps)
-
-
-def _scan(path: Path) -> list[os.DirEntry[str]]:
-    """The entries of a folder, last name first, since a stack is filled with them; none where it cannot be read."""
-    try:
-        with os.scandir(path) as entries:
-            return sorted(entries, key=lambda e: e.name, reverse=True)
-    except OSError:
-        return []
 
 
 def _is(entry: os.DirEntry[str], kind: str) -> bool:

@@ -24,7 +24,7 @@ from kofn.analysis.selectors import evaluate_selector, graded_scores, pick_outco
 from kofn.core.candidate_sets import NOT_GRADED
 from kofn.core.format import format_count
 from kofn.core.warnings import DOUBLE_DIPPING, CodedWarning
-from kofn.errors import InputError
+from kofn.errors import InputError, check_unique
 from kofn.metrics import default_metric
 from kofn.registry import aggregator
 from kofn.scoring.diagnostics import find_double_dipping
@@ -67,9 +67,7 @@ def by_metric(names: Sequence[str], options: GradingConfig) -> dict[str, Grading
 def _check_distinct(kind: str, names: Sequence[str]) -> Sequence[str]:
     if len(names) < 2:
         raise InputError(f"give at least two {kind}s to compare, such as --{kind}s {_EXAMPLES[kind]}")
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"{kind} {name} is there twice: compare it with another")
+    check_unique(names, f"{kind} {{}} is there twice: compare it with another")
     return names
 
 
@@ -266,9 +264,7 @@ def _check(selectors: Sequence[Selector]) -> None:
     if len(selectors) < 2:
         raise InputError("give at least two selectors to compare, such as --selectors first vote")
     names = [one.name for one in selectors]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"two selectors are called {name!r}: give each a name of its own")
+    check_unique(names, "two selectors are called {!r}: give each a name of its own")
 
 
 def _with_metrics(result: ScoredResult, evaluator: str) -> Graded:

@@ -27,7 +27,7 @@ from kofn.core.candidate_sets import NOT_GRADED
 from kofn.core.format import format_count
 from kofn.core.table import case_column, segment_names
 from kofn.core.warnings import DOUBLE_DIPPING, CodedWarning, with_code
-from kofn.errors import InputError, UnknownName
+from kofn.errors import InputError, UnknownName, check_unique
 from kofn.registry import aggregator, higher_is_better, parse_spec
 from kofn.runs.index import QUESTION_COLUMNS, Questions
 from kofn.scoring.diagnostics import find_double_dipping
@@ -197,9 +197,7 @@ def _check(sides: Sequence[Side]) -> None:
     if len(sides) < 2:
         raise InputError("a comparison takes at least two runs or files of the same cases")
     names = [side.name for side in sides]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"two sides are called {name!r}: give each a name of its own")
+    check_unique(names, "two sides are called {!r}: give each a name of its own")
     for side in sides:
         if len(set(side.cases)) < len(side.cases):
             twice = next(case for case in side.cases if side.cases.count(case) > 1)
@@ -232,9 +230,7 @@ def _numbers(sides: Sequence[Side], options: ComparisonOptions) -> list[Compared
     """Every metric and aggregator that all sides have, or that was asked for."""
     requested = [aggregator(name) for name in options.aggregate]
     names = [rule.name for rule in requested]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"aggregator {name} is there twice")
+    check_unique(names, "aggregator {} is there twice")
     found = [
         number
         for metric in _shared_metrics(sides, options.metrics)
