@@ -99,7 +99,7 @@ def test_money_is_k_times_the_mean_over_cases_of_what_a_candidate_costs():
     assert [row.cost for row in table.rows] == pytest.approx([0.3, 0.6])
     assert table.unit == "dollars"
     assert table.rows[1].gain_per_cost == pytest.approx(table.rows[1].gain / 0.3)
-    assert any("cost is not known of 1 candidates" in note for note in table.notes)
+    assert any("cost is not known of 1 candidates" in note for note in map(str, table.notes))
 
 
 def test_without_costs_tokens_count_and_without_tokens_candidates():
@@ -127,7 +127,7 @@ def test_gains_of_unequal_sets_are_over_the_cases_that_have_both():
     table = best_of(sets, GradingConfig())
     assert table.rows[1].any > table.rows[0].any
     assert table.rows[1].gain == 0.0
-    assert any("fewer than 2 graded candidates" in note for note in table.notes)
+    assert any("fewer than 2 graded candidates" in note for note in map(str, table.notes))
 
 
 def test_the_vote_picks_the_majority_of_k_and_not_the_favourite_of_all():
@@ -167,7 +167,7 @@ def test_beyond_n_only_any_is_extrapolated_and_marked(sets_folder):
     assert beyond[-1].any == pytest.approx(0.47755, abs=1e-4)
     assert all(row.majority is None and row.selected is None and row.n == 0 for row in beyond)
     assert beyond[-1].any_low < beyond[-1].any < beyond[-1].any_high
-    assert any("extrapolated" in note and "measured 0.419" in note for note in table.notes)
+    assert any("extrapolated" in note and "measured 0.419" in note for note in map(str, table.notes))
     assert len(table.measured) == 10
 
 
@@ -177,7 +177,7 @@ def test_beyond_n_only_any_is_extrapolated_and_marked(sets_folder):
 ])  # fmt: skip
 def test_what_cannot_be_extrapolated_says_so(values, extend, said):
     table = best_of(CandidateSets.from_lists(values), GradingConfig(), BestOfOptions(extend=extend))
-    assert any(said in note for note in table.notes)
+    assert any(said in note for note in map(str, table.notes))
     assert not any(row.extrapolated for row in table.rows)
 
 
@@ -192,7 +192,7 @@ def test_a_corrected_curve_stands_beside_the_raw_one():
     known = [row for row in table.rows if row.corrected is not None]
     assert all(row.corrected_low <= row.corrected <= row.corrected_high for row in known)
     assert [row.corrected for row in known] == sorted(row.corrected for row in known)
-    assert any("errs independently on each candidate" in note for note in table.notes)
+    assert any("errs independently on each candidate" in note for note in map(str, table.notes))
     with pytest.raises(InputError, match="carries no information"):
         best_of(sets, GradingConfig(), BestOfOptions(labels=JudgeErrors(human, [1 - j for j in judge])))
 

@@ -271,7 +271,7 @@ def test_what_is_left_out_of_a_file_is_told(written):
     task = load_task(
         written(filters, "metric_list: [{metric: exact_match}, {metric: bleu}, {metric: !function u.own}]")
     )
-    assert task.notes == (
+    assert tuple(map(str, task.notes)) == (
         "2 filters: the first, f, is taken",
         "filter f uses custom, which is not known here: give --extract",
         "metric_list: bleu, u.own: not a metric of single answers here, or not with these settings: left out",

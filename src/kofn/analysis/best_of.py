@@ -13,6 +13,7 @@ from kofn.aggregators.scores import SelectedAt, best_of_draws
 from kofn.analysis.pass_curve import CaseMeans, independent_pass_rate, k_ladder, largest_k, vote_columns, weighted_mean
 from kofn.analysis.selectors import with_selector, with_values
 from kofn.core.candidate_sets import NOT_GRADED, offsets_of
+from kofn.core.warnings import CodedWarning, with_code
 from kofn.errors import InputError
 from kofn.stats.beta_binomial import extrapolate
 from kofn.stats.corrected_curve import ASSUMES, corrected_curve
@@ -97,7 +98,7 @@ class BestOf:
     tokens: float | None = None
     model: BetaBinomial | None = None
     rates: Rates | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[CodedWarning, ...] = ()
 
     @property
     def measured(self) -> tuple[BestOfRow, ...]:
@@ -115,7 +116,8 @@ class BestOf:
             "curve": [row.to_dict() for row in self.rows],
             "extrapolation": self._model_dict(),
             "judge": None if self.rates is None else {**self.rates._asdict(), "assumption": ASSUMES},
-            "notes": list(self.notes),
+            "notes": list(map(str, self.notes)),
+            "coded_notes": [note.to_dict() for note in self.notes],
         }
 
     def _model_dict(self) -> dict[str, Any] | None:
@@ -131,7 +133,7 @@ class JudgeErrors(NamedTuple):
     judge: ArrayLike
     cases: Sequence[str] | None = None
     weights: ArrayLike | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[CodedWarning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +212,7 @@ def k_values(largest: int) -> tuple[int, ...]:
 
 def measure_columns(
     sets: CandidateSets, ks: Sequence[int], selector: Selector | None
-) -> tuple[dict[str, list[Floats]], list[str]]:
+) -> tuple[dict[str, list[Floats]], list[CodedWarning]]:
     """Measure -> one value a case for each k; and why one that might be there is not.
 
     The pick of a vote among k is the majority of these k, not the candidate with most votes among all n.
@@ -231,13 +233,13 @@ def measure_columns(
         chosen = with_selector(with_values(sets, passes), selector.name, selector.scores(sets)).graded_only()
         columns["selected"] = [SelectedAt(k, selector.name)(chosen) for k in ks]
         if ":" in selector.by:
-            notes.append(f"{selector.by} scored every candidate once, beside all others of its set")
+            notes.append(CodedWarning.of("scored-once", selector=selector.by))
     return columns, notes
 
 
-def _unavailable_reason(measure: str, notes: Sequence[str]) -> str:
+def _unavailable_reason(measure: str, notes: Sequence[CodedWarning]) -> str:
     if measure == "majority":
-        return next((n for n in notes if n.startswith("no curve of the vote")), "there are no answers to vote on")
+        return next(map(str, with_code(notes, "no-vote-curve")), "there are no answers to vote on")
     return "there is nothing to compute it from"
 
 
@@ -279,7 +281,7 @@ class _Spending:
     tokens: float | None
     one: float | None  # seconds of one candidate
     longest: dict[int, float | None]
-    notes: tuple[str, ...] = ()
+    notes: tuple[CodedWarning, ...] = ()
 
     @classmethod
     def of(
@@ -318,9 +320,9 @@ class _Spending:
         }
 
 
-def _missing_note(name: str, column: Floats | None) -> str | None:
+def _missing_note(name: str, column: Floats | None) -> CodedWarning | None:
     missing = 0 if column is None else int(np.isnan(column).sum())
-    return f"{name} is not known of {missing:,} candidates: they are left out of its mean" if missing else None
+    return CodedWarning.of("unknown-spending", what=name, n=missing) if missing else None
 
 
 def _mean_of_cases(sets: CandidateSets, column: Floats | None, weights: Floats | None) -> float | None:
@@ -351,11 +353,11 @@ def _expected_longest(sets: CandidateSets, k: int) -> Floats:
     return sets.map_blocks(lambda values: best_of_draws(values, values, k), sets.values)
 
 
-def _uneven_notes(sets: CandidateSets, ks: Sequence[int]) -> list[str]:
+def _uneven_notes(sets: CandidateSets, ks: Sequence[int]) -> list[CodedWarning]:
     graded = sets.counts[0]
     fewer, none = int(((graded < ks[-1]) & (graded > 0)).sum()), int((graded == 0).sum())
-    out = [f"{fewer:,} cases have fewer than {ks[-1]} graded candidates: larger k rest on the others"] if fewer else []
-    return out + ([f"{none:,} cases have no graded candidate and are left out"] if none else [])
+    out = [CodedWarning.of("uneven-curve", about="fewer", n=fewer, k=ks[-1])] if fewer else []
+    return out + ([CodedWarning.of("uneven-curve", about="none", n=none)] if none else [])
 
 
 def _with_correction(table: BestOf, sets: CandidateSets, labels: JudgeErrors, units: dict[str, Any]) -> BestOf:
@@ -368,16 +370,14 @@ def _with_correction(table: BestOf, sets: CandidateSets, labels: JudgeErrors, un
         replace(row, corrected=p.point, corrected_low=p.low, corrected_high=p.high)
         for row, p in zip(table.rows, points, strict=True)
     ]
-    notes = [f"the corrected curve {ASSUMES}; gains and the choice are of its verdicts as they are"]
+    notes = [CodedWarning.of("corrected-curve", about="assumes", assumes=ASSUMES)]
     ends = next((p.k for p in points if p.point is None), None)
     if ends is not None:
-        notes.append(
-            f"no corrected any@k from k = {ends} on: it would fall or leave [0, 1], so the judge errs too often"
-        )
+        notes.append(CodedWarning.of("corrected-curve", about="ends", k=ends))
     passing = int(np.asarray(labels.human).sum())
     fewest = min(passing, len(np.asarray(labels.human)) - passing)
     if fewest < FEW_LABELS:
-        notes.append(f"only {fewest} labels of one kind: under {FEW_LABELS} the judge's rates are rough")
+        notes.append(CodedWarning.of("few-labels", n=fewest, fewest=FEW_LABELS, curve=True))
     return replace(table, rows=tuple(rows), rates=rates, notes=(*table.notes, *notes, *labels.notes))
 
 
@@ -387,12 +387,12 @@ def _with_extension(
     """Rows beyond the last k, up to `extend`, from the beta-binomial."""
     last = table.rows[-1].k
     if extend <= last:
-        return replace(table, notes=(*table.notes, f"nothing is extrapolated: {last} candidates were measured"))
+        return replace(table, notes=(*table.notes, CodedWarning.of("extrapolated", about="measured", n=last)))
     n, c = sets.counts
     ks = extrapolated_ks(last, extend)
     found = extrapolate(c, n, [last, *ks], **units)
     if found is None:
-        return replace(table, notes=(*table.notes, "nothing is extrapolated: one candidate a case shows no spread"))
+        return replace(table, notes=(*table.notes, CodedWarning.of("extrapolated", about="single")))
     model, points = found
     rows = []
     for before, at in pairwise(points):
@@ -415,8 +415,8 @@ def _with_extension(
             )
         )
     # how far the model is off where it can be checked
-    off = f"; at {last} it says {points[0].point:.3f}, measured {table.rows[-1].any:.3f}"
-    note = f"beyond k = {last} any@k is extrapolated: {model.words()}{off}"
+    off = {"k": last, "point": points[0].point, "measured": table.rows[-1].any}
+    note = CodedWarning.of("extrapolated", about="model", model=model.words(), **off)
     return replace(table, rows=(*table.rows, *rows), model=model, notes=(*table.notes, note))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from kofn.aggregators.passes import PassAt
 from kofn.aggregators.votes import count_votes, tally_votes, voter_codes
+from kofn.core.warnings import CodedWarning
 from kofn.stats import estimate
 from kofn.stats.estimates import is_rate, suitable_interval
 
@@ -54,7 +55,7 @@ class Curve:
 
     points: tuple[CurvePoint, ...] = ()
     majority: tuple[CurvePoint, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[CodedWarning, ...] = ()
 
 
 def best_of_n(
@@ -145,10 +146,8 @@ class CaseMeans:
         """The mean of the values that are there, by weight, without an interval."""
         return weighted_mean(values, self.common["weights"])
 
-    def note(self) -> str:
-        return (
-            f"intervals of the curve are 'auto' where its values are not all 0 or 1: {self.interval} takes only those"
-        )
+    def note(self) -> CodedWarning:
+        return CodedWarning.of("interval-replaced", interval=self.interval)
 
 
 def weighted_mean(values: Floats, weights: Floats | None) -> float | None:
@@ -167,7 +166,7 @@ def _point(k: int, e: Estimate, expected: float | None = None) -> CurvePoint:
     return CurvePoint(k=k, point=e.point, low=e.low, high=e.high, n=e.n, n_missing=e.n_missing, independent=expected)
 
 
-def vote_columns(sets: CandidateSets, ks: Sequence[int]) -> tuple[list[Floats], str | None]:
+def vote_columns(sets: CandidateSets, ks: Sequence[int]) -> tuple[list[Floats], CodedWarning | None]:
     """maj@k of every set for each k, or none and why.
 
     Sets whose votes fall alike (the same counts, the same values) have the same maj@k: it is computed once for each
@@ -176,17 +175,17 @@ def vote_columns(sets: CandidateSets, ks: Sequence[int]) -> tuple[list[Floats], 
     if sets.answers is None:
         return [], None
     if not bool((sets.values[sets.graded] == sets.passes[sets.graded]).all()):
-        return [], "no curve of the vote: its values are not the passes, so it is on another scale than best of n"
+        return [], CodedWarning.of("no-vote-curve", about="scale")
     if len(sets.values) > MOST_VOTES:
-        return [], f"no curve of the vote: {len(sets.values):,} candidates are more than {MOST_VOTES:,}"
+        return [], CodedWarning.of("no-vote-curve", about="candidates", n=len(sets.values), most=MOST_VOTES)
     if int(sets.sizes.max()) > LARGEST_SET:
-        return [], f"no curve of the vote: there are sets of more than {LARGEST_SET} candidates"
+        return [], CodedWarning.of("no-vote-curve", about="sets", most=LARGEST_SET)
     first, kind = _set_kinds(sets)
     votes = tally_votes(kinds := sets.take(first))
     # the steps of the loops below, bounded so that no file takes hours
     steps = int((votes.different * votes.first).sum()) * ks[-1] ** 2
     if steps > MOST_STEPS:
-        return [], "no curve of the vote: too many sets of too many different votes; ask for maj@k at the k you need"
+        return [], CodedWarning.of("no-vote-curve", about="votes")
     values = _majority_values(kinds, votes.different, ks)
     return [values[kind, i] for i in range(len(ks))], None
 

@@ -248,7 +248,7 @@ def _with_labels(pilot: Graded, labels: Any, question: PlanQuestion, prices: Uni
     human = np.asarray(errors.human, dtype=float)
     rates = stats.corrected_curve.rates_of(human, errors.judge, errors.weights)
     found = analysis.plan_with_labels(question, verdicts, rates, len(human), prices)
-    return replace(found, notes=(*found.notes, *errors.notes))
+    return replace(found, notes=(*found.notes, *map(str, errors.notes)))
 
 
 # trends

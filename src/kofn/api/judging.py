@@ -13,6 +13,7 @@ import numpy as np
 from kofn import analysis, generate, runs, scoring, stats
 from kofn.api.options import LIMITS, CalibrateKeywords, JudgeKeywords, OptionError, settle
 from kofn.core.candidate_sets import NOT_GRADED
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError, UnknownName
 from kofn.judge import JudgeSettings, labels_on_run_scale, open_verdicts, prefer, read_labels
 from kofn.judge import calibrate as calibrate_rows
@@ -228,7 +229,7 @@ def labelled_candidates(source: Any, scored: Graded, *, candidates: bool = True)
         judge=judge[kept],
         cases=[name for name, there in zip(rows.ids, kept, strict=True) if there],
         weights=weights,
-        notes=(f"the judge's verdict in {name} differs on {differ} labels: that of the run counts",) if differ else (),
+        notes=(CodedWarning.of("verdicts-differ", sheet=str(name), n=differ),) if differ else (),
     )
 
 

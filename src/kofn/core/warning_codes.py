@@ -551,6 +551,65 @@ KINDS: dict[str, WarningKind] = {
         "Outputs are used as a ranked list, and any@k ignores the ranks: it is the chance that k random places hold "
         "a good one. For the first k places use recall(k=...) or ndcg.",
     ),
+    "no-vote-curve": WarningKind(
+        "info",
+        {
+            "scale": "no curve of the vote: its values are not the passes, so it is on another scale than best of n",
+            "candidates": "no curve of the vote: {n:,} candidates are more than {most:,}",
+            "sets": "no curve of the vote: there are sets of more than {most} candidates",
+            "votes": "no curve of the vote: too many sets of too many different votes; ask for maj@k at the k you need",
+        },
+        "The curve of the majority vote is left out: it would be on another scale, or take too long to compute. "
+        "Everything else of the curve is unaffected. Ask for maj@k at single k where you need it.",
+    ),
+    "interval-replaced": WarningKind(
+        "info",
+        "intervals of the curve are 'auto' where its values are not all 0 or 1: {interval} takes only those",
+        "The interval that was asked for is for rates of 0 and 1, and any@k of a case is a chance between them. The "
+        "default interval is used there.",
+    ),
+    "scored-once": WarningKind(
+        "info",
+        "{selector} scored every candidate once, beside all others of its set",
+        "The selector saw whole sets. With fewer candidates beside them it might score otherwise, so its curve is an "
+        "approximation for small k.",
+    ),
+    "unknown-spending": WarningKind(
+        "info",
+        "{what} is not known of {n:,} candidates: they are left out of its mean",
+        "Some candidates carry no cost or no time. The mean is over the others, which may differ from them.",
+    ),
+    "uneven-curve": WarningKind(
+        "info",
+        {
+            "fewer": "{n:,} cases have fewer than {k} graded candidates: larger k rest on the others",
+            "none": "{n:,} cases have no graded candidate and are left out",
+        },
+        "Not every case has enough graded candidates for every k, so points at larger k are over fewer cases. "
+        "Compare points only where the cases are the same.",
+    ),
+    "corrected-curve": WarningKind(
+        "warning",
+        {
+            "assumes": "the corrected curve {assumes}; gains and the choice are of its verdicts as they are",
+            "ends": "no corrected any@k from k = {k} on: it would fall or leave [0, 1], so the judge errs too often",
+        },
+        "any@k of a judge's verdicts is corrected with its error rates on single candidates. That rests on an "
+        "assumption about its errors, and fails where the judge errs too often. Label whole sets for the rate "
+        "itself.",
+    ),
+    "extrapolated": WarningKind(
+        "info",
+        {
+            "measured": "nothing is extrapolated: {n} candidates were measured",
+            "single": "nothing is extrapolated: one candidate a case shows no spread",
+            "model": "beyond k = {k} any@k is extrapolated: {model}; at {k} it says {point:.3f}, measured "
+            "{measured:.3f}",
+        },
+        "Points beyond the number of candidates that were sampled come from a model of how difficult the cases are, "
+        "not from outputs. The sentence says how far the model is off at the last measured k. Sample more to be "
+        "sure.",
+    ),
     # tables and logs
     "duplicate-rows": WarningKind(
         "warning",
@@ -700,6 +759,37 @@ KINDS: dict[str, WarningKind] = {
         },
         "The tool that wrote the log grades, counts or measures something otherwise than kofn does, as the sentence "
         "says. Its numbers and these can differ for that reason alone.",
+    ),
+    "unverified-cases": WarningKind(
+        "warning",
+        "{n:#case} of which nothing was verified: not passed",
+        "No attribute of these cases was checked, so nothing says that they are right. They do not count as passed. "
+        "Look at what stopped their check, and run them again.",
+    ),
+    # tasks and programs
+    "submission-unusable": WarningKind(
+        "warning",
+        "every case fails: {reason}",
+        "The submission cannot be run at all, for the reason that the sentence gives, so all of its cases fail. That "
+        "says nothing of the program itself. Correct the submission and verify it again.",
+    ),
+    "main-file-missing": WarningKind(
+        "warning",
+        "there is no {file} in {folder}, which `{command}` runs",
+        "The command of the problem starts a file that the submission lacks, so most likely every case fails. Check "
+        "the name of the file, or the entry of the problem.",
+    ),
+    "task-part-left-out": WarningKind(
+        "warning",
+        {
+            "filters": "{n} filters: the first, {filter}, is taken",
+            "unknown-filter": "filter {filter} uses {function}, which is not known here: give --extract",
+            "set-filter": "filter {filter} is of sets: say repeat_aggregation (majority, maj@k) instead",
+            "metrics": "metric_list: {metrics}: not a metric of single answers here, or not with these "
+            "settings: left out",
+        },
+        "The lm-eval task file says more than kofn can do with single answers. The sentence names what was left out, "
+        "so numbers can differ from those of lm-eval. Give --extract or --metric to choose otherwise.",
     ),
     OTHER: WarningKind(
         "warning",

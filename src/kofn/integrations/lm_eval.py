@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from kofn.core.table import Table
     from kofn.core.types import Estimate
+    from kofn.core.warnings import CodedWarning
     from kofn.scoring.result import ScoredResult
     from kofn.tasks.lm_eval_yaml import MetricEntry
 
@@ -44,7 +45,7 @@ class TaskConfig:
     task: dict[str, Any]
     entries: tuple[MetricEntry, ...]
     extract: str | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[CodedWarning, ...] = ()
 
     @property
     def name(self) -> str:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError, UnknownName
 from kofn.problems.case import WorkContext, WorkItem
 from kofn.sandbox.work_folder import Tree, merge_trees, read_tree
@@ -58,14 +59,16 @@ def _load_submission(problem: Problem, name: str, path: Path, *, packed: bool) -
     return Submission(name=name, path=path, tree=merge_trees([tree.files, problem.assets], packed=packed))
 
 
-def submission_warning(problem: Problem, submission: Submission) -> str | None:
+def submission_warning(problem: Problem, submission: Submission) -> CodedWarning | None:
     """What to say of a submission that cannot be run, or lacks the file that is; None where all is well."""
     if submission.unusable is not None:
-        return f"{submission.name}: every case fails: {submission.unusable}"
+        return CodedWarning.of("submission-unusable", submission.name, reason=submission.unusable)
     main = problem.main_file
     if main is None or any(file.name == main for file in submission.tree.files):
         return None
-    return f"{submission.name}: there is no {main} in {submission.path}, which `{' '.join(problem.entry)}` runs"
+    entry = " ".join(problem.entry)
+    folder = str(submission.path)
+    return CodedWarning.of("main-file-missing", submission.name, file=main, folder=folder, command=entry)
 
 
 def check_entry(problem: Problem, sandbox: Sandbox) -> None:

@@ -40,6 +40,7 @@ from kofn.scoring.policy import PassPolicy
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kofn.core.warnings import CodedWarning
     from kofn.parallel.base import ParallelEngine
     from kofn.problems.case import AttributeVerdict, ProblemCase, WorkItem
     from kofn.problems.problem import CaseGroup, Checkpoint
@@ -224,7 +225,7 @@ class Verification(Displayable):
     n_reused: int
     repeats: int = 1
     part: str | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[CodedWarning, ...] = ()
     result: ScoredResult | None = None
     directory: Path | None = None
 

@@ -12,6 +12,7 @@ import polars as pl
 from kofn.core.document import Document, Grid, grid_lines
 from kofn.core.escape import escape_controls
 from kofn.core.format import format_count
+from kofn.core.warnings import warnings_dict
 from kofn.importers.base import ReadOptions
 from kofn.problems.case import has_passed
 from kofn.render.result_text import result_document
@@ -368,7 +369,7 @@ def as_dict(verification: Verification) -> dict[str, Any]:
         "executions": verification.n_executions,
         "finished_before": verification.n_reused,
         "part": verification.part,
-        "warnings": list(verification.warnings),
+        **warnings_dict(verification.warnings),
         "submissions": [
             {
                 "submission": one.submission.name,

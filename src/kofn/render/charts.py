@@ -251,7 +251,7 @@ def best_of_n_chart(chart_id: str, curve: Curve, level: float) -> Chart:
             [
                 f"Bands are {format_level(level)} intervals.",
                 *(["Tied answers share the vote."] if voted else []),
-                *(_sentence(n) for n in curve.notes),
+                *(_sentence(str(n)) for n in curve.notes),
             ]
         ),
         keys=tuple(keys),

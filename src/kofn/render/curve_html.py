@@ -73,7 +73,7 @@ def curve_page(found: BestOfReport) -> str:
                 for row, of in zip(rows, found.table.rows, strict=True)
             ],
             facts=[*cost_rows(found.table), *selection_rows(found)],
-            notes=found.table.notes,
+            notes=tuple(map(str, found.table.notes)),
             checklist=checklist_rows(found.checklist),
             warnings=tuple(map(str, found.warnings)),
             by_segment=_segment_rows(found),

@@ -153,7 +153,7 @@ def note_rows(table: BestOf) -> list[tuple[str, str]]:
     if table.rates is not None:
         s, t = table.rates
         rows.append(("judge", f"sensitivity {s:.3f}, specificity {t:.3f} on the labels"))
-    return rows + [("note", note) for note in table.notes]
+    return rows + [("note", str(note)) for note in table.notes]
 
 
 # the table

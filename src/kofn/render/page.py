@@ -60,7 +60,7 @@ def report_page(run: Run, budget: ByteBudget | None = None) -> str:
     """report.html of a run: its verdict, numbers, charts, and every case with its candidates."""
     data = report_data(run)
     cases = case_blocks(run, budget)
-    data["warnings"] += cases.notes
+    data["warnings"] += [(note, "") for note in cases.notes]
     template = environment().get_template("report.html.j2")
     body = template.render(
         **data, n_shown=cases.n_shown, total=cases.total, searched=cases.searched, case_link=_link_inside

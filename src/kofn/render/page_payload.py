@@ -16,6 +16,7 @@ from kofn.core.format import (
     format_number,
     format_percent,
 )
+from kofn.core.warnings import CodedWarning
 from kofn.render import run_charts, run_summary
 from kofn.render.judge_table import judge_rows
 from kofn.render.rescore_diff import parent_data
@@ -188,14 +189,13 @@ def checklist_rows(lines: Sequence[ChecklistLine]) -> list[dict[str, str]]:
     ]
 
 
-def _warnings(run: Run) -> list[str]:
-    warnings = [] if run.result is None else [str(w) for w in run.result.warnings]
+def _warnings(run: Run) -> list[tuple[str, str]]:
+    """The sentence and the code of each warning."""
+    warnings = [] if run.result is None else list(run.result.warnings)
     # where all are, the verdict says so
     if 0 < run.evaluation.n_unverified < run.reports.height:
-        warnings.append(
-            f"{format_count(run.evaluation.n_unverified, 'case')} of which nothing was verified: not passed"
-        )
-    return [cut_text(w, _SENTENCE) for w in warnings]
+        warnings.append(CodedWarning.of("unverified-cases", n=run.evaluation.n_unverified))
+    return [(cut_text(str(w), _SENTENCE), w.code) for w in warnings]
 
 
 # --- tables

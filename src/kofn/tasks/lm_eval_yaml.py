@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kofn.core.warnings import CodedWarning
 from kofn.core.yaml_file import Yaml
 from kofn.errors import InputError, UnknownName
 from kofn.extract.compatible import expressible
@@ -171,22 +172,25 @@ def _metric(name: str, settings: Mapping[str, Any], config: Mapping[str, Any]) -
     return spec
 
 
-def extraction(config: Mapping[str, Any]) -> tuple[str | None, list[str]]:
+def extraction(config: Mapping[str, Any]) -> tuple[str | None, list[CodedWarning]]:
     """The extractor that the first filter amounts to, and notes on what was left out; no filter: the whole response."""
     filters = config.get("filter_list")
     if not isinstance(filters, list) or not filters:
         return ("text" if config.get("output_type", "generate_until") == "generate_until" else None), []
-    notes = [] if len(filters) == 1 else [f"{len(filters)} filters: the first, {filters[0].get('name')}, is taken"]
+    notes, name = [], str(filters[0].get("name"))
+    if len(filters) > 1:
+        notes.append(CodedWarning.of("task-part-left-out", about="filters", n=len(filters), filter=name))
     steps = filters[0].get("filter") or []
     if strange := [s.get("function") if isinstance(s, dict) else s for s in steps if not expressible(s)]:
-        notes.append(f"filter {filters[0].get('name')} uses {strange[0]}, which is not known here: give --extract")
+        function = str(strange[0])
+        notes.append(CodedWarning.of("task-part-left-out", about="unknown-filter", filter=name, function=function))
         return None, notes
     return _as_extractor([s for s in steps if s["function"] not in ("take_first",)], notes)
 
 
-def _as_extractor(steps: list[dict[str, Any]], notes: list[str]) -> tuple[str | None, list[str]]:
+def _as_extractor(steps: list[dict[str, Any]], notes: list[CodedWarning]) -> tuple[str | None, list[CodedWarning]]:
     notes += [
-        f"filter {step['function']} is of sets: say repeat_aggregation (majority, maj@k) instead"
+        CodedWarning.of("task-part-left-out", about="set-filter", filter=step["function"])
         for step in steps
         if step["function"] in ("majority_vote", "take_first_k")
     ]
@@ -319,9 +323,8 @@ def task_of(config: Mapping[str, Any], source: str, folder: Path | None = None) 
     metrics = metric_entries(config, source)
     extract, notes = extraction(config)
     known = [e for e in metrics if e.spec is not None]
-    left = ", ".join(dict.fromkeys(e.metric for e in metrics if e.spec is None))
-    if left:
-        notes.append(f"metric_list: {left}: not a metric of single answers here, or not with these settings: left out")
+    if left := tuple(dict.fromkeys(e.metric for e in metrics if e.spec is None)):
+        notes.append(CodedWarning.of("task-part-left-out", about="metrics", metrics=left))
     refused = next(_refusals(config, source, known=bool(known)), None)
     kind = config.get("output_type", "generate_until")
     body: dict[str, Any] = {

@@ -21,6 +21,7 @@ from kofn.tasks.spec import PartSpec, StageSpec, TaskSpec, TwoStageSpec, parse_s
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from kofn.core.warnings import CodedWarning
     from kofn.tasks.spec import MetricSpec
     from kofn.tasks.stages import Item
 
@@ -106,7 +107,7 @@ class Task:
     spec: TaskSpec
     folder: Path | None = None
     source: str = "task"
-    notes: tuple[str, ...] = ()
+    notes: tuple[CodedWarning, ...] = ()
 
     @property
     def name(self) -> str:

@@ -410,7 +410,7 @@ def table_data(tables: BestOfTables, key: TableKey, table: BestOf, report: BestO
         "ends": report is not None,
         "steps": None if steps is None else steps._asdict(),
         "measures": [name for name in MEASURE_WORDS if any(row.value(name) is not None for row in table.rows)],
-        "notes": [_sentence(note) for note in table.notes],
+        "notes": [_sentence(str(note)) for note in table.notes],
         "warnings": [] if report is None else [_sentence(str(warning)) for warning in report.warnings],
         "facts": _facts(table, report),
         "keys": main_chart(table, tables.graded.options.level).keys,
