@@ -108,7 +108,7 @@ def peer_records(source: Path, n_cases: int) -> list[list[Any]]:
 
 def rows_of(folder: Path, n_cases: int) -> list[Row]:
     import kofn
-    from kofn.render.page import report_page
+    from kofn.render.report_html import report_page
     from kofn.render.run_directory import write_run
     from kofn.runs.record import load_run
     from kofn.runs.run_tables import candidates_frame, cases_frame

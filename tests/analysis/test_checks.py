@@ -23,8 +23,7 @@ from kofn.cli import main
 from kofn.core.escape import code_block, escape_xml
 from kofn.core.types import Estimate
 from kofn.errors import InputError
-from kofn.render.check_summary import summarize_checks
-from kofn.render.junit import MOST_CASES, junit_xml
+from kofn.render.ci_reports import MOST_CASES, junit_xml, summarize_checks
 from kofn.render.run_directory import write_run
 from kofn.runs import AttributeResult, CorrectnessResults, VerifierReport, load_run
 from kofn.scoring.configuration import ReportConfig

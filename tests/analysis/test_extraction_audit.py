@@ -16,8 +16,7 @@ from kofn.analysis.extraction_audit import audit_extractors, extractors_for
 from kofn.errors import InputError
 from kofn.importers.base import ReadOptions
 from kofn.registry import extractor
-from kofn.render.audit_html import audit_page
-from kofn.render.audit_text import format_audit
+from kofn.render.audit_report import audit_page, format_audit
 from kofn.runs.load import load_table
 
 EVIL = "</script><script>window.pwned=1</script><img src=x onerror='window.pwned=2'>\u202e"

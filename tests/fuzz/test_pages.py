@@ -16,7 +16,7 @@ from tests.viewer.runs import small_rows, write
 from tests.viewer.serving import ask, served
 
 from kofn.cli import kofn as command
-from kofn.render.page import report_page
+from kofn.render.report_html import report_page
 from kofn.runs.record import load_run
 
 if TYPE_CHECKING:

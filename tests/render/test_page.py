@@ -20,11 +20,18 @@ import kofn
 from kofn.core.escape import escape_json, escape_script, show_hidden
 from kofn.core.format import format_significant
 from kofn.render.case_payload import case_blocks
-from kofn.render.charts import short_labels
-from kofn.render.embedded_data import ByteBudget, PackedData, cut_texts, fit_chunks, pack, round_digits, shift_spans
-from kofn.render.page import html_document, report_page
-from kofn.render.page_payload import report_data
-from kofn.render.run_charts import bin_values
+from kofn.render.charts import bin_values, short_labels
+from kofn.render.page import (
+    ByteBudget,
+    PackedData,
+    cut_texts,
+    fit_chunks,
+    html_document,
+    pack,
+    round_digits,
+    shift_spans,
+)
+from kofn.render.report_html import report_data, report_page
 from kofn.runs import AttributeResult, CorrectnessResults, Run, VerifierReport
 from kofn.runs.report_builder import report_of
 from kofn.runs.report_table import SCHEMA, nest_rows

@@ -38,9 +38,10 @@ SCORE = [
     ("runs.run_tables", "makes candidates.parquet and cases.parquet"),
     ("runs.evaluation_files", "writes evaluation.json and reports.parquet"),
     ("runs.results_jsonl", "makes the line of results.jsonl"),
-    ("render.page", "makes report.html"),
-    ("render.page_payload", "collects what the page shows"),
-    ("render.charts", "draws its charts"),
+    ("render.report_html", "collects what report.html shows"),
+    ("render.charts", "builds its charts"),
+    ("render.plot", "draws them as SVG"),
+    ("render.page", "makes one file of it all"),
     ("render.result_text", "prints the table"),
 ]
 # `kofn run TASK --out DIR`, up to where the candidates are a table; from there on a run is scored as above

@@ -17,7 +17,7 @@ from tests.viewer.serving import ask, open_in, served
 from tests.waiting import wait_until
 
 from kofn.errors import WorldError
-from kofn.render.page import report_page
+from kofn.render.report_html import report_page
 from kofn.render.run_directory import write_evaluation
 from kofn.runs.evaluation_files import CorrectnessResults
 from kofn.runs.record import load_run

@@ -68,8 +68,8 @@ class ExtractionAudit(Displayable):
     disagreements   outputs on which not all agree, those first on which a verdict hangs
     """
 
-    view: ClassVar[str] = "kofn.render.audit_text:audit_document"
-    printer: ClassVar[str] = "kofn.render.audit_text:format_audit"
+    view: ClassVar[str] = "kofn.render.audit_report:audit_document"
+    printer: ClassVar[str] = "kofn.render.audit_report:format_audit"
 
     names: tuple[str, ...]
     chosen: str

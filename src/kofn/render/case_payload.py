@@ -17,7 +17,7 @@ import polars as pl
 from kofn.aggregators.votes import graded_votes, tally_votes
 from kofn.errors import InputError
 from kofn.extract.answer_spans import locate_column
-from kofn.render.embedded_data import ByteBudget, cut_texts, fit_chunks, pack, round_digits, shift_spans, to_json
+from kofn.render.page import ByteBudget, cut_texts, fit_chunks, pack, round_digits, shift_spans, to_json
 from kofn.render.run_summary import first_difference
 from kofn.runs.report_classes import EXECUTION
 from kofn.runs.report_table import case_scores, explode_structs, json_text
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kofn.core.candidate_sets import CandidateSets, Floats, Ints
     from kofn.core.table import Table
-    from kofn.render.embedded_data import PackedData
+    from kofn.render.page import PackedData
     from kofn.runs.record import Run
 
 _SNIPPET = (2_000, 400, 150, 50, 0)  # characters of an input in the index, the first that fits

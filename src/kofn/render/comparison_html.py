@@ -10,8 +10,7 @@ from kofn.core.escape import show_hidden
 from kofn.core.format import format_count, format_interval, format_number, format_p, format_signed
 from kofn.extract.answer_spans import locate
 from kofn.render.comparison_text import changed_text, comparison_title, main_difference, sentences
-from kofn.render.embedded_data import pack, to_json
-from kofn.render.page import environment, html_document, read_template
+from kofn.render.page import environment, html_document, pack, read_template, to_json
 from kofn.render.trend_text import interval_heading
 
 if TYPE_CHECKING:

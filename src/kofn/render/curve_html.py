@@ -20,7 +20,6 @@ from kofn.core.format import (
 from kofn.render.charts import Chart, curve_layers, k_dot
 from kofn.render.curve_text import axis_range, cost_rows, curve_cells, selection_rows
 from kofn.render.page import environment, html_document
-from kofn.render.page_payload import checklist_rows
 from kofn.render.plot import (
     BarMark,
     Bars,
@@ -34,6 +33,7 @@ from kofn.render.plot import (
     names_axis,
     number_axis,
 )
+from kofn.render.report_html import checklist_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,28 +1,28 @@
-"""Assembles self-contained HTML pages: no network, no eval, and text from a file is never markup."""
+"""Assembles self-contained HTML pages: no network, no eval, and text from a file is never markup; data is packed."""
 
 from __future__ import annotations
 
 import base64
+import gzip
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
+import numpy as np
+import orjson
 from markupsafe import Markup
 
 from kofn.core.escape import escape_json, escape_script, html_lines, show_hidden
-from kofn.render.case_payload import case_blocks
-from kofn.render.embedded_data import PackedData, pack
-from kofn.render.page_payload import report_data
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    import polars as pl
     from jinja2 import Environment
 
-    from kofn.render.embedded_data import ByteBudget
-    from kofn.runs.record import Run
+    from kofn.core.candidate_sets import Floats, Ints
 
 
 def html_document(
@@ -54,28 +54,6 @@ def html_document(
             blocks={name: _embed(data) for name, data in (blocks or {}).items()},
         )
     )
-
-
-def report_page(run: Run, budget: ByteBudget | None = None) -> str:
-    """report.html of a run: its verdict, numbers, charts, and every case with its candidates."""
-    data = report_data(run)
-    cases = case_blocks(run, budget)
-    data["warnings"] += [(note, "") for note in cases.notes]
-    template = environment().get_template("report.html.j2")
-    body = template.render(
-        **data, n_shown=cases.n_shown, total=cases.total, searched=cases.searched, case_link=_link_inside
-    )
-    return html_document(
-        title=f"{data['task']} – {data['verdict']['word'].lower()} · kofn",
-        body=Markup(body),  # noqa: S704 - the template escapes
-        scripts=[read_template("report.js")],
-        blocks=cases.blocks,
-    )
-
-
-def _link_inside(case: Mapping[str, Any]) -> str:
-    """Where the page itself shows a case."""
-    return f"#case={quote(case['id'][:1000], errors='replace')}&row={case['row']}"
 
 
 def _embed(data: bytes | PackedData) -> Markup:
@@ -137,3 +115,152 @@ def _finalize(value: Any) -> Any:
     """Every text a template prints shows all its characters; markup is left as it is."""
     # before autoescape, so that it sees the text and not entities
     return show_hidden(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+_SAMPLE = 4  # chunks beside the largest that are compressed to guess how long texts may be
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByteBudget:
+    """How much a page may hold: characters of packed data, of them for the index, cases, and candidates."""
+
+    packed: int = 13_400_000
+    index: int = 4_000_000
+    cases: int = 20_000
+    candidates: int = 500_000
+    candidates_a_case: int = 2_000
+
+
+class PackedData(str):
+    """Base64 of gzipped bytes, ready for a page."""
+
+    __slots__ = ()
+
+
+def pack(data: bytes) -> PackedData:
+    """Letters, digits, `+`, `/` and `=` only, whatever the bytes are.
+
+    >>> gzip.decompress(base64.b64decode(pack(b"</script>")))
+    b'</script>'
+    """
+    # mtime=0: the same data give the same bytes
+    return PackedData(base64.b64encode(gzip.compress(data, compresslevel=6, mtime=0)).decode())
+
+
+def cut_texts(column: pl.Series, length: int | None) -> list[Any]:
+    """Texts as they are, and those longer than `length` characters as [start, characters left out, end].
+
+    >>> import polars as pl
+    >>> cut_texts(pl.Series(["short", "abcdefghij", None]), 6)
+    ['short', ['abc', 4, 'hij'], None]
+    """
+    values: list[Any] = column.to_list()
+    if length is None:
+        return values
+    sizes = column.str.len_chars()
+    for i in (sizes > length).fill_null(value=False).arg_true().to_list():
+        text = values[i]
+        tail = length // 2
+        values[i] = [text[: length - tail], len(text) - length, text[len(text) - tail :]]
+    return values
+
+
+def shift_spans(spans: Ints, sizes: pl.Series, length: int | None) -> Ints:
+    """Places of answers in texts that may have lost their middle: moved with the end, -1 where they were cut."""
+    if length is None:
+        return spans
+    size = sizes.fill_null(0).to_numpy().astype(np.int64)[:, None]  # lengths come unsigned
+    tail = length // 2
+    left_out = np.maximum(0, size - length)
+    in_head = spans[:, 1:] <= np.where(left_out > 0, length - tail, size)
+    in_tail = spans[:, :1] >= size - tail
+    moved = np.where(in_head, spans, np.where(in_tail, spans - left_out, -1))
+    return np.where(spans < 0, -1, moved)
+
+
+def round_digits(values: Any, digits: int = 5) -> Any:
+    """So many significant digits: enough to show and to sort by, and shorter than all of them.
+
+    >>> to_json(round_digits(np.array([0.123456789, 1234567.0, 0.0, np.nan])))
+    b'[0.12346,1234600.0,0.0,null]'
+    """
+    values = np.asarray(values, dtype=np.float64)
+    with np.errstate(all="ignore"):
+        # log10(0) is -inf: such numbers are kept as they are at the end
+        power = np.nan_to_num(digits - 1 - np.floor(np.log10(np.abs(values))), posinf=0, neginf=0)
+        # two factors of at least 1: negative powers of ten are not exact in binary
+        up, down = 10.0 ** np.maximum(power, 0), 10.0 ** np.maximum(-power, 0)
+        rounded = np.round(values * up / down) * down / up
+    return np.where(np.isfinite(rounded), rounded, values)
+
+
+def to_json(data: Any) -> bytes:
+    """JSON; an array as a list, a number that is none as null."""
+    return orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def fit_chunks(
+    sizes: Floats, make: Callable[[int, int | None], PackedData], longest: int, room: int
+) -> tuple[list[PackedData], int | None] | None:
+    """All chunks at the greatest length of texts at which they take at most `room`; None where none does.
+
+    `sizes` are the bytes of the chunks before they are cut and packed. The length is found by bisection on a few
+    chunks, each standing for those of about its size, and checked on all of them.
+    """
+    some = _sample(sizes)
+
+    @cache
+    def guess(length: int | None) -> float:
+        # cached: bisection asks for the same lengths again
+        made = _make_chunks([i for i, _ in some], make, length)
+        return sum(len(one) * stands_for for one, (_, stands_for) in zip(made, some, strict=True))
+
+    # 1.2: the sample may overestimate, so that only clearly too long texts are cut before all were tried whole
+    length = _bisect(guess, longest, 0.97 * room) if guess(None) > 1.2 * room else None
+    for _ in range(8):
+        chunks = _make_chunks(range(len(sizes)), make, length)
+        total = sum(len(c) for c in chunks)
+        if total <= room:
+            return chunks, length
+        if length == 0:
+            return None
+        off = total / guess(length)  # by how much the sample is smaller than it should be
+        shorter = _bisect(guess, longest, 0.97 * room / off)
+        length = min(shorter, int(0.9 * (longest if length is None else length)))
+    return None
+
+
+def _sample(sizes: Floats) -> list[tuple[int, int]]:
+    """A few chunks and how many each stands for: the middle one of every quarter by size, and the largest.
+
+    >>> _sample(np.array([5, 1, 9, 3, 4]))
+    [(1, 1), (3, 1), (4, 1), (0, 1), (2, 1)]
+    """
+    if not len(sizes):
+        return []
+    order = np.argsort(sizes, kind="stable")
+    parts = [p for p in np.array_split(order[:-1], _SAMPLE) if len(p)] + [order[-1:]]
+    return [(int(part[len(part) // 2]), len(part)) for part in parts]
+
+
+def _make_chunks(
+    which: Sequence[int], make: Callable[[int, int | None], PackedData], length: int | None
+) -> list[PackedData]:
+    """These chunks, two at a time: compression lets other threads run."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(lambda i: make(i, length), which))
+
+
+def _bisect(size: Callable[[int], float], longest: int, room: float) -> int:
+    """The greatest length, to within 3 %, whose size is at most `room`; 0 where none is."""
+    low, high = 0, longest
+    while high - low > max(1, low // 32):
+        # from the longest text down by eighths first: the answer is usually far below it
+        middle = (low + high) // 2 if low else max(1, high // 8)
+        if size(middle) <= room:
+            low = middle
+        else:
+            high = middle
+    return low

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.core.document import BAR_WIDTH, Document, Grid, document_text, interval_bar
 from kofn.core.format import format_interval, format_level, format_number
-from kofn.render.rescore_diff import parent_lines
+from kofn.render.run_summary import parent_lines
 from kofn.stats.estimates import SMALL_SEGMENT
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from kofn.render.page import report_page
+from kofn.render.report_html import report_page
 from kofn.runs.evaluation_files import write_evaluation_frame
 from kofn.runs.files import MANIFEST, PAGE, RESULTS, SCHEMA_VERSION, digest, to_json
 from kofn.runs.manifest import common_manifest, manifest_of, with_digest

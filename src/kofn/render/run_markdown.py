@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 from kofn.core.escape import code_block, code_name, code_span, escape_prose, markdown_table
 from kofn.core.format import format_duration, format_level, format_number
-from kofn.render.judge_table import judge_rows
-from kofn.render.rescore_diff import parent_data
 from kofn.render.run_summary import (
     MOST_ATTRIBUTES,
     FailingCase,
@@ -20,7 +18,9 @@ from kofn.render.run_summary import (
     failing_of,
     failures_by,
     groups_of,
+    judge_rows,
     listed_groups,
+    parent_data,
     slowest_of,
     split_text,
     status_of,

@@ -1,7 +1,4 @@
-"""The summary of a run, shared by its text, Markdown and HTML forms.
-
-Case reports stay columns: objects are made only of the cases that are shown.
-"""
+"""A run in words: its status, headlines, judges, and what changed where it was graded again."""
 
 from __future__ import annotations
 
@@ -11,7 +8,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from kofn.core.format import format_cost, format_count, format_duration, format_number, format_part
+from kofn.core.document import Grid, grid_lines
+from kofn.core.escape import escape_controls, show_hidden
+from kofn.core.format import (
+    format_cost,
+    format_count,
+    format_duration,
+    format_estimate,
+    format_number,
+    format_part,
+    format_signed,
+    format_signed_interval,
+)
 from kofn.errors import InputError
 from kofn.runs.evaluation_files import EVALUATION, REPORTS, evaluation_body
 from kofn.runs.files import CANDIDATES, CASES, MANIFEST, PAGE, RESULTS
@@ -386,3 +394,144 @@ def cut_diff(diff: str) -> tuple[list[str], int]:
     kept = [line[:_DIFF_LINE] for line in lines]
     short_lines = [short if short == line else short + "…" for short, line in zip(kept, lines, strict=True)]
     return short_lines, len(whole) - len("\n".join(kept))
+
+
+_NAME, _SENTENCE = 120, 600  # characters of a name and of a note
+NOT_CORRECTED = "not corrected"
+
+
+def judge_rows(run: Run) -> list[dict[str, str]]:
+    """A row a judge, in words."""
+    found = {} if run.result is None else run.result.judges
+    return [_row(name, judge, run) for name, judge in found.items()]
+
+
+def _row(name: str, judge: Mapping[str, Any], run: Run) -> dict[str, str]:
+    calibration = judge.get("calibration")
+    return {
+        "name": cut_text(name, _NAME),
+        "models": cut_text(", ".join(judge["models"]), _NAME),
+        "rubric": cut_text(f"{judge['rubric']} version {judge['version']}, {judge['scale']}", _NAME),
+        "missing": f"{judge['n_not_graded']:,}",
+        "raw": _raw(name, run) if calibration is None else _estimate(calibration["raw"]),
+        "corrected": NOT_CORRECTED if calibration is None else _estimate(calibration["corrected"]),
+        "rates": "" if calibration is None else _rates(calibration),
+        "note": "" if calibration is None else cut_text(calibration.get("note", ""), _SENTENCE),
+    }
+
+
+def _raw(name: str, run: Run) -> str:
+    """The first number that the judge gave, with what it is."""
+    own = [e for e in run.scored_result.estimates if e.metric == name and e.segment is None]
+    estimate = next((e for e in own if e.aggregator == "mean"), own[0] if own else None)
+    if estimate is None:
+        return "picks only"
+    return f"{estimate.aggregator} {_estimate({'point': estimate.point, 'low': estimate.low, 'high': estimate.high})}"
+
+
+def _estimate(judge: Mapping[str, Any]) -> str:
+    """
+    >>> _estimate({"point": 0.5, "low": 0.4, "high": 0.6, "clipped": True}), _estimate({"point": None})
+    ('0.500 [0.400, 0.600] (clipped)', 'undefined')
+    """
+    text = format_estimate(judge.get("point"), judge.get("low"), judge.get("high"))
+    return f"{text} (clipped)" if judge.get("clipped") else text
+
+
+def _rates(calibration: Mapping[str, Any]) -> str:
+    rates = ", ".join(_estimate(calibration[name]) for name in ("sensitivity", "specificity"))
+    return f"{rates}; {calibration['n_labels']:,} labels"
+
+
+_SHOWN = 5  # examples in a terminal; the page shows all that run.json keeps
+_ANSWER = 40
+
+
+def parent_lines(parent: Mapping[str, Any] | None, style: Callable[[str, str], str], most: int = _SHOWN) -> list[str]:
+    """The changes as lines of text; nothing for a run without a parent."""
+    if not parent:
+        return []
+    out = [style(f"graded again from {escape_controls(parent['name'])}", "strong")]
+    for one in parent["changes"]:
+        out += [escape_controls(change_summary(one)), *grid_lines(_numbers(one), style)]
+        if one["examples"]:
+            out += ["", *grid_lines(_examples(one, most), style)]
+            more = _n_moved(one) - min(most, len(one["examples"]))
+            out += [style(f"and {more:,} more in changes.parquet", "dim")] if more > 0 else []
+    return out
+
+
+def parent_data(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the page shows of a parent; None for a run without one."""
+    parent = manifest.get("parent")
+    if not parent:
+        return None
+    parts = [
+        {
+            "summary": change_summary(one),
+            "grids": [g for g in (_numbers(one), _examples(one, len(one["examples"]))) if g.rows],
+        }
+        for one in parent["changes"]
+    ]
+    return {"name": parent["name"], "created": parent["created"], "parts": parts}
+
+
+def change_summary(change: Mapping[str, Any]) -> str:
+    """One sentence: how many verdicts changed, and how.
+
+    >>> change_summary({"before": "pass", "after": "numeric", "n": 8, "n_answers": 3,
+    ...          "moved": [{"before": "pass", "after": "fail", "n": 2}]})
+    'pass -> numeric: 2 of 8 candidates changed: 2 from pass to fail; 3 answers differ'
+    """
+    moves = [f"{m['n']:,} from {m['before']} to {m['after']}" for m in change["moved"]]
+    which = change["after"] if change["before"] == change["after"] else f"{change['before']} -> {change['after']}"
+    changed = f"{_n_moved(change):,} of {format_count(change['n'], 'candidate')} changed: {', '.join(moves)}"
+    verdicts = changed if moves else f"no verdict of {format_count(change['n'], 'candidate')} changed"
+    answers = change["n_answers"]
+    # the "s" is of the verb: 1 answer differs, 2 answers differ
+    return f"{which}: {verdicts}" + (
+        f"; {format_count(answers, 'answer')} differ{'s' * (answers == 1)}" if answers else ""
+    )
+
+
+def _n_moved(change: Mapping[str, Any]) -> int:
+    return sum(m["n"] for m in change["moved"])
+
+
+def _numbers(change: Mapping[str, Any]) -> Grid:
+    rows = [
+        (
+            name,
+            format_number(n["a"]),
+            format_number(n["b"]),
+            format_signed(n["difference"]),
+            format_signed_interval(n["low"], n["high"]),
+            f"{n['wins']}/{n['losses']}",
+        )
+        for name, n in change["numbers"].items()
+    ]
+    header = ("aggregator", "before", "after", "change", "interval", "cases up/down")
+    return Grid("", header, tuple(rows), (False, True, True, True, False, True))
+
+
+def _examples(change: Mapping[str, Any], most: int) -> Grid:
+    words = {True: "pass", False: "fail", None: "not graded"}
+    rows = [
+        (
+            _answer(str(row["case_id"])),
+            str(row["index"] + 1),
+            _answer(row["answer_before"]),
+            _answer(row["answer_after"]),
+            f"{words[row['passed_before']]} -> {words[row['passed_after']]}",
+        )
+        for row in change["examples"][:most]
+    ]
+    header = ("case", "candidate", "answer before", "answer after", "verdict")
+    return Grid("", header, tuple(rows), (False, True, False, False, False))
+
+
+def _answer(answer: str | None) -> str:
+    if answer is None:
+        return "none"
+    flat = show_hidden(" ".join(answer.split()))
+    return flat if len(flat) <= _ANSWER else f"{flat[: _ANSWER - 1]}…"

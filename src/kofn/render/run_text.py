@@ -10,8 +10,6 @@ import polars as pl
 from kofn.core.document import Bar, Document, Grid, checklist_lines, display_width, grid_lines
 from kofn.core.escape import escape_controls
 from kofn.core.format import format_duration, format_number
-from kofn.render.judge_table import judge_rows
-from kofn.render.rescore_diff import parent_lines
 from kofn.render.result_text import result_document
 from kofn.render.run_summary import (
     LIMIT,
@@ -26,7 +24,9 @@ from kofn.render.run_summary import (
     failures_by,
     files_of,
     groups_of,
+    judge_rows,
     listed_groups,
+    parent_lines,
     slowest_of,
     status_of,
 )

@@ -10,8 +10,7 @@ from kofn.analysis.extraction_audit import audit_headline
 from kofn.core.escape import show_hidden
 from kofn.core.format import format_count
 from kofn.registry import entries
-from kofn.render.audit_html import agreement_cell, disagreement_row
-from kofn.render.audit_text import scores_grid
+from kofn.render.audit_report import agreement_cell, disagreement_row, scores_grid
 from kofn.viewer.audit_jobs import SAMPLE_SIZES, STORED, AuditQuery, audit_of, available_extractors
 from kofn.viewer.case_list import CaseQuery, case_url
 from kofn.viewer.case_page import MAX_CANDIDATES

@@ -22,7 +22,7 @@ from kofn.core.format import format_count
 from kofn.errors import WorldError
 from kofn.judge.label_sheet import guard_formula
 from kofn.judge.labels import DANGEROUS
-from kofn.render.page import report_page
+from kofn.render.report_html import report_page
 from kofn.runs.evaluation_files import REPORTS
 from kofn.runs.files import CANDIDATES, CASES, PAGE
 from kofn.runs.record import load_run
@@ -318,7 +318,7 @@ def _page_in_memory(path: Path) -> FileChunks:
 def _page_in_process(path: Path) -> FileChunks:
     """In a process of its own, which gives the memory of a large run's texts back when it ends."""
     script = (
-        "import sys; from kofn.render.page import report_page; from kofn.runs.record import load_run; "
+        "import sys; from kofn.render.report_html import report_page; from kofn.runs.record import load_run; "
         "sys.stdout.buffer.write(report_page(load_run(sys.argv[1])).encode('utf-8', 'replace'))"
     )
     file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it is sent

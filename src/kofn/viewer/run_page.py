@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 from starlette.responses import JSONResponse
 
 from kofn.core.format import format_count
-from kofn.render import run_charts
-from kofn.render.page_payload import report_data
+from kofn.render import charts as render_charts
+from kofn.render.report_html import report_data
 from kofn.viewer import live_page, program_runs
 from kofn.viewer.case_list import (
     PAGE,
@@ -121,8 +121,8 @@ def charts(viewer: Viewer, request: Request, name: str) -> Response:  # noqa: AR
     """Charts of all candidates as markup, which the page loads after itself."""
     view = viewer.runs.get(name)
     result = view.run.result
-    sets = [] if result is None else run_charts.set_charts(view.run, result)
-    spending = run_charts.spending_charts(view.run, view.scores)
+    sets = [] if result is None else render_charts.set_charts(view.run, result)
+    spending = render_charts.spending_charts(view.run, view.scores)
     return JSONResponse(
         {
             "sets": render_fragment("charts.html.j2", charts=sets),

@@ -121,7 +121,8 @@ document.addEventListener("change", (event) => {
   if (!select) return;
   const svg = select.closest("figure").querySelector(".plot > svg");
   for (const part of svg.querySelectorAll("[data-shown]")) part.toggleAttribute("hidden", part.dataset.shown !== select.value);
-  shownMarks(svg).forEach((mark, i) => mark.setAttribute("tabindex", i ? "-1" : "0"));
+  for (const mark of svg.querySelectorAll("[tabindex='0']")) mark.setAttribute("tabindex", "-1");
+  shownMarks(svg)[0]?.setAttribute("tabindex", "0");
   svg.setAttribute("aria-label", `${select.value}: the numbers are in the table below`);
 });
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import polars as pl
+from markupsafe import Markup
 
 from kofn.core.format import (
     format_amount,
@@ -17,10 +19,10 @@ from kofn.core.format import (
     format_percent,
 )
 from kofn.core.warnings import CodedWarning
-from kofn.render import run_charts, run_summary
-from kofn.render.judge_table import judge_rows
-from kofn.render.rescore_diff import parent_data
-from kofn.render.run_summary import cut_text
+from kofn.render import charts, run_summary
+from kofn.render.case_payload import case_blocks
+from kofn.render.page import environment, html_document, read_template
+from kofn.render.run_summary import cut_text, judge_rows, parent_data
 from kofn.runs.manifest import generation_facts
 from kofn.runs.report_table import case_scores, explode_structs
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from kofn.core.document import ChecklistLine
     from kofn.core.types import Estimate
+    from kofn.render.page import ByteBudget
     from kofn.runs.record import Run
     from kofn.scoring.result import ScoredResult
 
@@ -60,6 +63,28 @@ class PageFacts:
     items: tuple[tuple[str, str, str], ...]
 
 
+def report_page(run: Run, budget: ByteBudget | None = None) -> str:
+    """report.html of a run: its verdict, numbers, charts, and every case with its candidates."""
+    data = report_data(run)
+    cases = case_blocks(run, budget)
+    data["warnings"] += [(note, "") for note in cases.notes]
+    template = environment().get_template("report.html.j2")
+    body = template.render(
+        **data, n_shown=cases.n_shown, total=cases.total, searched=cases.searched, case_link=_link_inside
+    )
+    return html_document(
+        title=f"{data['task']} – {data['verdict']['word'].lower()} · kofn",
+        body=Markup(body),  # noqa: S704 - the template escapes
+        scripts=[read_template("report.js")],
+        blocks=cases.blocks,
+    )
+
+
+def _link_inside(case: Mapping[str, Any]) -> str:
+    """Where the page itself shows a case."""
+    return f"#case={quote(case['id'][:1000], errors='replace')}&row={case['row']}"
+
+
 def report_data(run: Run, *, with_charts: bool = True) -> dict[str, Any]:
     """Everything the template shows but the table of cases; without `drawn` not what is made from all candidates."""
     scores = case_scores(run.reports)
@@ -79,15 +104,15 @@ def report_data(run: Run, *, with_charts: bool = True) -> dict[str, Any]:
         "judges": judge_rows(run),
         "parent": parent_data(run.manifest),
         "checklist": checklist_rows(() if result is None else result.checklist),
-        "estimates": [] if result is None else run_charts.forest_charts(result),
-        "sets": [] if result is None or not with_charts else run_charts.set_charts(run, result),
-        "segments": [] if result is None else run_charts.segment_charts(run, result),
+        "estimates": [] if result is None else charts.forest_charts(result),
+        "sets": [] if result is None or not with_charts else charts.set_charts(run, result),
+        "segments": [] if result is None else charts.segment_charts(run, result),
         "groups": _groups(run, scores),
         "n_groups": len(run.evaluation.group_outcomes),
         "types": _types(run),
         "attributes": _attributes(run),
         "facts": [] if result is None else [*_generation(run), *_facts(result)],
-        "spending": run_charts.spending_charts(run, scores) if with_charts else [],
+        "spending": charts.spending_charts(run, scores) if with_charts else [],
         "slowest": _slowest(scores),
         "manifest": _manifest(run.manifest),
         "sources": _sources(run.manifest),
@@ -147,7 +172,7 @@ def _stats(run: Run) -> list[Stat]:
     evaluation = run.evaluation
     passed, total = sum(evaluation.pass_counts.values()), sum(evaluation.total_counts.values())
     if run.result is not None:
-        return [_stat(e) for e in _headlines(run.result, run_charts.headline_aggregator(run))]
+        return [_stat(e) for e in _headlines(run.result, charts.headline_aggregator(run))]
     score = evaluation.score()
     stats = [Stat(name="score", value=format_number(score, none="–"), detail="mean of groups by weight", point=score)]
     stats.append(Stat(name="cases passing", value=f"{passed:,}", detail=f"of {total:,}"))
@@ -157,7 +182,7 @@ def _stats(run: Run) -> list[Stat]:
 
 
 def _stat(e: Estimate) -> Stat:
-    share = run_charts.is_share(e)
+    share = charts.is_share(e)
     return Stat(
         name=e.aggregator,
         value=format_number(e.point, none="–"),
@@ -169,7 +194,7 @@ def _stat(e: Estimate) -> Stat:
 
 
 def _headlines(result: ScoredResult, first: str) -> list[Estimate]:
-    of_metric = [e for e in run_charts.overall_estimates(result) if e.metric == result.scored[0].metric]
+    of_metric = [e for e in charts.overall_estimates(result) if e.metric == result.scored[0].metric]
     names = list(dict.fromkeys([first, "first", "mean", "any_pass", "majority", *(e.aggregator for e in of_metric)]))
     found = {e.aggregator: e for e in of_metric}
     return [found[name] for name in names if name in found][:4]
