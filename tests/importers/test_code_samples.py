@@ -14,7 +14,8 @@ from tests.shared import LOGS, needs_shared
 import kofn
 from kofn.errors import InputError
 from kofn.importers import importer_of, read
-from kofn.importers.base import Peek, ReadOptions
+from kofn.importers.base import ReadOptions
+from kofn.importers.recognition import Peek
 
 real = needs_shared(LOGS)
 

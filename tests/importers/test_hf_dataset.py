@@ -12,7 +12,8 @@ from tests.peers import needs_peer, run_peer
 import kofn
 from kofn.errors import InputError
 from kofn.importers import importer_of, read
-from kofn.importers.base import Peek, ReadOptions
+from kofn.importers.base import ReadOptions
+from kofn.importers.recognition import Peek
 
 LONG = [
     {"id": f"q{i}", "repeat": r, "output": f"The answer is {i + r}.", "reference": str(i), "correct": r == 0}

@@ -8,7 +8,7 @@ import pytest
 import kofn
 from kofn.errors import InputError
 from kofn.importers import importer_of, read
-from kofn.importers.base import Peek
+from kofn.importers.recognition import Peek
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow writes the files here")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow writes the files here")

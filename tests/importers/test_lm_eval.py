@@ -18,9 +18,10 @@ import kofn
 from kofn.cli import main
 from kofn.errors import InputError
 from kofn.importers import importer_of, lm_eval, lm_eval_rows, lm_eval_samples, read
-from kofn.importers.base import Peek, ReadOptions
+from kofn.importers.base import ReadOptions
 from kofn.importers.jsonl import MixedTypes
 from kofn.importers.lm_eval import Results
+from kofn.importers.recognition import Peek
 
 SAMPLES, RESULTS = (
     "samples_math_perturbed_full_2026-01-21T03-44-18.458309.jsonl",

@@ -14,7 +14,7 @@ from tests.shared import LOGS, needs_shared
 import kofn
 from kofn.errors import InputError
 from kofn.importers import importer_of, read
-from kofn.importers.base import Peek
+from kofn.importers.recognition import Peek
 
 NEMO = LOGS / "nemo"
 real = needs_shared(NEMO)

@@ -1,26 +1,18 @@
-"""The `Importer` interface: `ReadOptions`, what a reader keeps, and `Peek`, by which it recognises its files."""
+"""The `Importer` interface: `ReadOptions`, what a reader keeps, and the errors of malformed and damaged files."""
 
 from __future__ import annotations
 
-import zipfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
-
-import orjson
+from typing import TYPE_CHECKING
 
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from kofn.core.table import Table
-
-_HEAD = 1 << 16  # bytes by which most tools' files are recognised
-_LINE = 64 << 20  # the longest first line that is read to recognise a file
-_DOCUMENT = 4 << 30  # `Peek.document` reads the whole file into memory
+    from kofn.importers.recognition import Peek
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,94 +32,6 @@ class ReadOptions:
     where: Mapping[str, str] = field(default_factory=dict)
     by_line: bool = False
     present: frozenset[str] = frozenset()
-
-
-class Peek:
-    """A file or folder about to be read. Each view of it is computed when first needed, and once.
-
-    path      where it is: decompressed and local by now
-    source    what to call it in messages
-    """
-
-    def __init__(self, path: Path, source: str | None = None) -> None:
-        self.path, self.source = path, source or str(path)
-
-    @cached_property
-    def head(self) -> bytes:
-        """The first bytes; none of a folder."""
-        if self.path.is_dir():
-            return b""
-        with self.path.open("rb") as file:
-            return file.read(_HEAD)
-
-    @cached_property
-    def start(self) -> bytes:
-        """The first bytes without a byte order mark and blanks before them."""
-        return self.head.removeprefix(b"\xef\xbb\xbf").lstrip()
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The entries of a folder or of a zip archive; empty for any other file, and for a broken archive."""
-        if self.path.is_dir():
-            return tuple(sorted(entry.name for entry in self.path.iterdir()))
-        if not self.head.startswith(b"PK\x03\x04"):
-            return ()
-        try:
-            with zipfile.ZipFile(self.path) as archive:
-                return tuple(archive.namelist())
-        except (zipfile.BadZipFile, NotImplementedError, OSError):
-            return ()
-
-    @cached_property
-    def columns(self) -> Mapping[str, Any]:
-        """Column -> polars type of a Parquet file; empty for any other."""
-        if not self.head.startswith(b"PAR1"):
-            return {}
-        import polars as pl
-
-        try:
-            return dict(pl.read_parquet_schema(self.path))
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
-            return {}
-
-    @cached_property
-    def first(self) -> dict[str, Any] | None:
-        """The first line as a JSON object; None where it is not one."""
-        if not self.start.startswith(b"{"):
-            return None
-        with self.path.open("rb") as file:
-            for line in iter(lambda: file.readline(_LINE), b""):
-                if text := line.removeprefix(b"\xef\xbb\xbf").strip():
-                    return _object(text)
-        return None
-
-    @cached_property
-    def document(self) -> dict[str, Any] | None:
-        """The whole file as one JSON object; None where it is not one, such as JSON lines."""
-        if not self.start.startswith(b"{"):
-            return None
-        if self.first is not None and self._several_lines:
-            return None
-        if self.first is not None:
-            return self.first
-        if self.path.stat().st_size > _DOCUMENT:
-            raise InputError(f"{self.source}: one JSON document of more than {_DOCUMENT >> 30} GiB: split it")
-        return _object(self.path.read_bytes().removeprefix(b"\xef\xbb\xbf"))
-
-    @cached_property
-    def _several_lines(self) -> bool:
-        with self.path.open("rb") as file:
-            lines = (line for line in iter(lambda: file.readline(_LINE), b"") if line.strip())
-            next(lines, None)
-            return next(lines, None) is not None
-
-
-def _object(text: bytes) -> dict[str, Any] | None:
-    try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 @contextmanager

@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers.base import Importer
 from kofn.importers.log_table import LogFacts, LogRow, log_table, objects
+from kofn.importers.recognition import EVALPLUS_FOLDER, is_evalplus
 from kofn.importers.scalars import as_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kofn.core.table import Table
-    from kofn.importers.base import Peek, ReadOptions
+    from kofn.importers.base import ReadOptions
+    from kofn.importers.recognition import Peek
 
-_SAMPLE = frozenset({"task_id", "solution", "completion", "_identifier"})
 _PASS = frozenset({"pass", "success"})  # "success" until version 0.2
 _FAIL = frozenset({"fail", "failed", "timeout", "timed out"})
-_BEGINNING = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:date|hash|eval)"')
-_FOLDER = re.compile(r"(HumanEval|Mbpp)_\d+")
 _NOTE = 200  # characters of the failed inputs in a candidate's note
-
-
-def recognises(peek: Peek) -> bool:
-    """A line has task_id and solution and nothing else; a document has `eval`; a folder has one for each task."""
-    if peek.path.is_dir():
-        return any(_FOLDER.fullmatch(name) and (peek.path / name).is_dir() for name in peek.names)
-    first = peek.first
-    if first is not None and {"task_id", "solution"} <= set(first) <= _SAMPLE:
-        return True
-    if b'"base_status"' not in peek.head and b'"nfiles"' not in peek.head:
-        return False
-    if first is not None:
-        return "eval" in first
-    return _BEGINNING.match(peek.head) is not None  # over several lines, or cut off
 
 
 def read(peek: Peek, options: ReadOptions) -> Table:
@@ -76,7 +60,7 @@ def _of_lines(peek: Peek) -> Iterator[LogRow]:
 
 def _of_folder(peek: Peek) -> Iterator[LogRow]:
     """A folder HumanEval_0 of 0.py, 1.py, ... for each task."""
-    for name in sorted(filter(_FOLDER.fullmatch, peek.names), key=lambda name: int(name.rpartition("_")[2])):
+    for name in sorted(filter(EVALPLUS_FOLDER.fullmatch, peek.names), key=lambda name: int(name.rpartition("_")[2])):
         for path in sorted(
             (peek.path / name).glob("*.py"),
             key=lambda path: (int(path.stem) if path.stem.isdigit() else 1 << 31, path.name),
@@ -175,4 +159,4 @@ def _note(base: _Status, plus: _Status) -> str | None:
     return "; ".join(parts) or None
 
 
-IMPORTER = Importer(name="evalplus", what="EvalPlus samples and eval_results.json", recognises=recognises, read=read)
+IMPORTER = Importer(name="evalplus", what="EvalPlus samples and eval_results.json", recognises=is_evalplus, read=read)

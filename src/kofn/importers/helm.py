@@ -12,6 +12,7 @@ from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
 from kofn.importers.log_table import LogFacts, LogRow, count_notes, iter_members, log_table, parse_json
+from kofn.importers.recognition import HELM_STATE, is_helm
 from kofn.importers.scalars import as_object, object_in
 
 if TYPE_CHECKING:
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kofn.core.table import Table
-    from kofn.importers.base import Peek, ReadOptions
+    from kofn.importers.base import ReadOptions
+    from kofn.importers.recognition import Peek
 
-_STATE, _STATS, _SPEC = "scenario_state.json", "per_instance_stats.json", "run_spec.json"
-_STATES = re.compile(rb'"request_states"\s*:\s*\[')
+_STATS, _SPEC = "per_instance_stats.json", "run_spec.json"
 # statistics that describe a request and grade nothing
 _BOOKKEEPING = re.compile(
     r"num_.*|finish_reason_.*|inference_.*|training_.*|estimated_.*|batch_size|max_prob|prompt_truncated|"
@@ -42,18 +43,10 @@ _Key = tuple[str, str | None, int]
 _Stats = dict[str, float]
 
 
-def recognises(peek: Peek) -> bool:
-    """A folder with scenario_state.json, or a document with an adapter's spec and request states."""
-    if _STATE in peek.names and peek.path.is_dir():
-        return True
-    start = peek.start
-    return start.startswith(b"{") and b'"adapter_spec"' in start and bool(_STATES.search(start))
-
-
 def read(peek: Peek, options: ReadOptions) -> Table:
     """Instances as cases; completions of all trials as candidates; HELM's statistics of each as labels."""
     folder = peek.path if peek.path.is_dir() else peek.path.parent
-    run = _HelmRun(folder / _STATE if peek.path.is_dir() else peek.path, peek.source, options)
+    run = _HelmRun(folder / HELM_STATE if peek.path.is_dir() else peek.path, peek.source, options)
     run.load_stats(folder / _STATS)
     run.origin |= _origin(folder / _SPEC)
     return log_table(
@@ -213,6 +206,4 @@ def _origin(path: Path) -> dict[str, Any]:
     return {key: value for key, value in known.items() if value}
 
 
-IMPORTER = Importer(
-    name="helm", what="HELM runs (scenario_state.json or their folder)", recognises=recognises, read=read
-)
+IMPORTER = Importer(name="helm", what="HELM runs (scenario_state.json or their folder)", recognises=is_helm, read=read)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +13,7 @@ from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers.base import Importer, reject_damaged
 from kofn.importers.long_form import filter_cases
+from kofn.importers.recognition import ARROW_STARTS, SHARD, SPLITS, is_hf_dataset, split_shards, visible_folders
 from kofn.importers.tabular import table_from_frame
 
 if TYPE_CHECKING:
@@ -21,16 +21,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kofn.core.table import Table
-    from kofn.importers.base import Peek, ReadOptions
+    from kofn.importers.base import ReadOptions
+    from kofn.importers.recognition import Peek
 
 _LONGEST_NAME = 200  # of a file: below the 255 bytes that file systems allow
-_ENDS = (".arrow", ".parquet")
-_SPLITS = {"test": 0, "validation": 1, "valid": 1, "val": 1, "dev": 1, "train": 2}
-_WORD = "|".join(_SPLITS)
-# train.parquet, train-00000-of-00004.parquet, NAME-train-00000-of-00004-0123abcd.parquet
-_SHARD = re.compile(rf"(?:.*-)?(?P<split>{_WORD})(?:-(?P<at>\d+)-of-(?P<of>\d+))?(?:-[0-9a-f]+)?")
-_ARROW = (b"\xff\xff\xff\xff", b"ARROW1")  # the beginnings of its two forms: a stream, a file
-_NUMBERED = re.compile(r"(?:data-)?(?P<at>\d+)(?:-of-(?P<of>\d+))?")
 
 
 class _Split(NamedTuple):
@@ -39,21 +33,6 @@ class _Split(NamedTuple):
     name: str
     files: list[Path]
     notes: list[CodedWarning]
-
-
-def recognises(peek: Peek) -> bool:
-    """A folder with the records that `save_to_disk` writes, or with shards named after splits; an Arrow file."""
-    if not peek.path.is_dir():
-        return peek.head.startswith(_ARROW)
-    if "run.json" in peek.names:  # a run of ours
-        return False
-    if "dataset_dict.json" in peek.names or ("state.json" in peek.names and "dataset_info.json" in peek.names):
-        return True
-    return any(_shards(folder) for folder in (peek.path, *_folders(peek)))
-
-
-def _folders(peek: Peek) -> list[Path]:
-    return [peek.path / name for name in peek.names if not name.startswith(".") and (peek.path / name).is_dir()]
 
 
 def read(peek: Peek, options: ReadOptions) -> Table:
@@ -102,7 +81,7 @@ def _all_splits(peek: Peek) -> list[_Split]:
         splits = [_saved_split(peek.path, "", peek)]
     else:
         splits = _hub_splits(peek)
-    return sorted(splits, key=lambda split: (_SPLITS.get(split.name, 3), split.name))
+    return sorted(splits, key=lambda split: (SPLITS.get(split.name, 3), split.name))
 
 
 def _saved_split(folder: Path, name: str, peek: Peek) -> _Split:
@@ -129,34 +108,17 @@ def _saved_split(folder: Path, name: str, peek: Peek) -> _Split:
 
 def _hub_splits(peek: Peek) -> list[_Split]:
     """Shards in the folder itself or in `data`; folders beside each other are configurations, of which one is read."""
-    places = {folder: shards for folder in (peek.path, *_folders(peek)) if (shards := _shards(folder))}
+    places = {folder: shards for folder in (peek.path, *visible_folders(peek)) if (shards := split_shards(folder))}
     if peek.path in places:
         return _splits(places[peek.path])
     if peek.path / "data" in places:
         return _splits(places[peek.path / "data"])
-    if all(folder.name in _SPLITS for folder in places):
+    if all(folder.name in SPLITS for folder in places):
         return _splits({path: folder.name for folder, shards in places.items() for path in shards})
     if len(places) > 1:
         names = ", ".join(folder.name for folder in places)
         raise InputError(f"{peek.source}: several configurations ({names}): give the folder of one")
     return _splits(next(iter(places.values())))
-
-
-def _shards(folder: Path) -> dict[Path, str]:
-    """File -> split: shards named after a split, or numbered ones in a folder that is."""
-    shards: dict[Path, str] = {}
-    try:
-        paths = sorted(folder.iterdir())
-    except OSError:  # not ours to read
-        return shards
-    for path in paths:
-        if path.suffix not in _ENDS or not path.is_file():
-            continue
-        if match := _SHARD.fullmatch(path.stem):
-            shards[path] = match["split"]
-        elif folder.name in _SPLITS and _NUMBERED.fullmatch(path.stem):
-            shards[path] = folder.name
-    return shards
 
 
 def _splits(shards: Mapping[Path, str]) -> list[_Split]:
@@ -168,7 +130,7 @@ def _splits(shards: Mapping[Path, str]) -> list[_Split]:
 
 def _missing(files: Sequence[Path]) -> list[CodedWarning]:
     """A line where shards say that there are more of them than there are."""
-    counts = {int(m["of"]) for path in files if (m := _SHARD.fullmatch(path.stem)) and m["of"]}
+    counts = {int(m["of"]) for path in files if (m := SHARD.fullmatch(path.stem)) and m["of"]}
     expected = max(counts, default=len(files))
     found = CodedWarning.of("log-incomplete", about="shards", n=len(files), of=expected)
     return [found] if expected > len(files) else []
@@ -188,10 +150,10 @@ def _frame(path: Path, peek: Peek) -> pl.DataFrame:
         if path.suffix == ".parquet":
             return pl.read_parquet(path)
         with path.open("rb") as file:
-            stream = not file.read(8).startswith(_ARROW[1])
+            stream = not file.read(8).startswith(ARROW_STARTS[1])
         return pl.read_ipc_stream(path) if stream else pl.read_ipc(path)
 
 
 IMPORTER = Importer(
-    name="hf_dataset", what="a folder of a Hugging Face dataset (Arrow or Parquet)", recognises=recognises, read=read
+    name="hf_dataset", what="a folder of a Hugging Face dataset (Arrow or Parquet)", recognises=is_hf_dataset, read=read
 )

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kofn.core.warnings import CodedWarning
 from kofn.importers.base import Importer
 from kofn.importers.log_table import LogFacts, LogRow, log_table, objects
+from kofn.importers.recognition import HUMAN_EVAL_FIELDS, is_human_eval, is_human_eval_result
 from kofn.importers.scalars import plain_tags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kofn.core.table import Table
-    from kofn.importers.base import Peek, ReadOptions
+    from kofn.importers.base import ReadOptions
+    from kofn.importers.recognition import Peek
 
-_OWN = frozenset({"task_id", "completion", "passed", "result", "completion_id"})
-_NO_TAG = _OWN | {"repeat"}
-
-
-def recognises(peek: Peek) -> bool:
-    """A line has task_id and completion and nothing else, or was run: passed, and a result in the tool's own words."""
-    first = peek.first
-    if first is None or not {"task_id", "completion"} <= set(first):
-        return False
-    return set(first) <= _OWN or ("passed" in first and is_result(first.get("result")))
-
-
-def is_result(value: Any) -> bool:
-    """Whether a value is one that the tool writes as the result of running a completion.
-
-    >>> is_result("failed: name 'x' is not defined"), is_result("timed out"), is_result("42")
-    (True, True, False)
-    """
-    return isinstance(value, str) and (value in ("passed", "timed out") or value.startswith("failed: "))
+_NO_TAG = HUMAN_EVAL_FIELDS | {"repeat"}
 
 
 def read(peek: Peek, options: ReadOptions) -> Table:
@@ -78,7 +62,7 @@ def _notes(rows: list[LogRow]) -> list[CodedWarning]:
     differ = [
         row.place
         for row in rows
-        if is_result(row.values["note"])
+        if is_human_eval_result(row.values["note"])
         and isinstance(row.values["passed"], bool)
         and row.values["passed"] != (row.values["note"] == "passed")
     ]
@@ -88,4 +72,4 @@ def _notes(rows: list[LogRow]) -> list[CodedWarning]:
     return notes
 
 
-IMPORTER = Importer(name="human_eval", what="HumanEval samples and their results", recognises=recognises, read=read)
+IMPORTER = Importer(name="human_eval", what="HumanEval samples and their results", recognises=is_human_eval, read=read)

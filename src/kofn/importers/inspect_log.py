@@ -12,6 +12,7 @@ from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
 from kofn.importers.log_table import LogFacts, LogRow, iter_members, log_table, parse_json
+from kofn.importers.recognition import INSPECT_HEADERS, INSPECT_SAMPLE, is_inspect_log
 from kofn.importers.scalars import content_reasoning, content_text, dialogue, object_in
 from kofn.importers.sources import Archive, DamagedEntry
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from zipfile import ZipInfo
 
     from kofn.core.table import Table
-    from kofn.importers.base import Peek, ReadOptions
+    from kofn.importers.base import ReadOptions
+    from kofn.importers.recognition import Peek
 
 # value_to_float of inspect_ai.scorer, with its default words
 _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
@@ -29,9 +31,6 @@ _OWN = ("note", "candidate_weight", "facets", "weight", "cluster", "required", "
 _PLAIN = {"pass": "passed", "score": "score"}  # in logs that kofn exported, these scorers were plain fields
 _LARGE = 1 << 63  # no column holds a larger whole number; the comparison also leaves out NaN
 _EXAMPLES_OF_MODELS = 3
-_HEADERS = ("header.json", "_journal/start.json")
-_MEMBER = re.compile(rb'"(?:(version)"\s*:\s*\d|(status)"\s*:\s*"|(eval)"\s*:\s*\{|(plan)"\s*:\s*\{)')
-_SAMPLE = re.compile(r"samples/(?P<id>.+)_epoch_(?P<epoch>\d+)(?P<chunked>/sample)?\.json", re.DOTALL)
 _TEXTS = re.compile(r"(?P<prefix>samples/.+/)attachments/(?P<start>\d+)\.json", re.DOTALL)
 _LOWER = {"perplexity": False, "target_perplexity": False}
 _EXAMPLES = 3
@@ -291,25 +290,6 @@ def _tags(metadata: Mapping[str, Any]) -> dict[str, Any]:
 # --- the log
 
 
-def recognises(peek: Peek) -> bool:
-    """A zip with a header, a journal or samples, whole or not; or an object with version, status, eval and plan."""
-    if peek.head.startswith(b"PK\x03\x04"):
-        first = peek.head[30:120]  # the name of the first entry, where the archive lacks its directory
-        return _is_log(peek.names) or (not peek.names and (b"_journal/" in first or b"samples/" in first))
-    start = peek.start
-    if not start.startswith(b"{"):
-        return False
-    found = {name for names in _MEMBER.findall(start) for name in names}
-    if not found >= {b"version", b"eval"} or found.isdisjoint({b"status", b"plan"}) or b'"task"' not in start:
-        return False
-    return peek.first is None or isinstance(peek.first.get("eval"), dict)
-
-
-def _is_log(names: Iterable[str]) -> bool:
-    known = set(names)
-    return not known.isdisjoint(_HEADERS) or any(_SAMPLE.fullmatch(name) for name in known)
-
-
 def read(peek: Peek, options: ReadOptions) -> Table:
     """Samples by id, their epochs as repeats, with notes on what the log says is missing or unfinished."""
     log = _InspectLog(peek, options, SampleStats())
@@ -351,7 +331,7 @@ class _InspectLog:
         self.header = self._zip_header(archive)
         spec = self.header.get("eval", {})
         place = {str(one): at for at, one in enumerate(object_in(spec, "dataset").get("sample_ids") or ())}
-        samples = [(match, entry) for entry in archive.entries if (match := _SAMPLE.fullmatch(entry.filename))]
+        samples = [(match, entry) for entry in archive.entries if (match := INSPECT_SAMPLE.fullmatch(entry.filename))]
         samples.sort(key=lambda one: (place.get(one[0]["id"], len(place)), int(one[0]["epoch"])))
         texts = _attachment_entries(archive) if any(match["chunked"] for match, _ in samples) else {}
         for match, entry in samples:
@@ -378,7 +358,7 @@ class _InspectLog:
                 self.header[name] = value
 
     def _zip_header(self, archive: Archive) -> dict[str, Any]:
-        for name in _HEADERS:
+        for name in INSPECT_HEADERS:
             if (entry := archive.entry(name)) is None:
                 continue
             try:
@@ -388,7 +368,7 @@ class _InspectLog:
                 self.notes.append(unread)
                 continue
             if isinstance(found, dict):
-                return found if name == _HEADERS[0] else {**found, "status": "started"}
+                return found if name == INSPECT_HEADERS[0] else {**found, "status": "started"}
         return {}
 
     def _row(self, place: str, sample: Any) -> Iterator[LogRow]:
@@ -504,4 +484,4 @@ def _join_chunks(archive: Archive, shell: Any, prefix: str, texts: Iterable[ZipI
     return {**shell, **more, "attachments": [text for entry in texts for text in _parse_entry(archive.read(entry))]}
 
 
-IMPORTER = Importer(name="inspect", what="Inspect logs (.eval and .json)", recognises=recognises, read=read)
+IMPORTER = Importer(name="inspect", what="Inspect logs (.eval and .json)", recognises=is_inspect_log, read=read)

@@ -13,28 +13,18 @@ from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers.base import Importer, reject_damaged, reject_malformed
 from kofn.importers.log_table import LogFacts, LogRow, log_table
+from kofn.importers.recognition import LIGHTEVAL_COLUMNS, LIGHTEVAL_OLD_COLUMNS, is_lighteval, lighteval_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kofn.core.table import Table
-    from kofn.importers.base import Peek, ReadOptions
+    from kofn.importers.base import ReadOptions
+    from kofn.importers.recognition import Peek
 
-_NEW = ("doc", "model_response", "metric")
-_UNDERSCORED = tuple(f"__{name}__" for name in _NEW)  # the same in versions 0.11 and 0.12
-_OLD = ("full_prompt", "predictions", "metrics")
-_OLD_COLUMNS = (*_OLD, "example", "gold", "gold_index", "choices", "cont_tokens", "input_tokens")
+_OLD_FORM = (*LIGHTEVAL_OLD_COLUMNS, "example", "gold", "gold_index", "choices", "cont_tokens", "input_tokens")
 _FILE = re.compile(r"details_(?P<task>.+)_\d{4}-\d\d-\d\dT[\d.-]+\.parquet")
 _LOWER = re.compile(r"perplexity|ppl|bits_per_byte|^(ter|wer|cer)$", re.IGNORECASE)
-
-
-def recognises(peek: Peek) -> bool:
-    """Parquet with the columns of one of the forms."""
-    return _names(peek) is not None or set(_OLD) <= set(peek.columns)
-
-
-def _names(peek: Peek) -> tuple[str, ...] | None:
-    return next((names for names in (_NEW, _UNDERSCORED) if set(names) <= set(peek.columns)), None)
 
 
 def read(peek: Peek, options: ReadOptions) -> Table:
@@ -81,16 +71,18 @@ class _Doc:
 
 
 def _docs(peek: Peek) -> list[_Doc]:
-    names = _names(peek)
-    if names is None and not set(_OLD) <= set(peek.columns):
+    names = lighteval_columns(peek)
+    if names is None and not set(LIGHTEVAL_OLD_COLUMNS) <= set(peek.columns):
         found = ", ".join(list(peek.columns)[:8]) or "no columns"
-        expected = f"{', '.join(_NEW)} or {', '.join(_OLD)}"
+        expected = f"{', '.join(LIGHTEVAL_COLUMNS)} or {', '.join(LIGHTEVAL_OLD_COLUMNS)}"
         raise InputError(f"{peek.source}: no lighteval details: expected {expected}, found {found}")
     with reject_damaged(peek.source):
         if names is not None:
-            frame = pl.read_parquet(peek.path, columns=list(names)).rename(dict(zip(names, _NEW, strict=True)))
+            frame = pl.read_parquet(peek.path, columns=list(names)).rename(
+                dict(zip(names, LIGHTEVAL_COLUMNS, strict=True))
+            )
             return _each(peek, _slim(frame), _new)
-        present = [c for c in _OLD_COLUMNS if c in peek.columns]
+        present = [c for c in _OLD_FORM if c in peek.columns]
         frame = _lengths(pl.read_parquet(peek.path, columns=present), ("cont_tokens", "input_tokens"))
         return _each(peek, frame, _old)
 
@@ -239,5 +231,5 @@ def _listed(value: Any) -> list[Any]:
 
 
 IMPORTER = Importer(
-    name="lighteval", what="lighteval details_*.parquet, all predictions", recognises=recognises, read=read
+    name="lighteval", what="lighteval details_*.parquet, all predictions", recognises=is_lighteval, read=read
 )

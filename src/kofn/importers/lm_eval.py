@@ -20,11 +20,12 @@ import polars as pl
 
 from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
-from kofn.importers.base import Importer, Peek
+from kofn.importers.base import Importer
 from kofn.importers.lm_eval_rows import METRIC, TAG, LineSelection
 from kofn.importers.lm_eval_samples import read_lines
 from kofn.importers.log_table import LogFacts, frame_of_log
 from kofn.importers.reading import combine
+from kofn.importers.recognition import Peek, is_lm_eval, is_lm_eval_results, lm_eval_logs
 from kofn.importers.scalars import as_object, object_in
 
 if TYPE_CHECKING:
@@ -38,10 +39,8 @@ LOWER = frozenset({"perplexity", "word_perplexity", "byte_perplexity", "bits_per
 _MEANS = ("mean", "nanmean", "bypass")  # aggregations of lm-eval that are the mean over documents
 FORM = "lm-eval samples"
 FILTER = "filter"
-_KEYS = {"doc_id", "doc", "resps", "filtered_resps"}
 _NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?))?\.jsonl?$")
 _ANNOUNCED = {"id": "doc_id", "text": "resps", "answer": "filtered_resps", "reference": "target", "input": "arguments"}
-_RESULTS = "results*.json"
 _NO_SAMPLES = "results of lm-eval without samples: run it with --log_samples, and give samples_*.jsonl"
 _NOTHING = "[invalid]"  # what the tool's regex filter puts where it finds no answer
 _NO_RESPONSE = "no response in the log"
@@ -162,36 +161,11 @@ def _file_beside(peek: Peek, date: str | None) -> Path | None:
 # --- samples
 
 
-def recognises(peek: Peek) -> bool:
-    """A line has doc_id, doc, resps and filtered_resps; a folder has a file of such lines.
-
-    Results without samples are known too, so that they can be refused in words.
-    """
-    if peek.path.is_dir():
-        logs = _logs(peek.path)
-        return (
-            _is_log(logs[0]) if logs else any(_is_results(Peek(path)) for path in sorted(peek.path.glob(_RESULTS))[:1])
-        )
-    return _is_log(peek.path, peek) or _is_results(peek)
-
-
-def _is_results(peek: Peek) -> bool:
-    return b'"results"' in peek.head and peek.document is not None and peek.document.keys() >= {"results", "configs"}
-
-
-def _is_log(path: Path, peek: Peek | None = None) -> bool:
-    try:
-        first = (peek or Peek(path)).first
-    except OSError:
-        return False
-    return first is not None and set(first) >= _KEYS
-
-
 def read(peek: Peek, options: ReadOptions) -> Table:
     """The sets of one task, or of all tasks of a folder, ids led by the task."""
     if peek.path.is_dir():
         return _read_folder(peek, options)
-    if _is_results(peek):
+    if is_lm_eval_results(peek):
         raise InputError(f"{peek.source}: {_NO_SAMPLES}")
     lines, line_notes = read_lines(peek, _selection(options))
     _check_fields(lines, peek)
@@ -233,17 +207,8 @@ def _selection(options: ReadOptions) -> LineSelection:
 # --- folders
 
 
-def _logs(folder: Path) -> list[Path]:
-    """The files of samples in a folder, or in the one folder of a model inside it."""
-    logs = sorted(folder.glob("samples_*.jsonl"))
-    if logs:
-        return logs
-    inside = [path for path in sorted(folder.iterdir()) if path.is_dir() and any(path.glob("samples_*.jsonl"))]
-    return [path for one in inside for path in sorted(one.glob("samples_*.jsonl"))]
-
-
 def _read_folder(peek: Peek, options: ReadOptions) -> Table:
-    logs = _logs(peek.path)
+    logs = lm_eval_logs(peek.path)
     if not logs:
         raise InputError(f"{peek.source}: {_NO_SAMPLES}")
     if len(models := sorted({path.parent.name for path in logs})) > 1:
@@ -527,6 +492,6 @@ def _notes(
 IMPORTER = Importer(
     name="lm_eval",
     what="samples of lm-evaluation-harness (--log_samples), one file or a folder with its results",
-    recognises=recognises,
+    recognises=is_lm_eval,
     read=read,
 )

@@ -30,7 +30,7 @@ from kofn.importers.long_form import mixed_types_note
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from kofn.importers.base import Peek
+    from kofn.importers.recognition import Peek
 
 _PAIR = 2  # (log-likelihood, greedy)
 NEEDED = ("doc_id", "resps")

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kofn.core.warnings import CodedWarning
-    from kofn.importers.base import Peek
     from kofn.importers.lm_eval_rows import LineSelection
+    from kofn.importers.recognition import Peek
 
 _MOST_IRREGULAR = 0.05  # of the lines: above it the row reader reads the whole file
 _BATCH = 4 << 20  # bytes of the file decoded at a time, which bounds the memory

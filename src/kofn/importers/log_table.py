@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kofn.core.table import Table
-    from kofn.importers.base import Peek, ReadOptions
+    from kofn.importers.base import ReadOptions
+    from kofn.importers.recognition import Peek
 
 _CHUNK = 4 << 20  # characters read at a time
 _EDGE = 64  # an error this close to the end of what was read may be a value that goes on

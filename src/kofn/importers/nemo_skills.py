@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
-from kofn.importers.base import Importer, Peek
+from kofn.importers.base import Importer
 from kofn.importers.log_table import LogFacts, LogRow, log_table, objects
+from kofn.importers.recognition import Peek, is_nemo_skills, nemo_seeds
 from kofn.importers.scalars import plain_tags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from kofn.core.table import Table
     from kofn.importers.base import ReadOptions
 
-_SEED = re.compile(r"output-rs(\d+)\.jsonl")
 _GREEDY = "output.jsonl"
-_TYPICAL = frozenset({"expected_answer", "predicted_answer", "symbolic_correct", "judgement", "judge_correct"})
 _NOT_RUN = ("", "<not_executed>")
 _SHORT = 60  # characters of a problem that may serve as its id
 # label -> its field, in the newest version first
@@ -39,26 +36,6 @@ _KNOWN = frozenset(
         *("generation_end_time", "reward_model_score", "reasoning_content", "finish_reason", "_async_position"),
     ]
 )
-
-
-def recognises(peek: Peek) -> bool:
-    """A line has a generation beside an expected or predicted answer or a verdict; a folder has seeds of such lines."""
-    if not peek.path.is_dir():
-        return _is_output(peek.first)
-    try:
-        seeds = _seeds(peek.path)
-        return bool(seeds) and _is_output(Peek(seeds[0]).first)
-    except OSError:  # not ours to read
-        return False
-
-
-def _is_output(first: Mapping[str, Any] | None) -> bool:
-    return first is not None and "generation" in first and bool(_TYPICAL & set(first))
-
-
-def _seeds(folder: Path) -> list[Path]:
-    found = {int(match[1]): path for path in folder.iterdir() if (match := _SEED.fullmatch(path.name))}
-    return [found[seed] for seed in sorted(found)]
 
 
 def read(peek: Peek, options: ReadOptions) -> Table:
@@ -112,7 +89,7 @@ def _all_rows(peek: Peek, notes: _OutputNotes) -> Iterator[LogRow]:
     if not peek.path.is_dir():
         yield from _rows(peek, 0, "", notes)
         return
-    seeds = _seeds(peek.path)
+    seeds = nemo_seeds(peek.path)
     greedy = peek.path / _GREEDY
     if greedy.exists():
         same = next((seed.name for seed in seeds if seed.read_bytes() == greedy.read_bytes()), None)
@@ -197,5 +174,8 @@ def parse_judgement(text: str) -> bool | None:
 
 
 IMPORTER = Importer(
-    name="nemo_skills", what="NeMo-Skills output-rs*.jsonl: files, or their folder", recognises=recognises, read=read
+    name="nemo_skills",
+    what="NeMo-Skills output-rs*.jsonl: files, or their folder",
+    recognises=is_nemo_skills,
+    read=read,
 )

@@ -11,19 +11,15 @@ from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
 from kofn.importers.log_table import LogFacts, LogRow, count_notes, log_table, objects
+from kofn.importers.recognition import is_openai_evals
 from kofn.importers.scalars import object_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kofn.core.table import Table
-    from kofn.importers.base import Peek, ReadOptions
-
-
-def recognises(peek: Peek) -> bool:
-    """The first line is the spec of a run."""
-    spec = (peek.first or {}).get("spec")
-    return isinstance(spec, dict) and "eval_name" in spec and ("run_config" in spec or "completion_fns" in spec)
+    from kofn.importers.base import ReadOptions
+    from kofn.importers.recognition import Peek
 
 
 def read(peek: Peek, options: ReadOptions) -> Table:
@@ -193,4 +189,4 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float)) and value == value
 
 
-IMPORTER = Importer(name="openai_evals", what="logs of OpenAI evals", recognises=recognises, read=read)
+IMPORTER = Importer(name="openai_evals", what="logs of OpenAI evals", recognises=is_openai_evals, read=read)

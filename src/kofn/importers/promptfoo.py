@@ -6,7 +6,6 @@ repeats of a test are found by what the test is: its description, variables and 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +15,7 @@ from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
 from kofn.importers.log_table import LogFacts, LogRow, count_notes, iter_members, log_table, objects
+from kofn.importers.recognition import is_promptfoo
 from kofn.importers.scalars import object_in, plain_tags
 
 if TYPE_CHECKING:
@@ -23,29 +23,13 @@ if TYPE_CHECKING:
 
     from kofn.core.table import Table
     from kofn.core.warnings import CodedWarning
-    from kofn.importers.base import Peek, ReadOptions
+    from kofn.importers.base import ReadOptions
+    from kofn.importers.recognition import Peek
 
-_SUMMARY = re.compile(rb'"results"\s*:\s*\{\s*"version"\s*:\s*\d')
-_LIST = re.compile(rb'"results"\s*:\s*\[')
-_WRAPPED = re.compile(rb'"evalId"\s*:.*"results"\s*:\s*\{', re.DOTALL)
-_OWN = (b'"promptIdx"', b'"namedScores"', b'"gradingResult"')
 _ERROR = 2  # ResultFailureReason of promptfoo: 0 none, 1 an assertion, 2 an error
 _LONG = 80  # characters of a label: a prompt without one has its whole text there
 _STRIPPED = "[output stripped]"
 _UNKNOWN = 1 << 59  # an index that sorts after every test whose index is known
-
-
-def recognises(peek: Peek) -> bool:
-    """A summary under `results`, or a list of results that have promptfoo's own fields; or such results as lines."""
-    start = peek.start
-    if not start.startswith(b"{"):
-        return False
-    if _SUMMARY.search(start) or _WRAPPED.search(start):
-        return True
-    if _LIST.search(start) and b'"version"' in start:
-        return any(name in start for name in _OWN)
-    first = peek.first
-    return first is not None and {"provider", "prompt", "vars", "success"} <= set(first)
 
 
 def read(peek: Peek, options: ReadOptions) -> Table:
@@ -247,4 +231,4 @@ def _prompt(prompt: Any, identity: Any) -> str:
     return line if len(line) <= _LONG else f"{line[: _LONG // 2]}... {str(identity or len(line))[:8]}"
 
 
-IMPORTER = Importer(name="promptfoo", what="promptfoo exports (.json and .jsonl)", recognises=recognises, read=read)
+IMPORTER = Importer(name="promptfoo", what="promptfoo exports (.json and .jsonl)", recognises=is_promptfoo, read=read)

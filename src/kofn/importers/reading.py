@@ -14,8 +14,9 @@ from kofn.core.table import CASE_COLUMNS, from_rows
 from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError, UnknownName
 from kofn.importers import jsonl
-from kofn.importers.base import Peek, ReadOptions
+from kofn.importers.base import ReadOptions
 from kofn.importers.long_form import NUMBERED, constant_columns, filter_cases
+from kofn.importers.recognition import Peek
 from kofn.importers.sources import PLAIN, SEPARATORS, check_readable, expand, kind_of, local
 from kofn.importers.tabular import read_csv, read_parquet
 from kofn.registry import importers

@@ -14,8 +14,9 @@ from kofn.core.display import Displayable
 from kofn.core.table import case_codes, case_numbers
 from kofn.errors import InputError, UnknownName
 from kofn.importers import importer_of
-from kofn.importers.base import Peek, ReadOptions
+from kofn.importers.base import ReadOptions
 from kofn.importers.json_records import read_records
+from kofn.importers.recognition import Peek
 from kofn.importers.sources import expand
 from kofn.importers.tabular import table_from_frame
 from kofn.runs.files import MANIFEST

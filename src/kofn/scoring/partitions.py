@@ -22,7 +22,6 @@ from kofn.core.fields import long_fields
 from kofn.core.table import case_column, segment_labels
 from kofn.errors import InputError, WorldError
 from kofn.importers import importer_of
-from kofn.importers.base import Peek
 from kofn.importers.parquet_partitions import (
     Partition,
     Span,
@@ -37,6 +36,7 @@ from kofn.importers.parquet_partitions import (
     sample_cases,
 )
 from kofn.importers.reading import short_sets
+from kofn.importers.recognition import Peek
 from kofn.registry import aggregator
 from kofn.scoring.counts import add_counts, count_candidates, coverage_aggregators
 from kofn.scoring.evaluate import (
