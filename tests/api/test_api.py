@@ -203,19 +203,27 @@ def test_every_function_can_be_awaited_and_gives_the_same():
 
 
 def test_the_loop_goes_on_while_a_run_is_made_and_the_plain_functions_work_inside_one():
+    ticks, seen = [], []
+
     async def ticking():
-        ticks, running = 0, asyncio.ensure_future(kofn.arun("starter", model=slow, limit=2, repeats=2))
+        running = asyncio.ensure_future(kofn.arun("starter", model=patient, limit=2, repeats=2))
         while not running.done():
             await asyncio.sleep(0.01)
-            ticks += 1
-        return ticks, running.result(), kofn.run("starter", model=answer, limit=1)
+            ticks.append(1)
+        return running.result(), kofn.run("starter", model=answer, limit=1)
 
-    async def slow(prompt):
-        await asyncio.sleep(0.2)
+    async def patient(prompt):
+        before = len(ticks)
+        for _ in range(1000):  # bounded: where the loop stands still there is no tick to wait for
+            if len(ticks) - before > 3:
+                break
+            await asyncio.sleep(0.01)
+        seen.append(len(ticks) - before)
         return "4"
 
-    ticks, run, inside = asyncio.run(ticking())
-    assert ticks > 3
+    run, inside = asyncio.run(ticking())
+    assert len(seen) == 4
+    assert min(seen) > 3
     assert run.result.n_candidates == 4
     assert inside.result.n_cases == 1
 

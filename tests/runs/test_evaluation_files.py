@@ -385,19 +385,16 @@ while True:
 
 @pytest.mark.kills
 def test_a_writer_killed_at_any_moment_leaves_one_evaluation_or_the_other(tmp_path):
-    both, rng, times_killed = [version(0), version(1)], random.Random(0), 0
+    both, rng = [version(0), version(1)], random.Random(0)
     command = [sys.executable, "-c", writer_script(), str(tmp_path)]
-    end = time.monotonic() + 20
-    while times_killed < 8 and time.monotonic() < end:
+    for _ in range(8):
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout is not None
             assert writer.stdout.readline() == "ready\n"
             time.sleep(rng.uniform(0, 0.15))
             os.kill(writer.pid, signal.SIGKILL)
         assert writer.returncode == -signal.SIGKILL
-        times_killed += 1
         assert CorrectnessResults.from_dir(tmp_path) in both
-    assert times_killed >= 5
 
 
 def test_what_a_killed_writer_left_behind_is_not_looked_at(sample, tmp_path):

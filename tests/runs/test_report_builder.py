@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -12,6 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cpu import cpu_seconds
 
 import kofn
 from kofn.errors import InputError, UnknownName
@@ -500,10 +500,10 @@ def test_a_million_cases_of_eight_become_a_report_in_seconds(verdict, capsys):
         }
     )
     result = kofn.score(frame, aggregate=["majority", "mean"], everything=True)
-    start, cpu = time.perf_counter(), time.process_time()
-    evaluation, _ = report_of(result, ReportConfig(group="kind", verdict=verdict))
-    taken, cpu = time.perf_counter() - start, time.process_time() - cpu
+    reports = []
+    cpu = cpu_seconds(lambda: reports.append(report_of(result, ReportConfig(group="kind", verdict=verdict))))
+    ((evaluation, _),) = reports
     with capsys.disabled():
-        sys.stdout.write(f"\n1,000,000 cases x 8, verdict {verdict}: report_of {taken:.1f} s ({cpu:.1f} s of CPU)\n")
+        sys.stdout.write(f"\n1,000,000 cases x 8, verdict {verdict}: report_of {cpu:.1f} s of CPU\n")
     assert evaluation.total_counts == {"Core": n}
     assert cpu < 40

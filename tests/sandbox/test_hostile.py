@@ -798,8 +798,8 @@ def test_the_sandbox_is_the_same_for_somebody_without_privileges(tmp_path):
         server = box.start(["python", "-m", "http.server", "8080"], limits=patient, env={})
         watch = threading.Thread(target=server.wait)
         watch.start()
-        reached, end = None, time.monotonic() + 120
-        while reached is None and time.monotonic() < end:
+        reached = None
+        while reached is None and watch.is_alive():
             if server.first_process() is not None:
                 network = PrivateNetwork(server.first_process())
                 reached = network.connect()
