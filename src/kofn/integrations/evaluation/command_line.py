@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError, KofnError
-from kofn.integrations.evaluation.evaluate_model import every_nth, extraction_settings, has_letter_answers, two_staged
 from kofn.models.local_folders import CONFIG, find_adapters, find_model_folders, fingerprint
 
 if TYPE_CHECKING:
@@ -92,7 +91,13 @@ def evaluate_one(given: argparse.Namespace, spec: str, folder: Path) -> None:
     """Evaluate one model and append its line."""
     find_model_folders(spec)  # a missing folder is reported before anything is loaded
     # numpy, polars and pydantic come with these, which --help and mistakes in the flags do without
-    from kofn.integrations.evaluation.evaluate_model import run_line
+    from kofn.integrations.evaluation.evaluate_model import (
+        every_nth,
+        extraction_settings,
+        has_letter_answers,
+        run_line,
+        two_staged,
+    )
     from kofn.tasks import load_task
 
     names = ("temperature", "cot_length", "answer_length", "markovian", "actor_reward_weight")
