@@ -20,7 +20,7 @@ import numpy as np
 
 from kofn.stats.estimates import choose_interval, rarer_side
 from kofn.stats.intervals import cluster_robust, t_interval, wilson
-from kofn.stats.ratios import ratio_law
+from kofn.stats.laws import ratio_law
 from kofn.stats.resample import METHODS, as_units, interval_from, without_width
 
 SIZES = (30, 100, 300, 1000)

@@ -52,7 +52,7 @@ MOVED = {
     "kofn.notebook": "kofn.core.document",
     "kofn.pytest_plugin": "kofn.integrations.pytest_plugin",
     "kofn.report": "kofn.runs",
-    "kofn.report.frames": "kofn.runs.report_table",
+    "kofn.report.frames": "kofn.runs.case_reports",
     "kofn.report.run": "kofn.runs.record",
     "kofn.running": "kofn.generate",
     "kofn.running.go": "kofn.generate.run",

@@ -12,10 +12,7 @@ Anything else that escapes is a bug and shows a traceback.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import Any
 
 
 class KofnError(Exception):
@@ -77,15 +74,3 @@ class WorldError(KofnError):
     """Something outside kofn failed; what was done is kept and can be resumed."""
 
     exit_code = 3
-
-
-def check_unique(names: Sequence[str], problem: str) -> None:
-    """Refuse a name that is there twice, with a message in which {} is the name.
-
-    >>> check_unique(["a", "b", "a"], "two sides are called {!r}")
-    Traceback (most recent call last):
-    kofn.errors.InputError: two sides are called 'a'
-    """
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(problem.format(name))

@@ -20,7 +20,7 @@ from kofn.errors import InputError, UnknownName
 from kofn.metrics.base import as_metric
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kofn.aggregators.base import Aggregator
 
@@ -324,6 +324,18 @@ def parse_spec(kind: str, spec: str) -> tuple[str, tuple[Any, ...], dict[str, An
             f"{kind} {spec!r}: parameters must be plain values, such as ndcg(k=3) or pattern('x=(.*)')"
         ) from None
     return match["name"], args, kwargs
+
+
+def check_unique(names: Sequence[str], problem: str) -> None:
+    """Refuse a name that is there twice, with a message in which {} is the name.
+
+    >>> check_unique(["a", "b", "a"], "two sides are called {!r}")
+    Traceback (most recent call last):
+    kofn.errors.InputError: two sides are called 'a'
+    """
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(problem.format(name))
 
 
 def _make(kind: str, name: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

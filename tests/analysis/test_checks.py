@@ -26,8 +26,7 @@ from kofn.errors import InputError
 from kofn.render.ci_reports import MOST_CASES, junit_xml, summarize_checks
 from kofn.render.run_directory import write_run
 from kofn.runs import AttributeResult, CorrectnessResults, VerifierReport, load_run
-from kofn.scoring.configuration import ReportConfig
-from kofn.scoring.policy import Requirement
+from kofn.scoring.configuration import ReportConfig, Requirement
 
 ROOT = Path(__file__).parents[2]
 ARITHMETIC = ROOT / "examples" / "arithmetic.jsonl"

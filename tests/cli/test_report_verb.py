@@ -24,7 +24,7 @@ from kofn.render.run_markdown import run_markdown
 from kofn.render.run_summary import GroupSummary, cut_diff, failing_of, listed_groups
 from kofn.render.run_text import format_run, shorten, wrap_columns
 from kofn.runs import AttributeResult, CorrectnessResults, Run, VerifierReport, load_run
-from kofn.runs.report_table import case_scores
+from kofn.runs.case_reports import case_scores
 
 ROOT = Path(__file__).parents[2]
 WHEN = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -15,8 +15,8 @@ from tests.shared import DATA, needs_shared
 
 from kofn import extract
 from kofn.errors import InputError
-from kofn.extract import columnar_extraction as columns
 from kofn.extract import extract_column
+from kofn.extract import extractor_choice as columns
 
 COLUMNAR = [
     extract.number,

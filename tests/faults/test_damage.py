@@ -24,7 +24,7 @@ from tests.loopback import running
 from tests.programs import need_sandbox
 
 from kofn.problems.case_store import NAME as FINISHED
-from kofn.runs.staging import STORE
+from kofn.runs.files import STORE
 
 FLIPS = {"store": 120, "verify": 30, "files": 24}
 FILES = ("run.json", "evaluation.json", "candidates.parquet", "cases.parquet", "reports.parquet")

@@ -17,7 +17,7 @@ from tests.faults.world import ANSWER, CASES, REPEATS, copied, essence, marks, o
 from tests.loopback import running
 from tests.waiting import wait_until
 
-from kofn.runs.staging import STORE
+from kofn.runs.files import STORE
 
 MIX = {
     **dict.fromkeys(("429-ms", "429:0", "500", "502", "503:0", "504", "drop", "cut", "malformed", "html"), 0.04),

@@ -14,7 +14,7 @@ from typing import Any
 from tests.loopback import mark_of
 
 import kofn
-from kofn.runs.staging import STORE
+from kofn.runs.files import STORE
 
 CASES, REPEATS = 12, 3
 ANSWER = "({mark}) The answer is {digit}."

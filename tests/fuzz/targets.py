@@ -376,7 +376,7 @@ def typed(data: bytes) -> None:
     from kofn.extract import JsonField
     from kofn.models.http_client import Vendor, find_address
     from kofn.problems.matchers.json_data import parse_path
-    from kofn.scoring.policy import Requirement
+    from kofn.scoring.configuration import Requirement
     from kofn.scoring.splits import Split
     from kofn.tasks.stages import Template
 

@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 from kofn.errors import InputError
 from kofn.generate.candidate_table import candidate_rows
 from kofn.generate.store import ReplyRow
-from kofn.runs.staging import STORE
+from kofn.runs.files import STORE
 from kofn.tasks.stages import of_repeat
 
 CASES, REPEATS = 25, 3

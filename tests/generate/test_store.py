@@ -18,7 +18,7 @@ from tests.generate.worker import FINGERPRINT, open_store
 
 from kofn.errors import InputError, WorldError
 from kofn.generate.store import Cache, ReplyRow, Store
-from kofn.runs.staging import STORE, lock_directory
+from kofn.runs.files import STORE, lock_directory
 
 ROOT = Path(__file__).parents[2]
 

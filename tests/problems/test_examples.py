@@ -13,7 +13,7 @@ from kofn.problems import load_problem, run_checkpoint
 from kofn.problems.problem import lint
 from kofn.runs import CorrectnessResults
 from kofn.sandbox.drivers import find_sandbox
-from kofn.scoring.policy import PassPolicy
+from kofn.scoring.configuration import PassPolicy
 
 PROBLEMS = Path(__file__).parents[2] / "examples" / "problems"
 CHECKPOINTS = [("ledger", "totals"), ("ledger", "budgets"), ("notes", "basics"), ("notes", "search")]

@@ -12,7 +12,7 @@ from kofn.problems import load_problem
 from kofn.problems.case import AttributeCheck, ProblemCase
 from kofn.problems.problem import CaseGroup, Checkpoint, Problem, lint
 from kofn.sandbox.work_folder import File
-from kofn.scoring.policy import GroupType
+from kofn.scoring.configuration import GroupType
 
 CHECK = AttributeCheck(attribute="output", matcher="exact", expected="hello")
 

@@ -13,7 +13,7 @@ from kofn.problems import load_problem, run_checkpoint
 from kofn.problems.load import ADAPTERS, new_problem
 from kofn.problems.problem import lint
 from kofn.sandbox.drivers import find_sandbox
-from kofn.scoring.policy import PassPolicy
+from kofn.scoring.configuration import PassPolicy
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)

@@ -33,8 +33,8 @@ from kofn.render.page import (
 )
 from kofn.render.report_html import report_data, report_page
 from kofn.runs import AttributeResult, CorrectnessResults, Run, VerifierReport
+from kofn.runs.case_reports import SCHEMA, nest_rows
 from kofn.runs.report_builder import report_of
-from kofn.runs.report_table import SCHEMA, nest_rows
 from kofn.scoring.configuration import ReportConfig
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from kofn.errors import InputError, WorldError
 from kofn.runs import AttributeResult, CorrectnessResults, GroupReport, GroupType, PassPolicy, VerifierReport
-from kofn.runs.evaluation_files import EVALUATION, REPORTS
+from kofn.runs.run_tables import EVALUATION, REPORTS
 
 NOW = datetime(2024, 3, 1, 8, 30, 0, 123456, tzinfo=UTC)
 

@@ -16,8 +16,7 @@ from tests.cpu import cpu_seconds
 import kofn
 from kofn.errors import InputError, UnknownName
 from kofn.runs import AttributeResult, CorrectnessResults, GroupType, VerifierReport
-from kofn.runs.report_builder import report_of
-from kofn.runs.report_table import (
+from kofn.runs.case_reports import (
     SCHEMA,
     case_scores,
     check_reports,
@@ -28,8 +27,8 @@ from kofn.runs.report_table import (
     reports_frame,
     reports_of,
 )
-from kofn.scoring.configuration import ReportConfig
-from kofn.scoring.policy import PassPolicy, Requirement
+from kofn.runs.report_builder import report_of
+from kofn.scoring.configuration import PassPolicy, ReportConfig, Requirement
 
 NOW = datetime(2024, 3, 1, 8, 30, 0, 123456, tzinfo=UTC)
 

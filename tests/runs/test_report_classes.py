@@ -23,7 +23,7 @@ from kofn.runs import (
     VerificationResult,
     VerifierReport,
 )
-from kofn.runs.report_table import SCHEMA, case_scores
+from kofn.runs.case_reports import SCHEMA, case_scores
 
 NAN, INF = math.nan, math.inf
 

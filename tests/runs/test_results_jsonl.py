@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 import kofn
+from kofn.render.run_directory import append_line, results_line
 from kofn.runs import report_of
 from kofn.runs.record import Run
-from kofn.runs.results_jsonl import append_line, results_line
 from kofn.scoring.configuration import ReportConfig
 
 LETTERS = [
@@ -99,7 +99,7 @@ def test_what_a_model_that_extracts_found_has_its_own_fields():
 
 
 def test_of_very_many_candidates_the_line_says_where_they_are(monkeypatch):
-    monkeypatch.setattr("kofn.runs.results_jsonl.MOST_CANDIDATES", 3)
+    monkeypatch.setattr("kofn.render.run_directory.MOST_CANDIDATES", 3)
     line = results_line(run_of(LETTERS))
     assert line["detailed_results"] == []
     assert line["detailed_results_in"] == "candidates.parquet"

@@ -23,7 +23,7 @@ from kofn.importers import read
 from kofn.importers.base import ReadOptions
 from kofn.render.run_directory import write_run
 from kofn.runs import AttributeResult, CorrectnessResults, VerifierReport, load_run
-from kofn.runs.report_table import check_reports, reports_frame
+from kofn.runs.case_reports import check_reports, reports_frame
 from kofn.scoring.configuration import GradingConfig, ReportConfig
 from kofn.scoring.evaluate import evaluate
 

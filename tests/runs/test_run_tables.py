@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 import kofn
 from kofn.errors import InputError
-from kofn.render.run_directory import write_run
-from kofn.runs import CorrectnessResults, evaluation_files, load_run, report_of, run_tables
+from kofn.render.run_directory import results_line, write_run
+from kofn.runs import CorrectnessResults, load_run, report_of, run_tables
+from kofn.runs.case_reports import SCHEMA
 from kofn.runs.index import load_stored
-from kofn.runs.report_table import SCHEMA
-from kofn.runs.results_jsonl import results_line
 from kofn.runs.run_tables import with_references, with_stored_texts, with_texts
 from kofn.scoring.configuration import ReportConfig
 
@@ -138,7 +137,7 @@ def test_a_file_that_collects_lines_holds_every_text(tmp_path, referring):
 
 def test_evaluation_json_of_many_cases_names_the_file_of_their_scores(tmp_path, monkeypatch):
     write(texts_of(8, 2), tmp_path / "small")
-    monkeypatch.setattr(evaluation_files, "MAX_SCORES", 7)
+    monkeypatch.setattr(run_tables, "MAX_SCORES", 7)
     write(texts_of(8, 2), tmp_path / "large")
     small, large = (json.loads((tmp_path / name / "evaluation.json").read_text()) for name in ("small", "large"))
     assert large["scores_in"] == "reports.parquet"

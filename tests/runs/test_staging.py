@@ -10,9 +10,8 @@ import polars as pl
 import pytest
 
 from kofn.errors import InputError, WorldError
-from kofn.runs import staging
-from kofn.runs.files import check_new
-from kofn.runs.staging import recover, staging_folder
+from kofn.runs import files
+from kofn.runs.files import check_new, recover, staging_folder
 
 OLD, NEW = {"a": "1", "b": "1", "run.json": "1"}, {"a": "2", "b": "2", "run.json": "2"}
 KILLED = """
@@ -27,7 +26,7 @@ for name in ("mkdir", "rename", "replace", "rmdir", "write_text"):
             os.kill(os.getpid(), 9)
         return real(self, *given, **named)
     setattr(pathlib.Path, name, instead)
-from kofn.runs.staging import staging_folder
+from kofn.runs.files import staging_folder
 with staging_folder(directory) as folder:
     for name in ("a", "b", "run.json"):
         (folder / name).write_text("2")
@@ -103,5 +102,5 @@ def test_files_of_processes_that_are_gone_are_swept_and_no_others(tmp_path):
     names = [f".a.{gone.pid}.tmp", f".a.{os.getpid()}.tmp", ".a.x.tmp", "a.1.tmp"]
     for name in names:
         (tmp_path / name).write_text("")
-    staging.remove_abandoned_files(tmp_path)
+    files.remove_abandoned_files(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])

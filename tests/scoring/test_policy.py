@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kofn.errors import InputError, UnknownName
-from kofn.scoring.policy import GroupType, PassPolicy
+from kofn.scoring.configuration import GroupType, PassPolicy
 
 CORE, FUNCTIONALITY, REGRESSION, ERROR = GroupType
 POLICIES = list(PassPolicy)

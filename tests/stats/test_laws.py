@@ -11,8 +11,17 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kofn.stats.draws import resampled_sums
-from kofn.stats.laws import Discrete, Smooth, binomial_pmf, convolve, lattice_counts, mean_law
-from kofn.stats.ratios import BinnedRatio, SmoothRatio, ratio_law
+from kofn.stats.laws import (
+    BinnedRatio,
+    Discrete,
+    Smooth,
+    SmoothRatio,
+    binomial_pmf,
+    convolve,
+    lattice_counts,
+    mean_law,
+    ratio_law,
+)
 
 TAILS = [0.005, 0.025, 0.1, 0.31]
 

@@ -9,8 +9,7 @@ from tests.cpu import cpu_seconds
 
 from kofn.stats import bootstrap_mean, segment_estimates
 from kofn.stats.draws import HEAVIEST, resampled_ratios, resampled_sums
-from kofn.stats.laws import Discrete
-from kofn.stats.ratios import BinnedRatio, dominated, ratio_law, rising_root
+from kofn.stats.laws import BinnedRatio, Discrete, dominated, ratio_law, rising_root
 from kofn.stats.resample import acceleration_of, as_units, bca_tails
 
 WEIGHTS = {

@@ -19,10 +19,10 @@ from tests.waiting import wait_until
 from kofn.errors import WorldError
 from kofn.render.report_html import report_page
 from kofn.render.run_directory import write_evaluation
-from kofn.runs.evaluation_files import CorrectnessResults
+from kofn.runs.case_reports import AttributeResult, VerifierReport
 from kofn.runs.record import load_run
-from kofn.runs.report_classes import AttributeResult, VerifierReport
-from kofn.scoring.policy import GroupType
+from kofn.runs.run_tables import CorrectnessResults
+from kofn.scoring.configuration import GroupType
 from kofn.viewer import exports
 
 ODD = 'run "ü"\n;=1'

@@ -33,7 +33,6 @@ from kofn.analysis.plan import plan_grid as plan_grid
 from kofn.analysis.plan import plan_sentence as plan_sentence
 from kofn.analysis.plan import plan_with_labels as plan_with_labels
 from kofn.analysis.plan import share_variances as share_variances
-from kofn.analysis.rescore import is_run as is_run
 from kofn.analysis.selector_file import load_selector as load_selector
 from kofn.analysis.selectors import BUILT_IN as BUILT_IN
 from kofn.analysis.selectors import with_values as with_values

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from kofn.analysis.series import align_column, count_changed_questions
-from kofn.core.display import Displayable
-from kofn.core.document import Document, Grid
+from kofn.core.document import Displayable, Document, Grid
 from kofn.core.escape import escape_controls
 from kofn.core.format import format_signed_interval
 from kofn.core.table import case_codes, case_numbers, segment_names
@@ -18,8 +17,8 @@ from kofn.core.warnings import warning_kind, with_code
 from kofn.errors import InputError, UnknownName
 from kofn.registry import aggregator, higher_is_better, known
 from kofn.runs.index import QUESTION_COLUMNS, Questions, score_weights
+from kofn.scoring.configuration import GroupType, Requirement
 from kofn.scoring.evaluate import apply_aggregator
-from kofn.scoring.policy import GroupType, Requirement
 from kofn.stats import SMALL_SEGMENT, compare, estimate, holm, segment_estimates
 from kofn.stats.estimates import suitable_interval
 
@@ -31,9 +30,8 @@ if TYPE_CHECKING:
     from kofn.aggregators.base import Aggregator
     from kofn.core.candidate_sets import Floats, Ints
     from kofn.core.types import Decision, Estimate
-    from kofn.scoring.configuration import GradingConfig
+    from kofn.scoring.configuration import GradingConfig, PassPolicy
     from kofn.scoring.grade import Graded
-    from kofn.scoring.policy import PassPolicy
     from kofn.scoring.result import ScoredResult
     from kofn.stats import Comparison
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from kofn.analysis.best_of import MEASURE_OF_USE, best_of, best_of_by_segment
 from kofn.analysis.selectors import Selector, evaluate_selector, with_selector
-from kofn.core.display import Displayable
-from kofn.core.document import ChecklistLine
+from kofn.core.document import ChecklistLine, Displayable
 from kofn.core.format import format_dollars, format_rate, format_seconds
 from kofn.core.table import segment_names
 from kofn.core.warnings import DOUBLE_DIPPING, CodedWarning, warnings_dict, with_code

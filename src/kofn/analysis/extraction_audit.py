@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import polars as pl
 
-from kofn.core.display import Displayable
+from kofn.core.document import Displayable
 from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.metrics import default_metric

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from kofn.core.display import Displayable
-from kofn.core.document import Document, Grid, grid_lines
+from kofn.core.document import Displayable, Document, Grid, grid_lines
 from kofn.core.escape import escape_controls
 from kofn.core.format import format_count, format_dollars, format_level
 from kofn.errors import InputError

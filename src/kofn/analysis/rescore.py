@@ -105,15 +105,6 @@ class RescoredRun:
         return {CHANGES: pl.concat(rows)}
 
 
-def is_run(path: Path | str) -> bool:
-    """Whether a path is the directory of a run.
-
-    >>> is_run("-")
-    False
-    """
-    return "://" not in str(path) and (Path(path) / MANIFEST).is_file()
-
-
 def rescore(source: Path | Run, options: GradingConfig) -> RescoredRun:
     """Grade a stored run again, as `options` say; what they leave open is as the run had it.
 

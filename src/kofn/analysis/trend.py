@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from kofn.analysis.series import TrendPoint, build_series, case_histories, count_changed_questions, most_flaky
-from kofn.core.display import Displayable
+from kofn.core.document import Displayable
 from kofn.core.types import Estimate
 from kofn.errors import InputError, UnknownName
 from kofn.registry import aggregator, higher_is_better
 from kofn.runs.index import SkippedRun, load_all, read_columns
-from kofn.scoring.policy import Requirement
+from kofn.scoring.configuration import Requirement
 from kofn.stats import estimate
 
 if TYPE_CHECKING:

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from kofn import analysis, render, runs
 from kofn.api.options import OptionError, ScoreKeywords, settle
-from kofn.core.display import Displayable
+from kofn.core.document import Displayable
 from kofn.importers.base import ReadOptions
 from kofn.importers.sources import expand
 from kofn.runs.load import load_table
-from kofn.scoring.configuration import GradingConfig, ReportConfig
+from kofn.scoring.configuration import GradingConfig, GroupType, PassPolicy, ReportConfig
 from kofn.scoring.evaluate import evaluate
 from kofn.scoring.partitions import find_streamable, score_parts
-from kofn.scoring.policy import GroupType, PassPolicy
 from kofn.scoring.result import ScoredResult
 from kofn.scoring.splits import Split
 
@@ -92,7 +91,7 @@ def _single_run(data: Any, places: list[str]) -> Any:
     """The run that the data is, loaded or stored; None for outputs of any other kind."""
     if isinstance(data, Displayable) and hasattr(data, "manifest"):
         return data
-    return Path(places[0]) if len(places) == 1 and analysis.is_run(places[0]) else None
+    return Path(places[0]) if len(places) == 1 and runs.is_run(places[0]) else None
 
 
 _FOR_OUT = (

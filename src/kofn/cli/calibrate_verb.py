@@ -10,13 +10,12 @@ from click.core import ParameterSource
 
 from kofn import api
 from kofn.api.options import CalibrateKeywords
-from kofn.cli.output import output_options
-from kofn.cli.verb_options import api_options
+from kofn.cli.verb_options import api_options, output_options
 from kofn.core.escape import escape_controls
 from kofn.judge import draw_label_sheet, open_verdicts, write_sheet
 
 if TYPE_CHECKING:
-    from kofn.cli.output import OutputTarget
+    from kofn.cli.verb_options import OutputTarget
 
 _FOR_LABELS = ("apply", "by", "known_rates", "method", "level", "save")
 

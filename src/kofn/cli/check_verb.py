@@ -11,11 +11,10 @@ import click
 
 from kofn import api
 from kofn.api.options import CheckKeywords
-from kofn.cli.output import output_options
-from kofn.cli.verb_options import api_options
+from kofn.cli.verb_options import api_options, output_options
 
 if TYPE_CHECKING:
-    from kofn.cli.output import OutputTarget
+    from kofn.cli.verb_options import OutputTarget
 
 
 @click.command("check")

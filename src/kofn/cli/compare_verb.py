@@ -9,13 +9,12 @@ import click
 
 from kofn import api, render
 from kofn.api.options import CompareKeywords
-from kofn.cli.output import leave_if_dipping, output_options
-from kofn.cli.verb_options import api_options, strict_option
+from kofn.cli.verb_options import api_options, leave_if_dipping, output_options, strict_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kofn.cli.output import OutputTarget
+    from kofn.cli.verb_options import OutputTarget
 
 _SEVERAL = ("--extractors", "--metrics", "--selectors")
 

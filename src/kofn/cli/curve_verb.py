@@ -9,11 +9,10 @@ import click
 
 from kofn import api, render
 from kofn.api.options import CurveKeywords
-from kofn.cli.output import leave_if_dipping, output_options
-from kofn.cli.verb_options import api_options
+from kofn.cli.verb_options import api_options, leave_if_dipping, output_options
 
 if TYPE_CHECKING:
-    from kofn.cli.output import OutputTarget
+    from kofn.cli.verb_options import OutputTarget
 
 
 @click.command("curve")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kofn import tasks
-from kofn.cli.output import output_options, style
+from kofn.cli.verb_options import output_options, style
 from kofn.core.escape import escape_controls
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
-    from kofn.cli.output import OutputTarget
+    from kofn.cli.verb_options import OutputTarget
     from kofn.models.base import Prompt
     from kofn.tasks import Task
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kofn._version import __version__
-from kofn.cli.output import output_options, style
+from kofn.cli.verb_options import output_options, style
 from kofn.core.escape import escape_controls
 from kofn.core.format import GB, format_gigabytes
 from kofn.core.system import cache_folder
@@ -23,7 +23,7 @@ from kofn.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kofn.cli.output import OutputTarget
+    from kofn.cli.verb_options import OutputTarget
 
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "KOFN_API_KEY", "HF_TOKEN")
 EXTRAS = {

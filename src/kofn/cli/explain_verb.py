@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kofn.cli.output import output_options, style
+from kofn.cli.verb_options import output_options, style
 from kofn.core.warning_codes import KINDS, SEVERITIES
 from kofn.core.warnings import warning_kind
 
 if TYPE_CHECKING:
-    from kofn.cli.output import OutputTarget
+    from kofn.cli.verb_options import OutputTarget
     from kofn.core.warning_codes import WarningKind
 
 _WIDTH = 100

@@ -9,13 +9,12 @@ import click
 
 from kofn import exporters, importers, registry, runs, scoring
 from kofn.api.options import ExportKeywords, settle
-from kofn.cli.output import output_options, style
-from kofn.cli.verb_options import api_options
+from kofn.cli.verb_options import api_options, output_options, style
 from kofn.core.escape import escape_controls
 from kofn.errors import InputError, UnknownName, WorldError
 
 if TYPE_CHECKING:
-    from kofn.cli.output import OutputTarget
+    from kofn.cli.verb_options import OutputTarget
     from kofn.exporters.base import Exporter
 
 

@@ -8,11 +8,10 @@ import click
 
 from kofn import api, render
 from kofn.api.options import AuditKeywords
-from kofn.cli.output import output_options
-from kofn.cli.verb_options import api_options
+from kofn.cli.verb_options import api_options, output_options
 
 if TYPE_CHECKING:
-    from kofn.cli.output import OutputTarget
+    from kofn.cli.verb_options import OutputTarget
 
 
 @click.command("extract-audit")

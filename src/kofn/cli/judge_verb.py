@@ -10,15 +10,14 @@ import click
 
 from kofn import api, runs
 from kofn.api.options import JudgeKeywords
-from kofn.cli.output import leave_if_dipping, output_options, style, tell_run
-from kofn.cli.verb_options import api_options, strict_option
+from kofn.cli.verb_options import api_options, leave_if_dipping, output_options, strict_option, style, tell_run
 from kofn.core.escape import escape_controls
 from kofn.errors import WorldError
 from kofn.judge import first_questions, judge_facts, judge_prompt, load_rubric
 from kofn.judge.pairwise import Preference
 
 if TYPE_CHECKING:
-    from kofn.cli.output import OutputTarget
+    from kofn.cli.verb_options import OutputTarget
     from kofn.runs.record import Run
 
 

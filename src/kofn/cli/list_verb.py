@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kofn import analysis, importers, registry, tasks
-from kofn.cli.output import output_options
+from kofn.cli.verb_options import output_options
 from kofn.errors import KofnError
 from kofn.judge import load_rubric, names
 from kofn.registry import TABLES, entries, known
 
 if TYPE_CHECKING:
-    from kofn.cli.output import OutputTarget
+    from kofn.cli.verb_options import OutputTarget
 
 KINDS = ("tasks", "models", "aggregators", "extractors", "metrics", "rubrics", "selectors", "importers", "exporters")
 

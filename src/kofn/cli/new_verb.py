@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from kofn import problems
-from kofn.cli.output import output_options
+from kofn.cli.verb_options import output_options
 
 if TYPE_CHECKING:
-    from kofn.cli.output import OutputTarget
+    from kofn.cli.verb_options import OutputTarget
 
 
 @click.group("new", no_args_is_help=True)

@@ -9,11 +9,10 @@ import click
 
 from kofn import api
 from kofn.api.options import PlanKeywords
-from kofn.cli.output import output_options
-from kofn.cli.verb_options import api_options
+from kofn.cli.verb_options import api_options, output_options
 
 if TYPE_CHECKING:
-    from kofn.cli.output import OutputTarget
+    from kofn.cli.verb_options import OutputTarget
 
 
 @click.command("plan")

@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kofn import render, runs
-from kofn.cli.output import leave_if_dipping, output_options, write_file
-from kofn.cli.verb_options import parse_sinks, send_to, sink_option, strict_option
+from kofn.cli.verb_options import (
+    leave_if_dipping,
+    output_options,
+    parse_sinks,
+    send_to,
+    sink_option,
+    strict_option,
+    write_file,
+)
 
 if TYPE_CHECKING:
-    from kofn.cli.output import OutputTarget
+    from kofn.cli.verb_options import OutputTarget
 
 
 @click.command("report")

@@ -11,14 +11,13 @@ import click
 from kofn import generate, models, runs, scoring
 from kofn.api.generation import run_config
 from kofn.api.options import RunKeywords
-from kofn.cli.output import output_options, style, tell_run
-from kofn.cli.verb_options import api_options, parse_sinks, send_to, sink_option
+from kofn.cli.verb_options import api_options, output_options, parse_sinks, send_to, sink_option, style, tell_run
 from kofn.core.escape import escape_controls
 from kofn.core.warnings import with_code
 from kofn.errors import WorldError
 
 if TYPE_CHECKING:
-    from kofn.cli.output import OutputTarget
+    from kofn.cli.verb_options import OutputTarget
     from kofn.generate import PreparedRun
     from kofn.models.base import Prompt
     from kofn.runs.record import Run

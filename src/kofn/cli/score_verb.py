@@ -8,14 +8,23 @@ import click
 
 from kofn import api
 from kofn.api.options import ScoreKeywords
-from kofn.cli.output import leave_if_dipping, output_options, tell, tell_run
-from kofn.cli.verb_options import api_options, parse_sinks, send_to, sink_option, strict_option
+from kofn.cli.verb_options import (
+    api_options,
+    leave_if_dipping,
+    output_options,
+    parse_sinks,
+    send_to,
+    sink_option,
+    strict_option,
+    tell,
+    tell_run,
+)
 from kofn.core.progress import ProgressCount, ProgressDisplay
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kofn.cli.output import OutputTarget
+    from kofn.cli.verb_options import OutputTarget
 
 
 @click.command("score")

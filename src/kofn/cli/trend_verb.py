@@ -9,13 +9,12 @@ import click
 
 from kofn import api, render
 from kofn.api.options import TrendKeywords
-from kofn.cli.output import output_options
-from kofn.cli.verb_options import api_options
+from kofn.cli.verb_options import api_options, output_options
 from kofn.core.escape import escape_controls
 
 if TYPE_CHECKING:
     from kofn.analysis.trend import Trend
-    from kofn.cli.output import OutputTarget
+    from kofn.cli.verb_options import OutputTarget
 
 _NAMED = 20  # runs left out that are named; the others are counted
 

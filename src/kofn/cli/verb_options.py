@@ -1,7 +1,11 @@
-"""The options of `kofn.api.options` as options of verbs, and those that the command line has alone."""
+"""What verbs share: the options of `kofn.api.options` as theirs, and where their output goes and in which form."""
 
 from __future__ import annotations
 
+import csv
+import io
+import shutil
+import sys
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,15 +15,16 @@ from click.core import ParameterSource
 
 from kofn import runs
 from kofn.api.options import OptionError, options_of
-from kofn.core.escape import escape_controls
+from kofn.core.escape import escape_controls, escape_prose, markdown_table
 from kofn.core.fields import parse_field_options
-from kofn.errors import WorldError
+from kofn.errors import InputError, WorldError
 from kofn.scoring.configuration import validate_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kofn.api.options import Keyword
+    from kofn.core.document import Displayable
     from kofn.integrations.sinks import SinkAddress
 
 
@@ -144,3 +149,214 @@ def send_to(sinks: Sequence[SinkAddress], directory: Path) -> None:
             failed.append(str(problem))
     if failed:
         raise WorldError("; ".join(failed))
+
+
+FORMATS = ("table", "json", "csv", "markdown")
+_BY_ENDING = {
+    ".html": "html",
+    ".json": "json",
+    ".csv": "csv",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".tex": "latex",
+}
+_RUN_FILES = ("run.json", "candidates.parquet", "cases.parquet", "evaluation.json", "reports.parquet", "results.jsonl")
+_SHORT_HELP = {
+    "json": "Print JSON: the same as --output-format json.",
+    "csv": "Print CSV: the same as --output-format csv.",
+    "markdown": "Print Markdown: the same as --output-format markdown.",
+    "latex": "Print a table for a paper (booktabs): the same as --output-format latex.",
+}
+_LOOKS: dict[str, dict[str, Any]] = {
+    "strong": {"bold": True},
+    "head": {"dim": True},
+    "dim": {"dim": True},
+    "warn": {"fg": "yellow", "bold": True},
+    "good": {"fg": "green", "bold": True},
+    "bad": {"fg": "red", "bold": True},
+    "added": {"fg": "green"},
+    "removed": {"fg": "red"},
+}
+
+
+def style(text: str, role: str) -> str:
+    """The text in the colour of its role; click takes it out again where the output is not a terminal."""
+    return click.style(text, **_LOOKS[role])
+
+
+class OutputTarget:
+    """The form and the place that were asked for. `page` is where an HTML page goes as well.
+
+    `named` says whether there is a place, be it standard output; `what` is what is written, in words.
+    """
+
+    def __init__(self, form: str, path: Path | None, page: Path | None = None) -> None:
+        self.form = form
+        self.what = "output"
+        self.named = path is not None
+        self.path = None if path is None or str(path) == "-" else path
+        self.page = page
+        for place in (self.path, page):
+            if place is not None:
+                _check_place(place)
+
+    def show(self, found: Displayable, *, width: tuple[int, int] | None = None, **layout: Any) -> None:
+        """Print or write a result. `width` is the least and the most that its text takes on a terminal."""
+        if self.form == "table":
+            if width is not None and self.path is None and sys.stdout.isatty():
+                least, most = width
+                layout["width"] = max(least, min(most, shutil.get_terminal_size((most, 24)).columns))
+            self.write(found.to_text(style, **layout))
+        elif self.form == "json":
+            self.write(found.to_dict())
+        elif self.form == "csv":
+            self.write(csv_text(found.rows()))
+        else:
+            self.write(found.to_markdown())
+
+    def write(self, content: str | bytes | dict[str, Any] | list[Any]) -> None:
+        """Print text, or plain data as JSON; into the file whole or not at all, where one was named."""
+        if isinstance(content, (dict, list)):
+            content = runs.to_json(content)
+        text = content.decode() if isinstance(content, bytes) else content
+        text = text if text.endswith("\n") or self.form == "html" else f"{text}\n"
+        if self.path is not None:
+            write_file(self.path, click.unstyle(text) if self.form == "table" else text, self.what)
+        elif self.form == "table":
+            click.echo(text, nl=False)
+        elif not sys.stdout.isatty():  # as bytes, from which click takes no colour away
+            click.echo(text.encode(), nl=False)
+        else:  # without the characters that move a cursor
+            click.echo("\n".join(escape_controls(line) for line in text.split("\n")), nl=False)
+
+    def show_rows(self, rows: Sequence[dict[str, Any]], data: Any, text: str, *, names: Sequence[str] = ()) -> None:
+        """The same for what is no result: its rows, its data as JSON, its text; `names` are columns without rows."""
+        if self.form == "json":
+            self.write(runs.to_json(data))
+        elif self.form == "csv":
+            self.write(csv_text(rows, names))
+        elif self.form == "markdown":
+            columns = columns_of(rows, names)
+            cells = [[escape_prose(_cell(row.get(name))) for name in columns] for row in rows]
+            self.write("\n".join(markdown_table(columns, [False] * len(columns), cells)))
+        else:
+            self.write(text)
+
+    def write_page(self, page: Callable[[], str]) -> None:
+        """Write the page where one was asked for."""
+        if self.page is not None:
+            write_file(self.page, page(), "page")
+
+
+def write_file(path: Path, text: str, what: str, *, own: bool = False) -> None:
+    """A file, whole or not at all; that it was there already is told, but of a run's `own` page."""
+    _check_place(path)
+    replaced = ", over the file that was there" if path.exists() and not own else ""
+    data = text.encode()
+    try:
+        runs.write_atomically(path, lambda partial: partial.write_bytes(data))
+    except OSError as problem:
+        raise WorldError(f"{path}: cannot be written: {problem.strerror}") from None
+    click.echo(f"{what} written to {escape_controls(str(path))}{replaced}", err=True)
+
+
+def _check_place(path: Path) -> None:
+    """A mistake in the name of a file is told before any work."""
+    if path.is_dir() or not path.parent.is_dir():
+        what = "is a directory" if path.is_dir() else f"there is no directory {path.parent}"
+        raise InputError(f"{path}: {what}: give the name of a file to write")
+    if path.name in _RUN_FILES and any((path.parent / name).is_file() for name in ("run.json", "evaluation.json")):
+        raise InputError(f"{path}: holds the run itself: give another name")
+
+
+def columns_of(rows: Sequence[dict[str, Any]], names: Sequence[str] = ()) -> list[str]:
+    """The columns of rows in the order in which they first occur."""
+    return list(dict.fromkeys([*names, *(name for row in rows for name in row)]))
+
+
+def _cell(value: Any) -> str:
+    """A value as a cell: numbers in full, nothing for None, true and false, lists and mappings as JSON."""
+    if isinstance(value, str) or value is None:
+        return value or ""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    return " ".join(runs.to_json(value).decode().split())
+
+
+def csv_text(rows: Sequence[dict[str, Any]], names: Sequence[str] = ()) -> str:
+    """Rows as CSV: numbers in full, nothing for None, lists and mappings as JSON.
+
+    >>> print(csv_text([{"name": "=a", "point": 0.5, "n": None, "passed": True}]), end="")
+    name,point,n,passed
+    '=a,0.5,,true
+    """
+    from kofn.judge.label_sheet import guard_formula  # numpy: only where CSV is written
+
+    columns = columns_of(rows, names)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(map(guard_formula, columns))
+    for row in rows:
+        cells = [row.get(name) for name in columns]
+        writer.writerow([guard_formula(cell) if isinstance(cell, str) else _cell(cell) for cell in cells])
+    return out.getvalue()
+
+
+def output_options(*more: str, short: Sequence[str] = ("json",), page: bool = False) -> Callable[[Any], Any]:
+    """Give a verb `--output-format`, `-o` and the short forms named; it gets an `OutputTarget` as `output`.
+
+    `more` are formats of this verb alone. With `page` there is `--html FILE` too, and `-o FILE.html` means the same.
+    """
+
+    def decorate(verb: Any) -> Any:
+        @wraps(verb)
+        def wrapped(output_format: str | None, output: Path | None, **values: Any) -> Any:
+            html = values.pop("html") if page else None
+            flags = [name for name in short if values.pop(f"as_{name}")]
+            given = [f"--{name}" for name in flags]
+            given += [f"--output-format {output_format}"] if output_format and output_format not in flags else []
+            if len(given) > 1:
+                raise click.UsageError(f"{', '.join(given[:-1])} and {given[-1]} are forms of one output: give one")
+            form = output_format or (flags[0] if flags else None)
+            ending = "" if output is None else output.suffix.lower()
+            if page and ending == ".html" and form is None:
+                output, html = None, output
+            known = _BY_ENDING.get(ending, "table")
+            form = form or (known if known in (*FORMATS, *more) else "table")
+            return verb(output=OutputTarget(form, output, html), **values)
+
+        options = [
+            click.option("--output-format", type=click.Choice([*FORMATS, *more]),
+                         help="Form of the output (default: table, or by the ending of FILE)."),
+            click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
+                         help="Write the output to FILE; - is standard output."),
+            *(click.option(f"--{name}", f"as_{name}", is_flag=True, help=_SHORT_HELP[name]) for name in short),
+        ]  # fmt: skip
+        if page:
+            kind = click.Path(path_type=Path, dir_okay=False)
+            options.append(click.option("--html", type=kind, metavar="FILE", help="Also write a page."))
+        for option in reversed(options):
+            wrapped = option(wrapped)
+        return wrapped
+
+    return decorate
+
+
+def leave_if_dipping(found: Any, strict: bool) -> None:
+    """Exit code 1, with the reason, where --strict was given and the same judge picks and grades."""
+    dipping = () if found is None else found.double_dipping
+    if strict and dipping:
+        if not isinstance(dipping, bool):
+            click.echo(f"kofn: --strict: {escape_controls(str(dipping[0]))}", err=True)
+        sys.exit(1)  # click would return the code to `main` instead, which is about errors
+
+
+def tell(text: str) -> None:
+    """A note beside the output."""
+    click.echo(escape_controls(text), err=True)
+
+
+def tell_run(directory: Path) -> None:
+    """Say where a run was written."""
+    place, page = escape_controls(str(directory)), escape_controls(str(directory / "report.html"))
+    click.echo(f"run written to {place}; open {page}", err=True)

@@ -10,12 +10,11 @@ import click
 from kofn import api, problems
 from kofn.api.generation import is_data_set
 from kofn.api.options import VerifyKeywords
-from kofn.cli.output import output_options, tell
-from kofn.cli.verb_options import api_options
+from kofn.cli.verb_options import api_options, output_options, tell
 from kofn.errors import WorldError
 
 if TYPE_CHECKING:
-    from kofn.cli.output import OutputTarget
+    from kofn.cli.verb_options import OutputTarget
 
 _PATH = click.Path(path_type=Path)
 

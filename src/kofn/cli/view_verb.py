@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kofn.cli.output import output_options, tell
+from kofn.cli.verb_options import output_options, tell
 
 if TYPE_CHECKING:
-    from kofn.cli.output import OutputTarget
+    from kofn.cli.verb_options import OutputTarget
 
 
 @click.command("view")

@@ -1,6 +1,5 @@
 from kofn.extract.answer_labels import boxed as boxed
 from kofn.extract.answer_labels import strip_reasoning as strip_reasoning
-from kofn.extract.columnar_extraction import extract_column as extract_column
 from kofn.extract.compatible import extract_answer as extract_answer
 from kofn.extract.compatible import extract_answer_simple as extract_answer_simple
 from kofn.extract.compatible import extract_answer_with_anchor as extract_answer_with_anchor
@@ -15,6 +14,7 @@ from kofn.extract.extractor_choice import Audit as Audit
 from kofn.extract.extractor_choice import ExtractorChoice as ExtractorChoice
 from kofn.extract.extractor_choice import audit as audit
 from kofn.extract.extractor_choice import choose_extractor as choose_extractor
+from kofn.extract.extractor_choice import extract_column as extract_column
 from kofn.extract.extractor_choice import same_answer as same_answer
 from kofn.extract.letter_answer import letter as letter
 from kofn.extract.number_answer import math as math

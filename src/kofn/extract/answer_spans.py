@@ -19,7 +19,7 @@ import polars as pl
 from kofn.core.numbers import canonical_number, plain_characters
 from kofn.errors import InputError
 from kofn.extract.answer_labels import canonical, first_line, folded, run_on, stated_before_run_on, visible_spans
-from kofn.extract.columnar_extraction import _LABEL_GUARDS
+from kofn.extract.extractor_choice import _LABEL_GUARDS
 from kofn.extract.letter_answer import _BOLD_AFTER, _BOLD_BEFORE, _LISTED_AFTER
 from kofn.extract.number_answer import _GROUP_SPACE, labels, tokens
 

@@ -1,19 +1,34 @@
-"""The default extractor for a set of outputs, and the agreement of several extractors on the same outputs."""
+"""The default extractor for a set of outputs, and the agreement of several extractors on the same outputs.
+
+Extraction over a whole column: common shapes of outputs in polars, every other row by the extractor itself.
+
+An output whose tail states its labelled answer needs no more than that tail: the last label wins, whatever
+comes before. Two things could change that, a reasoning block and an invented next question, so rows with a
+sign of either (and rows with unusual characters) go to the extractor. Every row's result is the extractor's.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import asdict, dataclass
 from operator import eq
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import polars as pl
+
 from kofn.core.numbers import numbers_equal, parse_number
 from kofn.errors import InputError
-from kofn.extract.letter_answer import names_labelled_option
-from kofn.extract.number_answer import has_labelled_number
+from kofn.extract.answer_labels import RUN_ON_LINE, WORDS, boxed
+from kofn.extract.compatible import letter_first, letter_word_boundary
+from kofn.extract.letter_answer import letter, names_labelled_option, parse_choices
+from kofn.extract.number_answer import has_labelled_number, math, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    Extractor = Callable[..., str | None]
+    Shape = Callable[[pl.Series], pl.Series]
 
 _OPTION = re.compile(r"\s*\(?[A-J]\)?[.):]?\s*")
 _LATEX = re.compile(r"\\[A-Za-z]+|[\^_]\{|\$[^$]+\$")
@@ -179,3 +194,188 @@ def _scores(
 
 def _share(flags: Iterable[bool], n: int) -> float:
     return sum(flags) / n if n else 0.0
+
+
+SLICE_ROWS = 65_536  # rows per task of the thread pool
+_TAIL_CHARACTERS = 80  # of an output: nearly all labelled answers stand in them, and a pattern over them is quick
+
+_END = r"[ \n]*$"
+_LABEL = r"(?:[ \n][Tt]he (?:final |correct )?answer is:? |[.!?\n] ?(?:Final )?Answer: ?)"
+# canonical but for its commas: no leading zero, no trailing zero behind the point unless all are
+_VALUE = r"(-?(?:[1-9][0-9]{0,2}(?:,[0-9]{3}){1,5}|[1-9][0-9]{0,15}|0)(?:\.[0-9]{0,15}[1-9])?)(?:\.0{1,8})?"
+_NUMBER_TAILS = (
+    rf"{_LABEL}\*{{0,2}}\$?{_VALUE}%?(?: [a-z]{{1,20}}){{0,3}}\.?\*{{0,2}}{_END}",
+    rf"\n#### ?\$?{_VALUE}{_END}",
+    rf"[^\\]\\boxed\{{{_VALUE}\}}[$.)\\\] \n]*$",
+)
+# signs of a reasoning block or of a new question; each pattern begins with a literal, which the regex engine finds fast
+_NEW_QUESTION = (rf"(?i-u:{RUN_ON_LINE})", r"(?i-u:\[/?inst\])")
+_GUARDS = (*_NEW_QUESTION, r"<[|/A-Za-z]", "\r")
+# anything that could label a number or hide it; ASCII words alone, for other texts go to the extractor
+_LABEL_GUARDS = (
+    rf"(?:^|[^A-Za-z0-9])(?i-u:{'|'.join(word for word in WORDS if word.isascii())})",
+    r"####|A:|[\\<\r]",
+    *_NEW_QUESTION,
+)
+_UNSIGNED = _VALUE.replace("-?", "", 1)
+_WHOLE = rf"^\$?{_UNSIGNED}\.?$"
+# nor may a number stand before it: "1 234 567" is one
+_LAST = rf"[^-+/^*xX. \n$0-9][ \n]=?\$?{_UNSIGNED}(?: [a-z]{{1,20}}){{0,4}}[.!]?{_END}"
+_POINTS = r"[0-9]\.[0-9]+\.[0-9]"
+_UNUSUAL = r"[^\x00-\x7f‘’“”—–…×÷°]"
+
+
+def extract_column(
+    extractor: Extractor, texts: pl.Series, choices: Sequence[str] | pl.Series | None = None
+) -> pl.Series:
+    """`extractor` over every text: a String series, null where there is no text or no answer.
+
+    `choices` is one list for all rows or a series of lists, one a row. An extractor without a columnar form,
+    the user's own included, is called once for each different text (and choices).
+
+    >>> import polars as pl
+    >>> extract_column(number, pl.Series(["The answer is 42.", "#### 1,080", "none", None])).to_list()
+    ['42', '1080', None, None]
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    if isinstance(choices, pl.Series):
+        return _by_row(extractor, texts, choices)
+    shape = _shape(extractor, choices)
+    if shape is None:
+        return _by_text(extractor, texts, choices)
+    slices = [texts.slice(start, SLICE_ROWS) for start in range(0, len(texts), SLICE_ROWS)]
+    # two threads: polars itself uses all cores for a pattern, and the extractor holds the interpreter lock
+    with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as pool:
+        parts = list(pool.map(lambda part: _by_shape(extractor, part, choices, shape), slices))
+    return pl.concat(parts).alias(texts.name) if parts else pl.Series(texts.name, [], dtype=pl.String)
+
+
+def _by_shape(extractor: Extractor, texts: pl.Series, choices: Sequence[str] | None, shape: Shape) -> pl.Series:
+    """The answers the columnar form is sure of, and the extractor's for the other rows."""
+    answers = shape(texts)
+    unsure = (answers.is_null() & texts.is_not_null()).arg_true()
+    return answers.scatter(unsure, _by_text(extractor, texts.gather(unsure), choices)) if len(unsure) else answers
+
+
+def _by_text(extractor: Extractor, texts: pl.Series, choices: Sequence[str] | None) -> pl.Series:
+    known: dict[str | None, str | None] = {None: None}  # equal outputs are read once
+    answers: list[str | None] = []
+    for text in texts:
+        if text not in known:
+            known[text] = _call_extractor(extractor, text, choices)
+        answers.append(known[text])
+    return pl.Series(texts.name, answers, dtype=pl.String)
+
+
+def _by_row(extractor: Extractor, texts: pl.Series, choices: pl.Series) -> pl.Series:
+    if len(choices) != len(texts):
+        raise InputError(f"choices has {len(choices)} rows for {len(texts)} texts: give one list a text")
+    known: dict[tuple[str, tuple[str, ...] | None], str | None] = {}
+    answers: list[str | None] = []
+    for text, row in zip(texts.to_list(), choices.to_list(), strict=True):
+        if text is None:
+            answers.append(None)
+            continue
+        key = (text, None if row is None else tuple(row))
+        if key not in known:
+            known[key] = _call_extractor(extractor, text, key[1])
+        answers.append(known[key])
+    return pl.Series(texts.name, answers, dtype=pl.String)
+
+
+def _call_extractor(extractor: Extractor, text: str, choices: Sequence[str] | None) -> str | None:
+    answer: Any = extractor(text) if choices is None else extractor(text, choices)
+    if answer is not None and not isinstance(answer, str):
+        name = getattr(extractor, "__name__", repr(extractor))
+        raise InputError(f"extractor {name} returned {type(answer).__name__}, not text or None")
+    return answer
+
+
+def _shape(extractor: Extractor, choices: Sequence[str] | None) -> Shape | None:
+    """The columnar form of an extractor: its answer where the form is sure, null where it is not."""
+    if extractor is number:
+        return _number_shape
+    if extractor in (boxed, math):
+        return lambda texts: _canonical(_tail_answers(texts, _NUMBER_TAILS[-1:]))
+    if extractor is letter:
+        return _letter_shape(choices)
+    if choices is None and extractor in (letter_first, letter_word_boundary):
+        edge = r"\b" if extractor is letter_word_boundary else ""
+        return lambda texts: _ascii_only(texts).str.extract(rf"{edge}([A-Ea-e]){edge}", 1).str.to_uppercase()
+    return None
+
+
+def _number_shape(texts: pl.Series) -> pl.Series:
+    """The labelled number of the tail; for a text that cannot hold a label, the number it ends with."""
+    answers = _tail_answers(texts, _NUMBER_TAILS)
+    left = (answers.is_null() & texts.is_not_null()).arg_true()
+    if len(left):
+        answers = answers.scatter(left, _last_numbers(texts.gather(left)))
+    return _canonical(answers)
+
+
+def _last_numbers(texts: pl.Series) -> pl.Series:
+    """The number that ends a text in which nothing can label another, null where that is not certain."""
+    text = pl.col("text")
+    plain = ~pl.any_horizontal(text.str.contains(guard) for guard in _LABEL_GUARDS)
+    frame = _ascii_only(texts).alias("text").to_frame().select(pl.when(plain).then(text).alias("text"))
+    tail, short = pl.col("tail"), text.str.len_bytes() <= _TAIL_CHARACTERS  # then the tail is the text
+    whole = pl.when(short).then(tail.str.extract(_WHOLE, 1))
+    found = frame.with_columns(_tails(frame.to_series()).alias("tail"))
+    return found.select(pl.coalesce(whole, tail.str.extract(_LAST, 1))).to_series()
+
+
+def _letter_shape(choices: Sequence[str] | None) -> Shape | None:
+    options = parse_choices(choices)
+    labels = "".join(options.labels)
+    # an option's text that ends with a label, such as "(b)" or "Vitamin C", may be what a tail says
+    ends_alike = re.compile(rf"(?<![A-Za-z0-9])[{labels}]\W*\Z", re.IGNORECASE)
+    if not (labels.isalpha() and labels.isascii()) or any(map(ends_alike.search, options.texts)):
+        return None
+    tails = (
+        rf"{_LABEL}\*{{0,2}}\(?([{labels}])\)?\.?\*{{0,2}}{_END}",
+        rf"[^\\]\\boxed\{{([{labels}])\}}[$.)\\\] \n]*$",
+    )
+    return lambda texts: _tail_answers(texts, tails)
+
+
+def _tail_answers(texts: pl.Series, patterns: Sequence[str]) -> pl.Series:
+    """The match of the first pattern that matches, in the tails of the rows without a guard's sign."""
+    tails = _tails(_unguarded(texts))
+    answers = tails.str.extract(patterns[0], 1)
+    for pattern in patterns[1:]:
+        left = (answers.is_null() & tails.is_not_null()).arg_true()
+        if len(left):
+            answers = answers.scatter(left, tails.gather(left).str.extract(pattern, 1))
+    return answers
+
+
+def _tails(texts: pl.Series) -> pl.Series:
+    """The ends of the texts, null where a number of several points (1.2.0) could be taken for another."""
+    tail = pl.col("text").str.tail(_TAIL_CHARACTERS)
+    frame = texts.alias("text").to_frame().select(tail)
+    return frame.select(pl.when(~pl.col("text").str.contains(_POINTS)).then(pl.col("text"))).to_series()
+
+
+def _unguarded(texts: pl.Series) -> pl.Series:
+    """The texts, null where a reasoning block, a new question or an unusual character may be."""
+    text = pl.col("text")
+    frame = texts.alias("text").to_frame()
+    frame = frame.select(pl.when(~pl.any_horizontal(text.str.contains(guard) for guard in _GUARDS)).then(text))
+    texts = frame.to_series()
+    other = (texts.str.len_bytes() != texts.str.len_chars()).arg_true()
+    if len(other) == 0:
+        return texts
+    unusual = other.filter(texts.gather(other).str.contains(_UNUSUAL))
+    return texts.scatter(unusual, None) if len(unusual) else texts
+
+
+def _canonical(values: pl.Series) -> pl.Series:
+    return values.str.replace_all(",", "", literal=True).replace("-0", None)
+
+
+def _ascii_only(texts: pl.Series) -> pl.Series:
+    text = pl.col("text")
+    frame = texts.alias("text").to_frame()
+    return frame.select(pl.when(text.str.len_bytes() == text.str.len_chars()).then(text)).to_series()

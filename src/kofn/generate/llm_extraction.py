@@ -22,7 +22,7 @@ from kofn.generate.store import Cache, Store
 from kofn.models import open_model
 from kofn.models.base import Model
 from kofn.registry import extractor
-from kofn.runs.results_jsonl import accuracy_with
+from kofn.render.run_directory import accuracy_with
 from kofn.scoring.grade import find_answers, with_answers
 
 if TYPE_CHECKING:

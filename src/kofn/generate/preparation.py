@@ -19,7 +19,7 @@ from kofn.generate.store import Cache
 from kofn.models import open_model
 from kofn.models.local_folders import base_of
 from kofn.registry import aggregator, extractor, metric
-from kofn.scoring.policy import Requirement
+from kofn.scoring.configuration import Requirement
 from kofn.stats.estimates import check_interval
 from kofn.stats.intervals import check_level
 from kofn.tasks import load_task

@@ -21,7 +21,7 @@ from kofn.core.escape import one_line
 from kofn.core.progress import Snapshot
 from kofn.core.types import Estimate
 from kofn.errors import KofnError
-from kofn.runs.staging import remove_abandoned_files
+from kofn.runs.files import remove_abandoned_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable

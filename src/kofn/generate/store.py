@@ -16,7 +16,7 @@ from zlib import crc32
 from kofn.core.system import cache_folder
 from kofn.errors import InputError, WorldError
 from kofn.generate.store_writer import StoreWriter
-from kofn.runs.staging import STORE, acquire_lock
+from kofn.runs.files import STORE, acquire_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

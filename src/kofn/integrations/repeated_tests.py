@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from kofn.core.document import Grid
 from kofn.errors import InputError, UnknownName
 from kofn.registry import aggregator
+from kofn.scoring.configuration import Requirement
 from kofn.scoring.groupwise import aggregate
-from kofn.scoring.policy import Requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

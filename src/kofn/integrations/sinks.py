@@ -17,8 +17,8 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from kofn.core.escape import redact_address
 from kofn.errors import InputError, MissingExtra, UnknownName, WorldError, import_extra
 from kofn.render.run_summary import files_of, status_of
-from kofn.runs.evaluation_files import EVALUATION
 from kofn.runs.files import MANIFEST, PAGE, digest
+from kofn.runs.run_tables import EVALUATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

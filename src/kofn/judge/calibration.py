@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from kofn.core.display import Displayable
+from kofn.core.document import Displayable
 from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError, UnknownName
 from kofn.stats import (

@@ -12,9 +12,8 @@ from kofn.core.format import format_interval, format_level, format_number
 from kofn.core.warnings import warnings_dict
 from kofn.errors import InputError
 from kofn.render.run_directory import update_run
-from kofn.runs.files import digest
+from kofn.runs.files import digest, lock_directory
 from kofn.runs.load import load_graded, reestimate
-from kofn.runs.staging import lock_directory
 from kofn.stats import FEW_LABELS, PredictionPowered
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from kofn.core.progress import ProgressDisplay
-from kofn.errors import check_unique
 from kofn.generate.calls import CallContext, CallTally, sum_tallies
 from kofn.generate.limits import Limits
 from kofn.generate.pricing import Prices
@@ -18,6 +17,7 @@ from kofn.judge.client import ask_judge
 from kofn.judge.rubric import load_rubric
 from kofn.models import open_model
 from kofn.models.base import Sampling
+from kofn.registry import check_unique
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

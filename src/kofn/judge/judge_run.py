@@ -33,9 +33,17 @@ from kofn.judge.judge_metrics import (
 )
 from kofn.judge.pairwise import tournament
 from kofn.render.run_directory import update_run, write_run
-from kofn.runs.files import MANIFEST, check_new, checksum_mismatch, digest, read_json, read_parquet
+from kofn.runs.files import (
+    MANIFEST,
+    check_new,
+    checksum_mismatch,
+    digest,
+    lock_directory,
+    read_json,
+    read_parquet,
+    recover,
+)
 from kofn.runs.load import load_graded
-from kofn.runs.staging import lock_directory, recover
 from kofn.scoring.configuration import GradingConfig, ReportConfig
 
 if TYPE_CHECKING:

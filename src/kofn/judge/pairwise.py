@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from kofn.core.candidate_sets import NOT_GRADED
-from kofn.core.display import Displayable
+from kofn.core.document import Displayable
 from kofn.core.sync import run_sync
 from kofn.core.warnings import CodedWarning, warnings_dict
 from kofn.errors import InputError

@@ -10,7 +10,7 @@ import numpy as np
 
 from kofn.analysis.selectors import Selector
 from kofn.core.candidate_sets import NOT_GRADED
-from kofn.core.display import Displayable
+from kofn.core.document import Displayable
 from kofn.errors import InputError
 from kofn.judge.labels import LabelRows, read_judge_rows
 from kofn.registry import aggregator

@@ -3,7 +3,6 @@ from kofn.metrics.base import as_metric as as_metric
 from kofn.metrics.base import default_metric as default_metric
 from kofn.metrics.base import metric_name as metric_name
 from kofn.metrics.base import trait as trait
-from kofn.metrics.columnar_scoring import score_column as score_column
 from kofn.metrics.flags import Refused as Refused
 from kofn.metrics.flags import Truncated as Truncated
 from kofn.metrics.flags import Unparsed as Unparsed
@@ -22,6 +21,7 @@ from kofn.metrics.outcomes import call_metric as call_metric
 from kofn.metrics.outcomes import grade as grade
 from kofn.metrics.outcomes import normalise as normalise
 from kofn.metrics.outcomes import score_answers as score_answers
+from kofn.metrics.outcomes import score_column as score_column
 from kofn.metrics.text_match import Bleu as Bleu
 from kofn.metrics.text_match import Choice as Choice
 from kofn.metrics.text_match import Chrf as Chrf

@@ -11,7 +11,7 @@ from zlib import crc32
 
 from kofn.errors import InputError, WorldError
 from kofn.problems.case import AttributeVerdict, CaseOutcome
-from kofn.runs.staging import acquire_lock
+from kofn.runs.files import acquire_lock
 from kofn.sandbox.program import ProcessResult
 
 if TYPE_CHECKING:

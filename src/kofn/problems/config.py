@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 
 from kofn.core.yaml_file import Strict, check_keys
 from kofn.errors import InputError, UnknownName
-from kofn.scoring.policy import GroupType
+from kofn.scoring.configuration import GroupType
 
 NAME = r"^[^/\\\x00\n]+$"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
@@ -59,7 +59,7 @@ def _words(value: Any) -> Any:
 
 def _json(value: Any) -> Any:
     """A JSON value; what YAML made a date is refused."""
-    from kofn.runs.report_classes import json_value
+    from kofn.runs.case_reports import json_value
 
     try:
         return json_value(value)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import polars as pl
 
-from kofn.core.display import Displayable
+from kofn.core.document import Displayable
 from kofn.core.escape import escape_controls
 from kofn.errors import InputError, UnknownName
 from kofn.importers.base import ReadOptions
@@ -38,9 +38,8 @@ from kofn.sandbox.bubblewrap import INSTALL_COMMAND, missing_programs
 from kofn.sandbox.drivers import find_sandbox
 from kofn.sandbox.program import ProcessResult, ProgramLimits
 from kofn.sandbox.workspace import scratch_folder
-from kofn.scoring.configuration import GradingConfig, ReportConfig
+from kofn.scoring.configuration import GradingConfig, PassPolicy, ReportConfig
 from kofn.scoring.evaluate import evaluate
-from kofn.scoring.policy import PassPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

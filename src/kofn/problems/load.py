@@ -22,7 +22,7 @@ from kofn.problems.config import EVERY, CheckpointSpec, ProblemSpec
 from kofn.problems.problem import CaseGroup, Checkpoint, Problem
 from kofn.sandbox.program import ProgramLimits
 from kofn.sandbox.work_folder import read_tree, safe_name
-from kofn.scoring.policy import GroupType
+from kofn.scoring.configuration import GroupType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

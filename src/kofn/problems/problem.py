@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kofn.core.format import pluralize
 from kofn.errors import UnknownName
 from kofn.sandbox.program import ProgramLimits
-from kofn.scoring.policy import GroupType
+from kofn.scoring.configuration import GroupType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kofn.core.display import Displayable
+from kofn.core.document import Displayable
 from kofn.core.format import MB
 from kofn.errors import InputError, WorldError
 from kofn.parallel import engine as make_engine
@@ -29,13 +29,13 @@ from kofn.problems.submissions import (
     work_items,
 )
 from kofn.problems.verify_progress import ExecutionCount, write_progress
-from kofn.runs.evaluation_files import CorrectnessResults
-from kofn.runs.report_classes import AttributeResult, VerifierReport
+from kofn.runs.case_reports import AttributeResult, VerifierReport
+from kofn.runs.run_tables import CorrectnessResults
 from kofn.sandbox.drivers import find_sandbox
 from kofn.sandbox.limits_only import LimitsOnly
 from kofn.sandbox.program import ProcessResult
 from kofn.sandbox.workspace import scratch_folder
-from kofn.scoring.policy import PassPolicy
+from kofn.scoring.configuration import PassPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

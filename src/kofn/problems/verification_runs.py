@@ -17,11 +17,10 @@ from kofn.importers.base import ReadOptions
 from kofn.problems.case import has_passed
 from kofn.render.result_text import result_document
 from kofn.render.run_directory import write_evaluation, write_run
-from kofn.runs.evaluation_files import evaluation_body
 from kofn.runs.load import load_table
-from kofn.scoring.configuration import GradingConfig, ReportConfig
+from kofn.runs.run_tables import evaluation_body
+from kofn.scoring.configuration import GradingConfig, GroupType, ReportConfig
 from kofn.scoring.evaluate import evaluate
-from kofn.scoring.policy import GroupType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

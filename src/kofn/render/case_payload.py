@@ -19,8 +19,7 @@ from kofn.errors import InputError
 from kofn.extract.answer_spans import locate_column
 from kofn.render.page import ByteBudget, cut_texts, fit_chunks, pack, round_digits, shift_spans, to_json
 from kofn.render.run_summary import first_difference
-from kofn.runs.report_classes import EXECUTION
-from kofn.runs.report_table import case_scores, explode_structs, json_text
+from kofn.runs.case_reports import EXECUTION, case_scores, explode_structs, json_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -31,7 +31,7 @@ from kofn.render.plot import (
     vega_lite,
 )
 from kofn.runs.manifest import generation_of
-from kofn.scoring.policy import Requirement
+from kofn.scoring.configuration import Requirement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

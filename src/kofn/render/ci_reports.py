@@ -9,8 +9,8 @@ import polars as pl
 
 from kofn.core.escape import code_block, escape_markdown, escape_xml
 from kofn.errors import WorldError
+from kofn.runs.case_reports import case_scores
 from kofn.runs.files import write_atomically
-from kofn.runs.report_table import case_scores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -23,8 +23,8 @@ from kofn.render import charts, run_summary
 from kofn.render.case_payload import case_blocks
 from kofn.render.page import environment, html_document, read_template
 from kofn.render.run_summary import cut_text, judge_rows, parent_data
+from kofn.runs.case_reports import case_scores, explode_structs
 from kofn.runs.manifest import generation_facts
-from kofn.runs.report_table import case_scores, explode_structs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

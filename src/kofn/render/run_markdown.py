@@ -25,12 +25,12 @@ from kofn.render.run_summary import (
     split_text,
     status_of,
 )
-from kofn.runs.report_table import case_scores
+from kofn.runs.case_reports import case_scores
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from kofn.core.display import Displayable
+    from kofn.core.document import Displayable
     from kofn.core.types import Estimate
     from kofn.render.run_summary import WrongAttribute
     from kofn.runs.record import Run

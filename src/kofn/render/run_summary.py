@@ -21,12 +21,11 @@ from kofn.core.format import (
     format_signed_interval,
 )
 from kofn.errors import InputError
-from kofn.runs.evaluation_files import EVALUATION, REPORTS, evaluation_body
+from kofn.runs.case_reports import EXECUTION, case_scores, decode_json
 from kofn.runs.files import CANDIDATES, CASES, MANIFEST, PAGE, RESULTS
 from kofn.runs.manifest import generation_of
-from kofn.runs.report_classes import EXECUTION
-from kofn.runs.report_table import case_scores, decode_json
-from kofn.scoring.policy import GroupType
+from kofn.runs.run_tables import EVALUATION, REPORTS, evaluation_body
+from kofn.scoring.configuration import GroupType
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -30,7 +30,7 @@ from kofn.render.run_summary import (
     slowest_of,
     status_of,
 )
-from kofn.runs.report_table import case_scores
+from kofn.runs.case_reports import case_scores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

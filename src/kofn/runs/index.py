@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kofn.errors import InputError
-from kofn.runs.evaluation_files import EVALUATION, REPORTS, CorrectnessResults, evaluation_body, load_evaluation_summary
+from kofn.runs.case_reports import SCHEMA, case_scores
 from kofn.runs.files import (
     CANDIDATES,
     CASES,
@@ -21,12 +21,12 @@ from kofn.runs.files import (
     digest,
     read_json,
     read_parquet,
+    recover,
 )
 from kofn.runs.manifest import check_digest
 from kofn.runs.migrations import FIRST, load_manifest
 from kofn.runs.record import load_run
-from kofn.runs.report_table import SCHEMA, case_scores
-from kofn.runs.staging import recover
+from kofn.runs.run_tables import EVALUATION, REPORTS, CorrectnessResults, evaluation_body, load_evaluation_summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

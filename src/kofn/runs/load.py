@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from kofn import importers
-from kofn.core.display import Displayable
+from kofn.core.document import Displayable
 from kofn.core.table import case_codes, case_numbers
 from kofn.errors import InputError, UnknownName
 from kofn.importers import importer_of
@@ -19,7 +19,7 @@ from kofn.importers.json_records import read_records
 from kofn.importers.recognition import Peek
 from kofn.importers.sources import expand
 from kofn.importers.tabular import table_from_frame
-from kofn.runs.files import MANIFEST
+from kofn.runs.files import MANIFEST, is_run
 from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.evaluate import evaluate, result_of
 from kofn.scoring.result import Result, ScoredResult
@@ -126,7 +126,7 @@ def _of_result(result: Result, given: GradingConfig) -> GradedCandidates:
 
 def _is_log(path: Path) -> bool:
     """Whether a folder is another tool's and no run."""
-    return not (path / MANIFEST).exists() and importer_of(Peek(path)) is not None
+    return not is_run(path) and importer_of(Peek(path)) is not None
 
 
 def load_graded_files(
@@ -134,7 +134,7 @@ def load_graded_files(
 ) -> GradedCandidates:
     """One run as it is stored, or whatever else `kofn score` reads, graded as `options` say."""
     places = expand(paths)
-    if len(places) == 1 and "://" not in places[0] and (Path(places[0]) / MANIFEST).is_file():
+    if len(places) == 1 and is_run(places[0]):
         return load_graded(places[0], options)
     result = evaluate(load_table(places, reading, as_repeats=as_repeats), options)
     name = places[0].rstrip("/").rpartition("/")[2].partition(".")[0]

@@ -11,10 +11,9 @@ from kofn._version import __version__
 from kofn.core.escape import redact_address
 from kofn.core.format import format_duration
 from kofn.errors import InputError
-from kofn.runs.evaluation_files import first_validation_error
+from kofn.runs.case_reports import Time  # noqa: TC001 - pydantic reads it when it makes the class
 from kofn.runs.files import SCHEMA_VERSION, digest, to_json
-from kofn.runs.report_classes import Time  # noqa: TC001 - pydantic reads it when it makes the class
-from kofn.runs.run_tables import layout_of
+from kofn.runs.run_tables import first_validation_error, layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from kofn.runs.evaluation_files import CorrectnessResults
+    from kofn.runs.run_tables import CorrectnessResults
     from kofn.scoring.result import ScoredResult
 
 FIRST = 1  # the schema without case reports

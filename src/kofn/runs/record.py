@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from kofn.core.candidate_sets import NOT_GRADED, offsets_of
-from kofn.core.display import Displayable
+from kofn.core.document import Displayable
 from kofn.core.table import CASE_COLUMNS, Table
 from kofn.core.types import Estimate
 from kofn.core.warnings import coded_sentence, stored_warnings
 from kofn.errors import InputError
-from kofn.runs.evaluation_files import EVALUATION, REPORTS, CorrectnessResults, load_evaluation, load_reports
-from kofn.runs.files import CANDIDATES, CASES, MANIFEST, checksum_mismatch, read_parquet
+from kofn.runs.case_reports import case_scores
+from kofn.runs.files import CANDIDATES, CASES, MANIFEST, checksum_mismatch, read_parquet, recover
 from kofn.runs.manifest import check_digest
 from kofn.runs.migrations import FIRST, first_reports, load_manifest
-from kofn.runs.report_table import case_scores
-from kofn.runs.run_tables import with_texts
-from kofn.runs.staging import recover
+from kofn.runs.run_tables import EVALUATION, REPORTS, CorrectnessResults, load_evaluation, load_reports, with_texts
 from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.diagnostics import line_from_dict
 from kofn.scoring.grade import with_answers
@@ -44,7 +42,7 @@ class Run(Displayable):
 
     name         what the directory is called
     evaluation   CorrectnessResults without its case reports (`reports` is empty)
-    reports      the case reports as columns: `kofn.runs.report_table.SCHEMA`
+    reports      the case reports as columns: `kofn.runs.case_reports.SCHEMA`
     manifest     run.json; empty where there is none (an evaluation saved by itself)
     result       the candidate sets, their scores and estimates; None where the run has no candidates
     """

@@ -12,11 +12,9 @@ import polars as pl
 from kofn.core.table import segment_names
 from kofn.errors import InputError, UnknownName
 from kofn.registry import aggregator, higher_is_better
-from kofn.runs.evaluation_files import CorrectnessResults
-from kofn.runs.report_classes import GroupReport
-from kofn.runs.report_table import FIELD, RESULT, SCHEMA, case_scores, json_list, json_text
-from kofn.scoring.configuration import ReportConfig
-from kofn.scoring.policy import GroupType, PassPolicy, Requirement
+from kofn.runs.case_reports import FIELD, RESULT, SCHEMA, GroupReport, case_scores, json_list, json_text
+from kofn.runs.run_tables import CorrectnessResults
+from kofn.scoring.configuration import GroupType, PassPolicy, ReportConfig, Requirement
 
 if TYPE_CHECKING:
     from kofn.aggregators.base import Aggregator

@@ -2,12 +2,12 @@ from kofn.scoring import evaluate as evaluate
 from kofn.scoring.configuration import DEFAULT_READER as DEFAULT_READER
 from kofn.scoring.configuration import Config as Config
 from kofn.scoring.configuration import GradingConfig as GradingConfig
+from kofn.scoring.configuration import GroupType as GroupType
+from kofn.scoring.configuration import PassPolicy as PassPolicy
 from kofn.scoring.configuration import ReportConfig as ReportConfig
+from kofn.scoring.configuration import Requirement as Requirement
 from kofn.scoring.configuration import configure as configure
 from kofn.scoring.configuration import validate_tags as validate_tags
-from kofn.scoring.policy import GroupType as GroupType
-from kofn.scoring.policy import PassPolicy as PassPolicy
-from kofn.scoring.policy import Requirement as Requirement
 from kofn.scoring.result import ScoredResult as ScoredResult
 from kofn.scoring.result import estimate_dict as estimate_dict
 from kofn.scoring.splits import Split as Split

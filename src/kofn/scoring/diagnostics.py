@@ -14,8 +14,8 @@ from kofn.extract import audit
 from kofn.metrics import default_metric
 from kofn.registry import aggregator, extractor, metric
 from kofn.scoring.configuration import USES
-from kofn.scoring.counts import UNGRADED, Total
 from kofn.scoring.grade import choices_of, reference_answers
+from kofn.scoring.result import UNGRADED, Total
 from kofn.stats.estimates import SMALL_SEGMENT
 
 if TYPE_CHECKING:
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from kofn.core.table import Table
     from kofn.core.types import Estimate
     from kofn.scoring.configuration import GradingConfig
-    from kofn.scoring.counts import Counts, MetricCounts
     from kofn.scoring.grade import Graded
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import Counts, MetricCounts, Result
 
 _AUDIT_ROWS = 500  # candidates; every further extractor reads each of them
 _DIVERSITY_SETS = 200  # sets; n-grams and pairwise overlap are slow on long texts

@@ -11,15 +11,14 @@ from kofn._version import __version__
 from kofn.aggregators.passes import CountAggregator
 from kofn.core.candidate_sets import histogram
 from kofn.core.table import case_codes, case_numbers, segment_names
-from kofn.errors import InputError, UnknownName, check_unique
+from kofn.errors import InputError, UnknownName
 from kofn.metrics import trait
-from kofn.registry import aggregator, metric
+from kofn.registry import aggregator, check_unique, metric
 from kofn.scoring import diagnostics as diagnose
 from kofn.scoring.configuration import GradingConfig
-from kofn.scoring.counts import count_candidates, coverage_aggregators
 from kofn.scoring.diagnostics import build_checklist
 from kofn.scoring.grade import find_answers, score_table, with_labels
-from kofn.scoring.result import Result
+from kofn.scoring.result import Result, count_candidates, coverage_aggregators
 from kofn.stats import estimate, segment_estimates
 from kofn.stats.estimates import check_interval
 from kofn.stats.intervals import check_level
@@ -33,9 +32,8 @@ if TYPE_CHECKING:
     from kofn.core.table import Table
     from kofn.core.types import Estimate
     from kofn.scoring.configuration import Spec
-    from kofn.scoring.counts import Counts
     from kofn.scoring.grade import Graded
-    from kofn.scoring.result import ScoredResult
+    from kofn.scoring.result import Counts, ScoredResult
 
 DEFAULTS = ("first", "mean", "any_pass", "all_pass", "majority", "majority_pass")
 # of a metric beside labels: its passes are the labels', so pass counts would repeat those of the labels

@@ -12,12 +12,12 @@ import polars as pl
 from kofn.core.candidate_sets import CandidateSets, passes_of
 from kofn.core.numbers import canonical_number
 from kofn.core.warnings import CodedWarning
-from kofn.errors import InputError, check_unique
+from kofn.errors import InputError
 from kofn.extract import choose_extractor, extract_column, none
 from kofn.extract.letter_answer import parse_choices
 from kofn.metrics import Metric, Numeric, Outcome, default_metric, metric_name, score_answers, score_column, trait
 from kofn.metrics.outcomes import FirstEntryWarning
-from kofn.registry import extractor, metric
+from kofn.registry import check_unique, extractor, metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -38,7 +38,6 @@ from kofn.importers.parquet_partitions import (
 from kofn.importers.reading import short_sets
 from kofn.importers.recognition import Peek
 from kofn.registry import aggregator
-from kofn.scoring.counts import add_counts, count_candidates, coverage_aggregators
 from kofn.scoring.evaluate import (
     ValueColumn,
     check_options,
@@ -53,6 +52,7 @@ from kofn.scoring.evaluate import (
     resolve_extractor,
     unreachable_k,
 )
+from kofn.scoring.result import add_counts, count_candidates, coverage_aggregators
 from kofn.scoring.splits import draw_cases
 from kofn.stats.estimates import Tally, estimate_tally
 from kofn.stats.estimates import merge_tallies as summed
@@ -68,9 +68,8 @@ if TYPE_CHECKING:
     from kofn.importers.base import ReadOptions
     from kofn.importers.parquet_partitions import CaseLayout, DataSet
     from kofn.scoring.configuration import GradingConfig
-    from kofn.scoring.counts import Counts, MetricCounts
     from kofn.scoring.grade import Graded
-    from kofn.scoring.result import Result
+    from kofn.scoring.result import Counts, MetricCounts, Result
 
     Key = tuple[str, str]
     Segment = tuple[str, Any] | None

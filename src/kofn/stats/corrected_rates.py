@@ -27,8 +27,8 @@ from kofn.stats.draws import percentile_ends, resampled_sums_of_units, sums_by_c
 from kofn.stats.estimates import estimate
 from kofn.stats.intervals import check_level, check_resamples
 from kofn.stats.judge_accuracy import as_verdicts, label_columns
+from kofn.stats.laws import effective_number
 from kofn.stats.prevalence import check_informative, clip_to_unit, known_rates, lang_reiczigel, rogan_gladen
-from kofn.stats.ratios import effective_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 The interval of a mean is computed from the law of the resampled mean (see `laws`), so it is the
 interval of infinitely many draws and `n_resamples` and `seed` play no part, except where a few
-weights or clusters dominate (see `ratios.dominated`). They do in `bootstrap` (any statistic) and
+weights or clusters dominate (see `laws.dominated`). They do in `bootstrap` (any statistic) and
 `bootstrap_means` (several means that share each resample), which draw.
 
 Ends: the lower is the smallest x with P(x* ≤ x) ≥ α/2, the upper its mirror image, the largest x
@@ -20,8 +20,7 @@ import numpy as np
 from kofn.errors import InputError, UnknownName
 from kofn.stats.draws import resampled_sums
 from kofn.stats.intervals import NO_INTERVAL, Interval, check_level, check_resamples, cluster_codes, t_quantile, wilson
-from kofn.stats.laws import drawn_law
-from kofn.stats.ratios import effective_number, ratio_law
+from kofn.stats.laws import drawn_law, effective_number, ratio_law
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,7 +186,7 @@ def bootstrap_mean(
     1987). With clusters or weights what is resampled is the pair (Σwx, Σw) of each unit and the
     statistic is the ratio of their sums. Values that are all equal give no spread: see
     `without_width`. One unit: undefined. The result is that of infinitely many resamples, except
-    where a few units dominate (see `ratios.dominated`): then of at least `n_resamples` drawn with `seed`.
+    where a few units dominate (see `laws.dominated`): then of at least `n_resamples` drawn with `seed`.
 
     >>> bootstrap_mean([1, 0, 1, 1, 0, 1, 1, 0, 1, 1])
     Interval(low=0.4, high=1.0, method='bootstrap')

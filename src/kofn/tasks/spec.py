@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from kofn.core.yaml_file import Strict, parse_model
-from kofn.errors import InputError, UnknownName, check_unique
-from kofn.scoring.policy import GroupType, PassPolicy
+from kofn.errors import InputError, UnknownName
+from kofn.registry import check_unique
+from kofn.scoring.configuration import GroupType, PassPolicy
 from kofn.tasks.shapes import ROLES, SHAPES
 from kofn.tasks.stages import Template
 

@@ -11,8 +11,7 @@ from kofn.errors import InputError, UnknownName
 from kofn.metrics import MetricConfig
 from kofn.metrics.metric_config import REPEAT_AGGREGATORS
 from kofn.registry import aggregator, extractor, metric
-from kofn.scoring.configuration import Config
-from kofn.scoring.policy import PassPolicy
+from kofn.scoring.configuration import Config, PassPolicy
 from kofn.tasks.items import PlacedRecord, dev_records, hub_records, items_of, locate, records_at, select_items
 from kofn.tasks.recipe import Shots, TaskRecipe
 from kofn.tasks.shapes import SHAPES

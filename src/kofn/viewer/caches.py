@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kofn.errors import InputError
-from kofn.runs.evaluation_files import EVALUATION, REPORTS
 from kofn.runs.files import CANDIDATES, CASES, MANIFEST
 from kofn.runs.record import load_run
+from kofn.runs.run_tables import EVALUATION, REPORTS
 from kofn.viewer.run_folder import NotFound
 from kofn.viewer.run_view import RunView
 

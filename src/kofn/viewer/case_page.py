@@ -11,8 +11,8 @@ import polars as pl
 from kofn.core.escape import show_hidden
 from kofn.core.format import format_amount, format_duration
 from kofn.problems.verification_runs import EXECUTIONS
+from kofn.runs.case_reports import EXECUTION
 from kofn.runs.files import check_whole
-from kofn.runs.report_classes import EXECUTION
 from kofn.viewer.case_list import CaseQuery, case_url, neighbours, select_cases
 from kofn.viewer.program_runs import candidate_runs, is_set
 from kofn.viewer.run_folder import NotFound

@@ -23,10 +23,10 @@ from kofn.errors import WorldError
 from kofn.judge.label_sheet import guard_formula
 from kofn.judge.labels import DANGEROUS
 from kofn.render.report_html import report_page
-from kofn.runs.evaluation_files import REPORTS
+from kofn.runs.case_reports import flat_frame, json_text
 from kofn.runs.files import CANDIDATES, CASES, PAGE
 from kofn.runs.record import load_run
-from kofn.runs.report_table import flat_frame, json_text
+from kofn.runs.run_tables import REPORTS
 from kofn.viewer.case_list import CaseQuery, select_cases
 from kofn.viewer.run_folder import NotFound
 from kofn.viewer.run_list import RunLine, RunQuery, filter_runs

@@ -17,8 +17,8 @@ from starlette.responses import JSONResponse, RedirectResponse
 from kofn.core.format import format_count
 from kofn.errors import KofnError
 from kofn.judge.calibration_report import MEANS, RATES
-from kofn.runs.evaluation_files import first_validation_error
 from kofn.runs.files import CANDIDATES
+from kofn.runs.run_tables import first_validation_error
 from kofn.viewer.run_folder import NotFound
 from kofn.viewer.run_labels import (
     AGGREGATES,

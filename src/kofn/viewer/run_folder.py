@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from kofn.generate.progress_file import read_progress
-from kofn.runs.evaluation_files import EVALUATION, REPORTS
 from kofn.runs.files import MANIFEST
 from kofn.runs.index import list_entries
+from kofn.runs.run_tables import EVALUATION, REPORTS
 
 if TYPE_CHECKING:
     import os

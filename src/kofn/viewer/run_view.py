@@ -11,12 +11,12 @@ import polars as pl
 
 from kofn.aggregators.votes import graded_votes, tally_votes
 from kofn.core.format import MB, format_duration
-from kofn.extract.columnar_extraction import extract_column
+from kofn.extract.extractor_choice import extract_column
 from kofn.metrics.flags import Truncated
 from kofn.registry import extractor
 from kofn.render.case_payload import case_sums, first_failures, report_lines
+from kofn.runs.case_reports import case_scores, explode_structs
 from kofn.runs.files import CANDIDATES, CASES, check_whole
-from kofn.runs.report_table import case_scores, explode_structs
 from kofn.scoring.diagnostics import FAMILIES
 
 if TYPE_CHECKING:

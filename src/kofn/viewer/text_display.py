@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from kofn.core.escape import html_lines
 from kofn.extract.answer_spans import locate
-from kofn.runs.report_table import json_text
+from kofn.runs.case_reports import json_text
 
 MAX_CHARACTERS = 100_000  # of a text on a page; the files hold the rest
 

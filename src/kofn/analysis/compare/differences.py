@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from kofn.core.display import Displayable
+from kofn.core.document import Displayable
 from kofn.core.format import format_count
 from kofn.core.warnings import DOUBLE_DIPPING, warnings_dict, with_code
 from kofn.errors import InputError

@@ -24,9 +24,9 @@ from kofn.analysis.selectors import evaluate_selector, graded_scores, pick_outco
 from kofn.core.candidate_sets import NOT_GRADED
 from kofn.core.format import format_count
 from kofn.core.warnings import DOUBLE_DIPPING, CodedWarning
-from kofn.errors import InputError, check_unique
+from kofn.errors import InputError
 from kofn.metrics import default_metric
-from kofn.registry import aggregator
+from kofn.registry import aggregator, check_unique
 from kofn.scoring.diagnostics import find_double_dipping
 from kofn.scoring.evaluate import apply_aggregator, evaluate
 from kofn.stats import judge_rates

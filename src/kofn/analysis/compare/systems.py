@@ -27,12 +27,12 @@ from kofn.core.candidate_sets import NOT_GRADED
 from kofn.core.format import format_count
 from kofn.core.table import case_column, segment_names
 from kofn.core.warnings import DOUBLE_DIPPING, CodedWarning, with_code
-from kofn.errors import InputError, UnknownName, check_unique
-from kofn.registry import aggregator, higher_is_better, parse_spec
+from kofn.errors import InputError, UnknownName
+from kofn.registry import aggregator, check_unique, higher_is_better, parse_spec
 from kofn.runs.index import QUESTION_COLUMNS, Questions
+from kofn.scoring.configuration import Requirement
 from kofn.scoring.diagnostics import find_double_dipping
 from kofn.scoring.evaluate import apply_aggregator
-from kofn.scoring.policy import Requirement
 from kofn.stats.estimates import SMALL_SEGMENT
 
 if TYPE_CHECKING:

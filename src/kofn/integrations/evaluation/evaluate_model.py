@@ -11,7 +11,7 @@ from kofn.errors import InputError
 from kofn.generate.run import run
 from kofn.models.base import Model
 from kofn.models.hugging_face import Transformers, weights_digest
-from kofn.runs.results_jsonl import append_line
+from kofn.render.run_directory import append_line
 from kofn.scoring.configuration import DEFAULT_READER
 from kofn.tasks import load_task
 from kofn.tasks.load import with_records
