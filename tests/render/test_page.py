@@ -157,9 +157,10 @@ def test_the_tags_of_a_page_do_not_depend_on_what_candidates_and_tags_say(text, 
             {"id": f"{case_id}{i}", "input": text, "reference": "7", "kind": f"{tag}{i % 2}", "outputs": outputs}
             for i in range(4)
         ]
-        return Reader(report_page(run_of(rows, group="kind", by="kind")))
+        tags = Reader(report_page(run_of(rows, group="kind", by="kind"))).tags
+        return [tag for tag in tags if tag != "tspan"]  # the lines that a long label of a chart is broken into
 
-    assert made(text, tag, case_id).tags == made("say", "k", "c").tags
+    assert made(text, tag, case_id) == made("say", "k", "c")
 
 
 @pytest.mark.parametrize("where", ["task", "group", "case_id", "expected"])

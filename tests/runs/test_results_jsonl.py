@@ -134,7 +134,7 @@ def test_batches_of_a_training_loop_share_one_file(tmp_path):
     [
         (["--verdict", "majority"], "--verdict shapes the run directory: give --out DIR too"),
         (["--out", "OUT", "--verdict", "unique_answers"], "say from where on a case passes"),
-        (["--out", "OUT", "--group-type", "cases"], "--group-type 'cases': expected NAME=VALUE"),
+        (["--out", "OUT", "--group-type", "cases"], "--group-type 'cases': expected GROUP=TYPE"),
         (["--out", "OUT", "--group-type", "cases=core"], "unknown group type 'core'"),
         (["--out", "OUT", "--group-type", "x=Core"], "unknown group 'x'"),
         (["--out", "OUT", "--group-weight", "cases=0"], "above 0"),
