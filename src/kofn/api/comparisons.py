@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from kofn import analysis, generate, importers, metrics, runs, scoring, stats
-from kofn.api.options import LIMITS, AuditKeywords, CompareKeywords, OptionError, settle
+from kofn.api.options import AuditKeywords, CompareKeywords, OptionError, call_limits, settle
 from kofn.core.table import case_column
 from kofn.errors import InputError, UnknownName
 from kofn.registry import metric
@@ -272,7 +272,7 @@ def _read_by_model(
         table,
         extractor,
         asked.model,
-        limits=generate.Limits(**{name: getattr(asked, name) for name in LIMITS}),
+        limits=call_limits(asked),
         prices=asked.prices,
         store=asked.store,
         cache=asked.cache,

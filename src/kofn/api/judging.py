@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from kofn import analysis, generate, runs, scoring, stats
-from kofn.api.options import LIMITS, CalibrateKeywords, JudgeKeywords, OptionError, settle
+from kofn import analysis, runs, scoring, stats
+from kofn.api.options import CalibrateKeywords, JudgeKeywords, OptionError, call_limits, settle
 from kofn.core.candidate_sets import NOT_GRADED
 from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError, UnknownName
@@ -68,7 +68,7 @@ def judge_settings(asked: SimpleNamespace) -> JudgeSettings:
     return JudgeSettings(
         models=asked.model,
         **{name: getattr(asked, name) for name in own},
-        limits=generate.Limits(**{name: getattr(asked, name) for name in LIMITS}),
+        limits=call_limits(asked),
         progress=bool(asked.progress),
     )
 

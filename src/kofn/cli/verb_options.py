@@ -78,11 +78,13 @@ def _click_type(option: Keyword) -> Any:
         return click.Choice(option.choices)
     if option.kind is Path:
         return click.Path(path_type=Path, dir_okay=option.metavar != "FILE")
-    if option.low is None and option.high is None:
+    if option.least is None and option.most is None:
         return option.kind
     if option.kind is int:
         return click.IntRange(min=None if option.low is None else int(option.low))
-    return click.FloatRange(option.low, option.high, min_open=option.above, max_open=option.below)
+    return click.FloatRange(
+        option.least, option.most, min_open=option.above is not None, max_open=option.below is not None
+    )
 
 
 def _parsed(option: Keyword, context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Any:  # noqa: ARG001
