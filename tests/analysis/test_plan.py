@@ -25,7 +25,7 @@ from kofn.analysis.plan import (
     plan_with_labels,
     share_variances,
 )
-from kofn.cli.plan_verb import command
+from kofn.cli.analysis_verbs import plan_command as command
 from kofn.core.candidate_sets import CandidateSets
 from kofn.errors import InputError, KofnError
 from kofn.runs.load import load_graded
@@ -360,7 +360,7 @@ def test_negative_variances_are_refused():
 
 
 def test_a_plan_from_ranked_lists_says_that_places_are_no_repeats(tmp_path):
-    from kofn.cli.score_verb import command as score
+    from kofn.cli.score_verb import score_command as score
 
     for use in ("list", "any"):
         done = CliRunner().invoke(score, [str(ARITHMETIC), "--use", use, "--out", str(tmp_path / use)])

@@ -32,8 +32,8 @@ from kofn.analysis.series import (
     sparkline,
 )
 from kofn.analysis.trend import load_trend
-from kofn.cli.score_verb import command as score_command
-from kofn.cli.trend_verb import command
+from kofn.cli.analysis_verbs import trend_command as command
+from kofn.cli.score_verb import score_command
 from kofn.errors import InputError, UnknownName
 from kofn.registry import higher_is_better
 from kofn.render.trend_html import _shades, heat_map, trend_page

@@ -14,8 +14,9 @@ from click.testing import CliRunner
 
 import kofn
 from kofn.analysis.compare.systems import ComparisonOptions, Side, compare_systems
-from kofn.cli.compare_verb import command, spread
-from kofn.cli.score_verb import command as score_command
+from kofn.cli.analysis_verbs import compare_command as command
+from kofn.cli.analysis_verbs import spread
+from kofn.cli.score_verb import score_command
 from kofn.core.document import display_width
 from kofn.core.escape import escape_latex
 from kofn.render.comparison_html import LENGTHS, case_bodies, comparison_page

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kofn.cli.curve_verb import command
-from kofn.cli.score_verb import command as score_command
+from kofn.cli.analysis_verbs import curve_command as command
+from kofn.cli.score_verb import score_command
 from kofn.errors import InputError, KofnError, UnknownName
 from kofn.render.curve_text import axis_range, draw_chart
 

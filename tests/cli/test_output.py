@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from kofn.api import options as api_options
 from kofn.cli import VERBS, kofn
 from kofn.cli.verb_options import FORMATS
-from kofn.cli.view_verb import command as view
+from kofn.cli.view_verb import view_command as view
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ARITHMETIC = str(EXAMPLES / "arithmetic.jsonl")

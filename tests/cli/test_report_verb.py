@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kofn.cli.report_verb import command
+from kofn.cli.report_verb import report_command as command
 from kofn.core.document import display_width
 from kofn.core.escape import code_block, code_span, escape_controls, escape_prose, markdown_table
 from kofn.core.format import format_duration, format_part

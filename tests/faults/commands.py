@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 LOADED = (
     *(
         "kofn.cli.run_verb",
-        "kofn.cli.judge_verb",
-        "kofn.cli.verify_verb",
+        "kofn.cli.judge_verbs",
+        "kofn.cli.problem_verbs",
         "kofn.cli.report_verb",
         "kofn.cli.score_verb",
     ),

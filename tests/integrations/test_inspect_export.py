@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from polars.testing import assert_frame_equal
 
 import kofn
-from kofn.cli.export_verb import command as export
-from kofn.cli.score_verb import command as score
+from kofn.cli.export_verb import export_command as export
+from kofn.cli.score_verb import score_command as score
 from kofn.exporters.inspect_log import write
 from kofn.importers import read
 from kofn.runs.load import load_graded

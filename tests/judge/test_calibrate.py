@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from kofn.cli.calibrate_verb import command
-from kofn.cli.score_verb import command as score
+from kofn.cli.judge_verbs import calibrate_command as command
+from kofn.cli.score_verb import score_command as score
 from kofn.errors import InputError, KofnError
 from kofn.judge.label_sheet import csv_text, stratified_by_verdict
 from kofn.judge.labels import read_labels

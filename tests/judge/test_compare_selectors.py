@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from kofn.cli.compare_verb import command
+from kofn.cli.analysis_verbs import compare_command as command
 from kofn.judge import JudgeSettings, judge
 
 

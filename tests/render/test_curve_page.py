@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kofn.cli.curve_verb import command
+from kofn.cli.analysis_verbs import curve_command as command
 
 ARITHMETIC = Path(__file__).parents[2] / "examples" / "arithmetic.jsonl"
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from kofn.cli.calibrate_verb import command
+from kofn.cli.judge_verbs import calibrate_command as command
 from kofn.judge.label_sheet import LabelSample, labelling_page
 from kofn.judge.labels import read_labels
 

@@ -19,7 +19,7 @@ from tests.viewer.serving import ask, open_in, served
 from kofn.analysis.best_of import BestOfOptions, best_of
 from kofn.analysis.curve_report import SpendingBounds, recommend_n
 from kofn.analysis.selectors import Selector
-from kofn.cli.curve_verb import command
+from kofn.cli.analysis_verbs import curve_command as command
 from kofn.core.candidate_sets import CandidateSets
 from kofn.core.format import format_dollars, format_rate, format_seconds
 from kofn.errors import InputError

@@ -21,7 +21,7 @@ from tests.viewer.runs import EVIL, write
 from tests.viewer.serving import ask, open_in, served
 from tests.waiting import LONGEST, wait_until
 
-from kofn.cli.compare_verb import command
+from kofn.cli.analysis_verbs import compare_command as command
 from kofn.core.format import format_signed
 from kofn.errors import InputError
 from kofn.runs import AttributeResult, CorrectnessResults, VerifierReport

@@ -35,6 +35,15 @@ VERBS = {
 }
 
 
+# verbs that share a module; each of the others has one of its own, NAME_verb
+_TOGETHER = {
+    **dict.fromkeys(("check", "compare", "curve", "extract-audit", "plan", "trend"), "analysis_verbs"),
+    **dict.fromkeys(("list", "describe", "explain"), "catalog_verbs"),
+    **dict.fromkeys(("judge", "calibrate"), "judge_verbs"),
+    **dict.fromkeys(("verify", "new"), "problem_verbs"),
+}
+
+
 class _Verbs(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(VERBS)
@@ -44,7 +53,8 @@ class _Verbs(click.Group):
             return None
         from importlib import import_module
 
-        command: click.Command = import_module(f"kofn.cli.{cmd_name.replace('-', '_')}_verb").command
+        module = import_module(f"kofn.cli.{_TOGETHER.get(cmd_name, f'{cmd_name}_verb')}")
+        command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         return command
 
     def resolve_command(

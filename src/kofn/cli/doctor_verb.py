@@ -44,7 +44,7 @@ MARKS = {True: ("✓", "good"), False: ("✗", "bad"), None: ("·", "dim")}
 
 @click.command("doctor")
 @output_options()
-def command(output: OutputTarget) -> None:
+def doctor_command(output: OutputTarget) -> None:
     """What this machine can run: backends, extras, keys (whether they are set, never more), hardware, programs.
 
     The exit code is 0 whatever is missing: nothing of it is needed by everybody.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @api_options(ExportKeywords)
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
 @output_options()
-def command(
+def export_command(
     files: tuple[str, ...], path: Path, form: str | None, force: bool, output: OutputTarget, asked: dict[str, Any]
 ) -> None:
     """Write candidates, answers and grades for other tools.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @strict_option
 @sink_option
 @output_options("html", short=("csv", "json", "markdown"))
-def command(
+def report_command(
     run: Path, detailed: bool, limit: int | None, html: bool, strict: bool, sinks: tuple[str, ...], output: OutputTarget
 ) -> None:
     """Show a run again: whether it passed and why, its groups and its estimates.

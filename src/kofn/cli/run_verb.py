@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.option("--yes", "-y", is_flag=True, help="Do not ask after --estimate.")
 @click.option("--dry-run", is_flag=True, help="Print the first prompts exactly as sent, and stop.")
 @output_options()
-def command(
+def run_command(
     task: str,
     model_path: str | None,
     all_adapters: bool,

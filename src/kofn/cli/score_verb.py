@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @strict_option
 @sink_option
 @output_options()
-def command(
+def score_command(
     files: tuple[str, ...], sinks: tuple[str, ...], strict: bool, output: OutputTarget, asked: dict[str, Any]
 ) -> None:
     """Score outputs you already have.

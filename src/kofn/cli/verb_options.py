@@ -28,12 +28,15 @@ if TYPE_CHECKING:
     from kofn.integrations.sinks import SinkAddress
 
 
-def api_options(kind: type, *, without: Sequence[str] = ()) -> Callable[[Any], Any]:
+PATH = click.Path(path_type=Path)
+
+
+def api_options(kind: type) -> Callable[[Any], Any]:
     """Give a verb the options of a class of `kofn.api.options`; it gets those that were given as `asked`.
 
     Options that do not go together are a mistake in the command.
     """
-    known = {name: option for name, option in options_of(kind).items() if option is not None and name not in without}
+    known = {name: option for name, option in options_of(kind).items() if option is not None}
 
     def decorate(verb: Any) -> Any:
         @wraps(verb)

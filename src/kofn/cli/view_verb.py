@@ -23,7 +23,7 @@ if TYPE_CHECKING:
               "`new` makes one.")  # fmt: skip
 @click.option("--open", "browse", is_flag=True, help="Open it in the browser.")
 @output_options()
-def command(
+def view_command(
     directory: Path, port: int | None, host: str, token: str | None, browse: bool, output: OutputTarget
 ) -> None:
     """Look at runs in a browser: all of those in DIR (default: runs), or one.

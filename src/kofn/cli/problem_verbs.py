@@ -1,31 +1,26 @@
-"""`kofn verify PROBLEM SUBMISSION...`: runs programs against weighted test cases, or samples against their tests."""
+"""`kofn verify` and `kofn new problem`: programs run against test cases, and a small problem to begin with."""
 
-from __future__ import annotations
-
+# without `from __future__ import annotations`: all that annotations name is imported anyway
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from kofn import api, problems
 from kofn.api.generation import is_data_set
 from kofn.api.options import VerifyKeywords
-from kofn.cli.verb_options import api_options, output_options, tell
+from kofn.cli.verb_options import PATH, OutputTarget, api_options, output_options, tell
 from kofn.errors import WorldError
-
-if TYPE_CHECKING:
-    from kofn.cli.verb_options import OutputTarget
-
-_PATH = click.Path(path_type=Path)
 
 
 @click.command("verify")
-@click.argument("problem", type=_PATH)
-@click.argument("submissions", nargs=-1, type=_PATH)
+@click.argument("problem", type=PATH)
+@click.argument("submissions", nargs=-1, type=PATH)
 @api_options(VerifyKeywords)
 @click.option("--lint", is_flag=True, help="Only check the problem.")
 @output_options()
-def command(
+def verify_command(
     problem: Path, submissions: tuple[Path, ...], lint: bool, output: OutputTarget, asked: dict[str, Any]
 ) -> None:
     """Run programs against a problem's cases, in a sandbox, and report.
@@ -68,3 +63,31 @@ def _lint(path: Path, output: OutputTarget) -> None:
     output.show_rows(rows, {"problem": problem.name, "findings": findings}, text, names=("finding",))
     if findings:
         raise click.exceptions.Exit(1)
+
+
+@click.group("new", no_args_is_help=True)
+def new_command() -> None:
+    """Start something of your own: a problem to verify programs against."""
+
+
+@new_command.command("problem", no_args_is_help=True)
+@click.argument("name", type=PATH)
+@click.option(
+    "--adapter",
+    type=click.Choice(["cli", "api"]),
+    default="cli",
+    show_default=True,
+    help="What a submission is: a program that is run for every case, or a server that is asked over HTTP.",
+)
+@output_options()
+def problem(name: Path, adapter: str, output: OutputTarget) -> None:
+    """Write a small problem to the folder NAME, with a submission that passes it.
+
+    The files say in comments what they are; change them into a problem of your own. A folder that is there is refused.
+    """
+    files = [str(path) for path in problems.new_problem(name, adapter=adapter)]
+    folder, example = shlex.quote(str(name)), shlex.quote(str(name / "submissions" / "example"))
+    commands = [f"kofn verify {folder} {example}", f"kofn verify --lint {folder}"]
+    text = [*files, "", "a problem that its example passes; try", *(f"  {one}" for one in commands)]
+    data = {"problem": str(name), "files": files, "try": commands}
+    output.show_rows([{"file": file} for file in files], data, "\n".join(text))

@@ -1,0 +1,158 @@
+"""`kofn judge` and `kofn calibrate`: a model grades outputs, and is measured against human labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from kofn import api, runs
+from kofn.api.options import CalibrateKeywords, JudgeKeywords
+from kofn.cli.verb_options import PATH, api_options, leave_if_dipping, output_options, strict_option, style, tell_run
+from kofn.core.escape import escape_controls
+from kofn.errors import WorldError
+from kofn.judge import (
+    draw_label_sheet,
+    first_questions,
+    judge_facts,
+    judge_prompt,
+    load_rubric,
+    open_verdicts,
+    write_sheet,
+)
+from kofn.judge.pairwise import Preference
+
+if TYPE_CHECKING:
+    from kofn.cli.verb_options import OutputTarget
+    from kofn.runs.record import Run
+
+
+@click.command("judge")
+@click.argument("source", metavar="RUN|FILE", type=PATH)
+@api_options(JudgeKeywords)
+@click.option("--dry-run", is_flag=True, help="Print the first prompts exactly as sent, and stop.")
+@strict_option
+@output_options()
+def judge_command(source: Path, dry_run: bool, strict: bool, output: OutputTarget, asked: dict[str, Any]) -> None:
+    """Let a model grade outputs that are there: one metric more, and nothing is generated again.
+
+    A RUN is judged in place; a FILE (as in kofn score) becomes a new run directory. A reply that holds no verdict is
+    not graded after one repair, never 0. The same command again asks only for what is new. With --against two systems
+    are compared pair by pair, in both orders.
+    """
+    if dry_run:
+        _show_prompts(source, asked)
+        return
+    found = api.judge(source, **asked, progress=True)
+    if isinstance(found, Preference):
+        output.show(found)
+        _check_any(found.judge, f"{source} against {asked['against']}")
+        return
+    name = asked.get("name") or load_rubric(asked["rubric"]).name
+    _show(found, name, output)
+    _leave(found, name, strict)
+
+
+def _show_prompts(source: Path, asked: Any) -> None:
+    """What a judge would be sent for the first candidates."""
+    wanted = load_rubric(asked["rubric"])
+    options = api.judging.judge_options(asked)
+    for question in first_questions(runs.load_graded(source, options, fields=asked.get("field")), wanted)[:2]:
+        click.echo(click.style(escape_controls(f"--- case {question.case_id}"), bold=True))
+        for message in judge_prompt(question, wanted):
+            click.echo("\n".join(escape_controls(line) for line in f"[{message.role}]\n{message.content}".split("\n")))
+
+
+def _show(run: Run, name: str, output: OutputTarget) -> None:
+    result = run.scored_result
+    if output.form == "json":
+        output.write({**run.to_dict(), "judge": result.judges[name]})
+        return
+    if output.form != "table":
+        output.show(run)
+        return
+    facts = judge_facts(name, result.judges)
+    width = max(len(label) for label, _ in facts)
+    lines = [result.to_text(style), ""]
+    for label, value in facts:
+        wrapped = wrap(escape_controls(value), 108 - width, break_long_words=False) or [""]
+        lines.append(f"{escape_controls(label).ljust(width)}  " + f"\n{' ' * (width + 2)}".join(wrapped))
+    output.write("\n".join(lines))
+
+
+def _leave(run: Run, name: str, strict: bool) -> None:
+    """Say where it is, and end as the outcome asks for."""
+    where = run.path or Path(run.name)
+    tell_run(where)
+    entry = run.scored_result.judges[name]
+    if entry["stopped"]:
+        raise WorldError(f"{where}: stopped: {entry['stopped']}; run the same command again to go on")
+    _check_any(entry, str(where))
+    leave_if_dipping(run.scored_result, strict)
+
+
+def _check_any(entry: Any, where: str) -> None:
+    """A judge that gave no verdict at all is a failure of the world."""
+    if entry["n_verdicts"] and entry["n_failed"] == entry["n_verdicts"]:
+        raise WorldError(f"{where}: every call to the judge failed: {entry['error']}; --retry-errors asks again")
+    if entry["n_verdicts"] and entry["n_unread"] + entry["n_failed"] == entry["n_verdicts"]:
+        raise WorldError(
+            f"{where}: no reply of the judge holds a verdict: look at one in verdicts.parquet; --choose needs no reply"
+        )
+
+
+_FOR_LABELS = ("apply", "by", "known_rates", "method", "level", "save")
+
+
+@click.command("calibrate")
+@click.argument("labels", metavar="LABELS", type=PATH, required=False)
+@api_options(CalibrateKeywords)
+@click.option("--sample", type=int, metavar="N", help="Draw N cases of a run to label, and write a sheet to -o FILE "
+              "(.csv, .jsonl or .html, a page to label in): LABELS is then the run or file.")  # fmt: skip
+@click.option("--candidates", is_flag=True, help="Sample candidates, not sets.")
+@output_options()
+def calibrate_command(
+    labels: Path | None, sample: int | None, candidates: bool, output: OutputTarget, asked: dict[str, Any]
+) -> None:
+    """Compare a judge with people, and correct the rates it measured.
+
+    LABELS has a line a case or candidate: id, human, judge, and perhaps index, segment, cluster, weight. It is JSON
+    lines, CSV or Parquet; `kofn calibrate --sample 100 RUN -o sheet.csv` makes one to fill in.
+    """
+    if sample is None:
+        if candidates:
+            raise click.UsageError("--candidates is for a sheet to label: give --sample N too")
+        output.show(api.calibrate(labels, **asked))
+        if asked.get("save"):
+            place, page = (escape_controls(str(p)) for p in (asked["apply"], asked["apply"] / "report.html"))
+            click.echo(f"kept in {place}; open {page}", err=True)
+        return
+    unused = [f"--{name.replace('_', '-')}" for name in _FOR_LABELS if name in asked]
+    if click.get_current_context().get_parameter_source("as_json") is ParameterSource.COMMANDLINE:
+        unused.append("--json")
+    if unused:
+        raise click.UsageError(f"{unused[0]} is for labels: --sample only draws what to label")
+    if labels is None or output.path is None:
+        raise click.UsageError("--sample N takes a run or file to draw from and -o FILE for the sheet")
+    if output.path.exists():
+        raise click.UsageError(f"{output.path}: already there, perhaps with labels in it: give another name")
+    _sample(labels, sample, output.path, candidates=candidates, **asked)
+
+
+def _sample(source: Path, n: int, sheet_path: Path, *, candidates: bool, **asked: Any) -> None:
+    selected, selector = asked.get("selected", False), asked.get("by_selector")
+    if selector and not selected:
+        raise click.UsageError("--by-selector says whose picks --selected draws: give --selected too")
+    verdicts: dict[str, Any] = {name: asked.get(name) for name in ("metric", "aggregate", "threshold")}
+    judged = open_verdicts(source, **verdicts)
+    seed = asked.get("seed", 0)
+    sheet = draw_label_sheet(judged, n, candidates=candidates, selected=selected, selector=selector, seed=seed)
+    write_sheet(sheet, sheet_path, judged.name)
+    click.echo(f"the question: {sheet.question}", err=True)
+    click.echo(
+        f"{len(sheet.rows)} {sheet.of}s to label in {escape_controls(str(sheet_path))}: "
+        f"{sheet.n_passing} the judge passes, {sheet.n_failing} it fails; {sheet.n_left:,} left"
+    )
