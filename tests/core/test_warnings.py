@@ -14,10 +14,19 @@ from tests.repository.source_tree import modules, tree_of
 
 import kofn
 from kofn.cli import kofn as command
-from kofn.core.warning_codes import KINDS, OTHER, SEVERITIES
-from kofn.core.warnings import CodedWarning, coded_sentence, stored_warnings, warnings_dict, with_code
+from kofn.core.warnings import (
+    OTHER,
+    SEVERITIES,
+    CodedWarning,
+    coded_sentence,
+    stored_warnings,
+    warning_kinds,
+    warnings_dict,
+    with_code,
+)
 from kofn.errors import UnknownName
 
+KINDS = warning_kinds()
 NAMES = st.text(min_size=1, max_size=20)
 WARNINGS = st.one_of(
     st.builds(lambda n: CodedWarning.of("few-cases", n=n), st.integers(0, 29)),

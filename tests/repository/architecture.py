@@ -58,6 +58,7 @@ RUN = [
 ]
 # data that ships with the package, by the package that reads it
 DATA = {
+    "core": [("core/warnings.toml", "the registry of warnings: severity, sentence and explanation of every code")],
     "render": [("render/templates/", "templates, styles and scripts of report.html and the other pages")],
     "tasks": [("tasks/*.yaml", "the built-in tasks, one file each"), ("tasks/data/", "the data of the task `starter`")],
     "generate": [("generate/prices.yaml", "list prices of models")],

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kofn.core.warning_codes import KINDS, SEVERITIES
+from kofn.core.warnings import SEVERITIES, warning_kinds
 
 PAGE = Path(__file__).parents[2] / "docs" / "warnings.md"
 HEAD = """# Warnings
 
-<!-- Made from src/kofn/core/warning_codes.py by `python -m tests.repository.warnings_page`; a test compares them. -->
+<!-- Made from src/kofn/core/warnings.toml by `python -m tests.repository.warnings_page`; a test compares them. -->
 
 A warning is a value: a code that stays the same from version to version, a severity, and the numbers and names that it
 is about. The sentence is made where it is shown. JSON output and run.json have the sentences in `warnings` and the
@@ -43,7 +43,7 @@ passed: 2 of 2
 def page() -> str:
     """The whole page."""
     rows = "\n".join(f"| {name} | {text} |" for name, text in SEVERITIES.items())
-    sections = [f"### {code}\n\n*{kind.severity}.* {kind.explanation}\n" for code, kind in KINDS.items()]
+    sections = [f"### {code}\n\n*{kind.severity}.* {kind.explanation}\n" for code, kind in warning_kinds().items()]
     return f"{HEAD}{rows}\n\n## Codes\n\n" + "\n".join(sections)
 
 

@@ -10,9 +10,7 @@ import click
 from kofn import analysis, importers, registry, tasks
 from kofn.cli.verb_options import PATH, output_options, style
 from kofn.core.escape import escape_controls
-from kofn.core.warning_codes import KINDS as WARNINGS
-from kofn.core.warning_codes import SEVERITIES
-from kofn.core.warnings import warning_kind
+from kofn.core.warnings import SEVERITIES, warning_kind, warning_kinds
 from kofn.errors import InputError, KofnError
 from kofn.judge import load_rubric, names
 from kofn.registry import TABLES, entries, known
@@ -200,7 +198,7 @@ def explain_command(code: str | None, output: OutputTarget) -> None:
 
     CODE is the code of a warning, as `--json` and run.json have it in `coded_warnings`. Without one all are listed.
     """
-    kinds = WARNINGS if code is None else {code: warning_kind(code)}
+    kinds = warning_kinds() if code is None else {code: warning_kind(code)}
     found = [{"code": name, "severity": kind.severity, "explanation": kind.explanation} for name, kind in kinds.items()]
     width = max(map(len, kinds))
     lines = []
