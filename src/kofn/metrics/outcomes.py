@@ -27,7 +27,7 @@ from kofn.metrics.numeric import Numeric
 from kofn.metrics.text_match import WHITESPACE, WRAPPING, Choice, ExactMatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
 
     from kofn.metrics.base import MetricFunction
 
@@ -385,7 +385,8 @@ def _is_ours(metric: object) -> bool:
 
 
 def _score_text(metric: MetricFunction, answers: pl.Series, references: pl.Series) -> pl.Series:
-    fast_path = _expression_path(metric)
+    # an expression scores the rows that it can decide and leaves the rest null
+    fast_path = next((expression for plain, expression in _EXPRESSIONS if metric == plain), None)
     if fast_path is None:
         return _by_pair(metric, answers, references)
     scores = fast_path(answers, references)
@@ -394,15 +395,6 @@ def _score_text(metric: MetricFunction, answers: pl.Series, references: pl.Serie
         return scores
     scored = _by_pair(metric, answers.gather(open_rows), references.gather(open_rows))
     return scores.scatter(open_rows, scored)
-
-
-def _expression_path(metric: MetricFunction) -> Callable[[pl.Series, pl.Series], pl.Series] | None:
-    """Return the expression path of a metric: it scores the rows that it can decide and leaves the rest null."""
-    if metric == ExactMatch():
-        return _exact_scores
-    if metric == Numeric():
-        return _numeric_scores
-    return _choice_scores if metric == Choice() else None
 
 
 def _exact_scores(answers: pl.Series, references: pl.Series) -> pl.Series:
@@ -498,3 +490,6 @@ def _select(answers: pl.Series, references: pl.Series, scores: pl.Expr) -> pl.Se
 
 def _frame(answers: pl.Series, references: pl.Series) -> pl.DataFrame:
     return pl.DataFrame({"answer": answers, "reference": references})
+
+
+_EXPRESSIONS = ((ExactMatch(), _exact_scores), (Numeric(), _numeric_scores), (Choice(), _choice_scores))
