@@ -17,7 +17,7 @@ from rich.console import Console
 from tests.waiting import wait_until
 
 from kofn.core.format import format_clock
-from kofn.core.progress import ProgressCount, ProgressDisplay, Snapshot, draw_progress
+from kofn.core.progress import Snapshot, draw_progress, show_progress
 from kofn.core.types import Estimate
 from kofn.generate.calls import CallTally
 from kofn.generate.progress_file import snapshot_of
@@ -121,8 +121,9 @@ def test_a_title_cannot_move_the_cursor_and_is_no_markup_of_rich():
 
 def test_only_a_terminal_sees_anything_and_rich_is_not_imported_elsewhere(tmp_path):
     code = (
-        "import sys, time\nfrom kofn.core.progress import *\ncount = ProgressCount(1, 2)\n"
-        "with ProgressDisplay(count.snapshot, 'Scoring'): time.sleep(0.5)\nprint('rich' in sys.modules)"
+        "import sys, time\nfrom kofn.core.progress import *\n"
+        "with show_progress(lambda: Snapshot(done=1, total=2, seconds=1), 'Scoring'): time.sleep(0.5)\n"
+        "print('rich' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("False\n", "")
@@ -185,15 +186,15 @@ def screen(monkeypatch):
 
 
 def test_it_is_redrawn_in_place_and_erased_at_the_end(screen):
-    count = ProgressCount()
+    counts = {"done": 0, "total": 0}
     with (
         os.fdopen(os.dup(screen.side), "w", encoding="utf-8") as stream,
-        ProgressDisplay(count.snapshot, "Scoring", stream=stream),
+        show_progress(lambda: Snapshot(**counts, seconds=1), "Scoring", stream=stream),
     ):
-        count.tell(10, 20)
+        counts.update(done=10, total=20)
         wait_until(lambda: "10/20" in screen.shown, "the first drawing")
         assert not screen.cursor
-        count.tell(15, 20)
+        counts.update(done=15)
         wait_until(lambda: "15/20" in screen.shown, "the second drawing")
         assert "10/20" not in screen.shown
         assert screen.shown.count("Scoring") == 1
@@ -204,9 +205,8 @@ def test_it_is_redrawn_in_place_and_erased_at_the_end(screen):
 def test_what_others_print_meanwhile_stays_above_it(screen, monkeypatch):
     stream = os.fdopen(os.dup(screen.side), "w", encoding="utf-8")
     monkeypatch.setattr(sys, "stderr", stream)
-    count = ProgressCount(1, 2)
     with stream:
-        with ProgressDisplay(count.snapshot, "Scoring"):
+        with show_progress(lambda: Snapshot(done=1, total=2, seconds=1), "Scoring"):
             wait_until(lambda: "1/2" in screen.shown, "a drawing")
             print("a warning", file=sys.stderr, flush=True)  # noqa: T201 - as any library may
             wait_until(lambda: "a warning" in screen.shown, "the warning")
@@ -224,7 +224,7 @@ def test_a_terminal_that_cannot_erase_sees_nothing(screen, monkeypatch, terminal
 
     with (
         os.fdopen(os.dup(screen.side), "w", encoding="utf-8") as stream,
-        ProgressDisplay(look, "Scoring", stream=stream),
+        show_progress(look, "Scoring", stream=stream),
     ):
         assert looked.acquire(timeout=60)
     assert screen.shown == ""
@@ -233,8 +233,7 @@ def test_a_terminal_that_cannot_erase_sees_nothing(screen, monkeypatch, terminal
 INTERRUPTED = """
 import time
 from kofn.core.progress import *
-count = ProgressCount(1, 2)
-with ProgressDisplay(count.snapshot, "Scoring"):
+with show_progress(lambda: Snapshot(done=1, total=2, seconds=1), "Scoring"):
     time.sleep(600)
 """
 
@@ -260,11 +259,8 @@ def test_what_is_asked_again_to_repair_it_counts_once():
 
 
 def test_a_count_knows_its_rate():
-    times = iter([100.0, 105.0])
-    count = ProgressCount(clock=lambda: next(times))
-    count.tell(10, 30)
-    now = count.snapshot()
-    assert (now.done, now.total, now.rate, now.eta) == (10, 30, 2.0, 10.0)
+    now = Snapshot(done=10, total=30, seconds=5.0)
+    assert (now.rate, now.eta) == (2.0, 10.0)
 
 
 def test_long_times_stay_short():

@@ -11,6 +11,7 @@ import sys
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,6 @@ from kofn.generate.progress_file import (
     MOST,
     NAME,
     RECENT,
-    ProgressHistory,
-    ProgressPoint,
     ProgressWriter,
     read_progress,
 )
@@ -83,7 +82,7 @@ def test_the_file_holds_what_was_promised(record):
 def test_what_is_written_is_what_is_read(tmp_path, record):
     found = written(tmp_path, record)
     assert found.estimates == (MEAN,)
-    assert found.history == (ProgressPoint(record["seconds"], 4, 0.5, 0.2, 0.8),)
+    assert found.history == ((record["seconds"], MEAN),)
     assert found.to_dict() == record
     assert found.alive
     assert found.summary == "4 of 20 cases"
@@ -284,22 +283,22 @@ def test_names_and_numbers_that_no_json_holds_are_nobodys_problem(tmp_path):
 
 @given(st.lists(st.floats(0.01, 100), max_size=700))
 def test_a_history_stays_small_and_keeps_its_first_and_newest_point(gaps):
-    history, now = ProgressHistory(), 0.0
+    writer, now = pulsing(Path()), 0.0
     for n, gap in enumerate(gaps):
         now += gap
-        history.add(ProgressPoint(now, n, 0.5, 0.4, 0.6))
-        assert len(history.points) <= MOST
-        assert history.points[-1].n == n
-    seconds = [point.seconds for point in history.points]
+        writer.remember(now, replace(MEAN, n=n))
+        assert len(writer.history) <= MOST
+        assert writer.history[-1][1].n == n
+    seconds = [seconds for seconds, _ in writer.history]
     assert seconds == sorted(seconds)
     if gaps:
-        assert history.points[0].n == 0
+        assert writer.history[0][1].n == 0
 
 
 def test_points_of_a_long_history_lie_about_equally_apart():
-    history = ProgressHistory()
+    writer = pulsing(Path())
     for n in range(50_000):
-        history.add(ProgressPoint(float(n), n, 0.5, 0.4, 0.6))
-    assert MOST / 2 <= len(history.points) <= MOST
-    gaps = [b.seconds - a.seconds for a, b in zip(history.points, history.points[1:], strict=False)]
+        writer.remember(float(n), MEAN)
+    assert MOST / 2 <= len(writer.history) <= MOST
+    gaps = [b - a for (a, _), (b, _) in pairwise(writer.history)]
     assert max(gaps) < 2.5 * 50_000 / (MOST / 2)

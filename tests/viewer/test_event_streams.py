@@ -18,7 +18,6 @@ from tests.viewer.runs import small_rows, write
 from tests.viewer.serving import ask, served
 from tests.waiting import LONGEST, wait_until
 
-from kofn.generate.progress_file import ProgressPoint
 from kofn.viewer import event_streams
 from kofn.viewer.event_streams import EventStreams
 from kofn.viewer.live_page import domain, estimate_chart
@@ -113,7 +112,7 @@ def test_a_file_that_says_nothing_breaks_nothing(tmp_path, text):
 
 def history(*points, total=100):
     class Progress:
-        history = tuple(ProgressPoint(*point) for point in points)
+        history = tuple((seconds, estimate(point, low, high, n)) for seconds, n, point, low, high in points)
         estimates = (estimate(0.5, 0.4, 0.6),)
         cases_total = total
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,7 +20,7 @@ from kofn.cli.verb_options import (
     tell,
     tell_run,
 )
-from kofn.core.progress import ProgressCount, ProgressDisplay
+from kofn.core.progress import Snapshot, show_progress
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,9 +56,14 @@ def score_command(
         raise click.UsageError("--sink shapes the run directory: give --out DIR too")
     if out is None and "as_repeats" not in asked:
         asked.setdefault("part_size", "auto")
-    count = ProgressCount()
-    with ProgressDisplay(count.snapshot, "Scoring"):
-        result = api.score(list(files), **asked, on_part=count.tell, on_note=tell)
+    began, done, total = time.monotonic(), 0, 0
+
+    def on_part(*counted: int) -> None:
+        nonlocal done, total
+        done, total = counted
+
+    with show_progress(lambda: Snapshot(done=done, total=total, seconds=time.monotonic() - began), "Scoring"):
+        result = api.score(list(files), **asked, on_part=on_part, on_note=tell)
     output.show(result)
     if out is not None:
         tell_run(out)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self, TextIO
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
 
 from kofn.core.document import interval_bar
 from kofn.core.escape import escape_controls
@@ -65,71 +65,48 @@ class Snapshot:
         return left / self.rate if self.rate > 0 else None
 
 
-@dataclass(slots=True)
-class ProgressCount:
-    """Counts what is done, for work that has nothing else to tell."""
-
-    done: int = 0
-    total: int = 0
-    clock: Callable[[], float] = time.monotonic
-    _began: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._began = self.clock()
-
-    def tell(self, done: int, total: int) -> None:
-        """So many are done of so many."""
-        self.done, self.total = done, total
-
-    def snapshot(self) -> Snapshot:
-        """The numbers of this moment."""
-        return Snapshot(done=self.done, total=self.total, seconds=self.clock() - self._began)
-
-
-class ProgressDisplay:
-    """Draws progress on a terminal while its `with` block runs, and erases it at the end; elsewhere writes nothing.
+@contextmanager
+def show_progress(
+    look: Callable[[], Snapshot], title: str, *, unit: str = "candidates", stream: TextIO | None = None
+) -> Iterator[None]:
+    """Draw progress on a terminal while the `with` block runs, and erase it at the end; elsewhere write nothing.
 
     A thread of its own draws, so that the display is fresh however long one step takes. `look` gives the numbers, and
     is called in that thread. rich is imported when something is drawn.
     """
+    stream = stream or sys.stderr
+    if not stream.isatty():
+        yield
+        return
+    ended = threading.Event()
+    thread = threading.Thread(target=_draw, args=(look, title, unit, stream, ended), name="kofn display", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
-    def __init__(
-        self, look: Callable[[], Snapshot], title: str, *, unit: str = "candidates", stream: TextIO | None = None
-    ) -> None:
-        self._look, self._title, self._unit = look, title, unit
-        self._stream = sys.stderr if stream is None else stream
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kofn display", daemon=True)
 
-    def __enter__(self) -> Self:
-        if self._stream.isatty():
-            self._thread.start()
-        return self
+def _draw(look: Callable[[], Snapshot], title: str, unit: str, stream: TextIO, ended: threading.Event) -> None:
+    """Draw until the end, from the first moment on at which the total is known."""
+    while not ended.wait(INTERVAL):
+        if look().total:
+            break
+    else:
+        return
+    from rich.console import Console
+    from rich.live import Live
 
-    def __exit__(self, *problem: object) -> None:
-        self._ended.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ended.wait(INTERVAL):
-            if self._look().total:
-                self._draw()
+    console = Console(file=stream, highlight=False)
+    if console.is_dumb_terminal:  # it could not erase what it shows
+        return
+    # what others print to standard error meanwhile stands above; standard output may be a pipe, and is left alone
+    with Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False) as live:
+        while True:
+            live.update(draw_progress(look(), title, unit, console), refresh=True)
+            if ended.wait(INTERVAL):
                 return
-
-    def _draw(self) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        console = Console(file=self._stream, highlight=False)
-        if console.is_dumb_terminal:  # it could not erase what it shows
-            return
-        # what others print to standard error meanwhile stands above; standard output may be a pipe, and is left alone
-        with Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False) as live:
-            while True:
-                live.update(draw_progress(self._look(), self._title, self._unit, console), refresh=True)
-                if self._ended.wait(INTERVAL):
-                    return
 
 
 def draw_progress(now: Snapshot, title: str, unit: str, console: Console) -> RenderableType:

@@ -149,6 +149,7 @@ class InterimGrader:
     options   how the run is graded, as at the end
     names     the aggregators of the estimates
     stages    those of the run, without the extra ones of a comparison
+    latest    the estimates of the last look
     """
 
     options: GradingConfig
@@ -158,6 +159,7 @@ class InterimGrader:
     references: Sequence[str]
     choices: bool
     estimates: InterimEstimates
+    latest: tuple[Estimate, ...] = ()
     waiting: deque[Done] = field(default_factory=deque)
     _waiting_rows: int = 0
     _extractor_name: str | None = None
@@ -190,18 +192,17 @@ class InterimGrader:
             self.waiting.append((item, rows))
             self._waiting_rows += len(rows)
 
-    def look(self) -> tuple[Estimate, ...] | None:
-        """Grade what waits, as far as there is time for it; None where it is too soon, or nothing waits."""
+    def look(self) -> None:
+        """Grade what waits, as far as there is time for it; nothing where it is too soon, or nothing waits."""
         if not self.waiting or perf_counter() < self._due:
-            return None
+            return
         # CPU time of this thread, because the wall clock also counts the time in which the model itself computes
         start, computed, before = perf_counter(), thread_time(), self._waiting_rows
         with suppress(Exception):  # what cannot be graded fails again at the end, and is reported there
             self._grade(list(self._next_cases()))
-        found = self.estimates.estimates()
+        self.latest = self.estimates.estimates()
         took = max(1e-9, thread_time() - computed, (perf_counter() - start) / BUSY)
         self._plan(took, before - self._waiting_rows)
-        return found
 
     def _next_cases(self) -> Iterator[Done]:
         room = self._room

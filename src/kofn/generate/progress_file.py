@@ -13,9 +13,9 @@ import stat
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kofn.core.escape import one_line
 from kofn.core.progress import Snapshot
@@ -37,16 +37,6 @@ GOING = ("running", "scoring")
 STATES = (*GOING, "done", "stopped")
 
 
-class ProgressPoint(NamedTuple):
-    """An estimate at one moment: after so many seconds, over so many cases."""
-
-    seconds: float
-    n: int
-    point: float | None
-    low: float | None
-    high: float | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressRecord:
     """What a process says of itself. `started` and `updated` are ISO 8601, in UTC.
@@ -55,7 +45,7 @@ class ProgressRecord:
     state      running, scoring, done or stopped; `reason` says why it stopped
     cases, candidates   of a judge: the different outputs it is asked about, and verdicts; of `verify` both are cases
     errors, retries, tokens, cost, seconds, rate   of this start alone; `unpriced` replies are not in `cost`
-    history    (seconds, cases, point, low, high) of the first estimate, as it narrowed
+    history    the first estimate as it narrowed, after so many seconds each
     """
 
     kind: str
@@ -82,7 +72,7 @@ class ProgressRecord:
     rate: float
     eta: float | None
     estimates: tuple[Estimate, ...] = ()
-    history: tuple[ProgressPoint, ...] = field(default=(), repr=False)
+    history: tuple[tuple[float, Estimate], ...] = field(default=(), repr=False)
 
     @property
     def alive(self) -> bool:
@@ -116,7 +106,7 @@ class ProgressRecord:
             "candidates": {"done": self.candidates_done, "total": self.candidates_total, "reused": self.reused},
             **{name: getattr(self, name) for name in _WHAT},
             "estimates": [{name: getattr(one, name) for name in _ESTIMATE} for one in self.estimates],
-            "history": [list(point) for point in self.history],
+            "history": [[seconds, one.n, one.point, one.low, one.high] for seconds, one in self.history],
         }
 
 
@@ -164,7 +154,7 @@ def read_progress(directory: Path) -> ProgressRecord | None:
 
     try:
         return _parse_record(orjson.loads(_bytes(directory / NAME)))
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, LookupError):
         return None
 
 
@@ -187,7 +177,8 @@ def _parse_record(data: Any) -> ProgressRecord:
             raise ValueError(f"{name} has no time zone")
     cases = _check_types(data["cases"], dict.fromkeys(("done", "total"), int))
     candidates = _check_types(data["candidates"], dict.fromkeys(("done", "total", "reused"), int))
-    points = (dict(zip(_POINT, point, strict=True)) for point in data["history"])
+    estimates = tuple(Estimate(**_check_types(one, _ESTIMATE)) for one in data["estimates"])
+    points = [_check_types(dict(zip(_POINT, point, strict=True)), _POINT) for point in data["history"]]
     return ProgressRecord(
         **plain,
         cases_done=cases["done"],
@@ -195,8 +186,8 @@ def _parse_record(data: Any) -> ProgressRecord:
         candidates_done=candidates["done"],
         candidates_total=candidates["total"],
         reused=candidates["reused"],
-        estimates=tuple(Estimate(**_check_types(one, _ESTIMATE)) for one in data["estimates"]),
-        history=tuple(ProgressPoint(**_check_types(point, _POINT)) for point in points),
+        estimates=estimates,
+        history=tuple((point.pop("seconds"), replace(estimates[0], **point)) for point in points),
     )
 
 
@@ -231,25 +222,6 @@ def snapshot_of(tally: CallTally, cases: int, candidates: int, seconds: float, *
     )
 
 
-@dataclass(slots=True)
-class ProgressHistory:
-    """At most `MOST` points of an estimate: the first, the newest, and some between that lie about equally apart."""
-
-    points: list[ProgressPoint] = field(default_factory=list)
-    _apart: float = 0.0
-
-    def add(self, point: ProgressPoint) -> None:
-        """Add the newest point. It replaces the one before it if that came too soon after its own predecessor."""
-        if len(self.points) > 1 and point.seconds - self.points[-2].seconds < self._apart:
-            self.points[-1] = point
-        else:
-            self.points.append(point)
-        if len(self.points) > MOST:
-            # every other point goes, and from now on points must be as far apart as those that are left
-            self.points = [*self.points[:-1:2], self.points[-1]]
-            self._apart = (self.points[-1].seconds - self.points[0].seconds) / len(self.points)
-
-
 class ProgressWriter:
     """Keeps `progress.json` of a directory fresh: `with ProgressWriter(directory, ...): ...`, and says how it ended.
 
@@ -268,7 +240,8 @@ class ProgressWriter:
         self._state = "running"
         self._reason: str | None = None
         self._last: Snapshot | None = None  # the final numbers, once all calls are done
-        self._history = ProgressHistory()
+        self.history: list[tuple[float, Estimate]] = []
+        self._apart = 0.0  # seconds between two points of the history, at least
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kofn progress", daemon=True)
 
@@ -279,6 +252,19 @@ class ProgressWriter:
     def stop(self, reason: str | None) -> None:
         """It will end before everything is done, for this reason; None: it will not."""
         self._reason = reason
+
+    def remember(self, seconds: float, estimate: Estimate) -> None:
+        """Add the newest point of the history. It replaces the one before if that came too soon after its predecessor.
+
+        So at most `MOST` are kept: the first, the newest, and some between that lie about equally apart.
+        """
+        if len(self.history) > 1 and seconds - self.history[-2][0] < self._apart:
+            self.history.pop()
+        self.history.append((seconds, estimate))
+        if len(self.history) > MOST:
+            # every other point goes, and from now on points must be as far apart as those that are left
+            self.history = [*self.history[:-1:2], self.history[-1]]
+            self._apart = (self.history[-1][0] - self.history[0][0]) / len(self.history)
 
     def __enter__(self) -> Self:
         remove_abandoned_files(self.path.parent, NAME)
@@ -317,9 +303,8 @@ class ProgressWriter:
     def _record(self) -> ProgressRecord:
         now, state = self._last or self._look(), self._state
         seconds = round(time.monotonic() - self._began, 3)
-        for one in now.estimates[:1]:
-            if not self._history.points or self._history.points[-1].n != one.n:
-                self._history.add(ProgressPoint(seconds, one.n, one.point, one.low, one.high))
+        if now.estimates and (not self.history or self.history[-1][1].n != now.estimates[0].n):
+            self.remember(seconds, now.estimates[0])
         return ProgressRecord(
             **self._about,
             pid=os.getpid(),
@@ -343,7 +328,7 @@ class ProgressWriter:
             rate=round(now.rate, 3),
             eta=now.eta if state == "running" else None,
             estimates=now.estimates,
-            history=tuple(self._history.points),
+            history=tuple(self.history),
         )
 
 

@@ -6,11 +6,11 @@ import asyncio
 import tempfile
 import time
 from contextlib import asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from kofn.core.progress import INTERVAL, ProgressDisplay
+from kofn.core.progress import INTERVAL, show_progress
 from kofn.core.sync import run_sync
 from kofn.generate.calls import CallTally
 from kofn.generate.cost_forecast import probe
@@ -34,9 +34,9 @@ from kofn.scoring.configuration import configure
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractContextManager
 
     from kofn.core.progress import Snapshot
-    from kofn.core.types import Estimate
     from kofn.generate.cost_forecast import Forecast
     from kofn.generate.preparation import PreparedRun
     from kofn.generate.runner import GenerationOutcome
@@ -44,70 +44,6 @@ if TYPE_CHECKING:
     from kofn.runs.record import Run
     from kofn.scoring.configuration import Config
     from kofn.tasks.stages import Item
-
-
-@dataclass(slots=True)
-class RunProgress:
-    """How far one run is: what its calls count, and running estimates.
-
-    Inside its `with` block the file is kept fresh, inside `watching` the estimates, and the display of a terminal.
-    """
-
-    tally: CallTally
-    cases: int
-    repeats: int
-    stages: int
-    interim: InterimGrader | None
-    on_terminal: bool
-    file: ProgressWriter = field(init=False)
-    estimates: tuple[Estimate, ...] = ()
-    began: float = field(default_factory=time.monotonic)
-
-    @classmethod
-    def of(cls, prepared: PreparedRun, directory: Path, stages: int) -> RunProgress:
-        """`stages` is how many replies a candidate takes; a comparison asks for more than the run's own."""
-        interim, on_terminal = InterimGrader.of(prepared), prepared.config.generation.progress
-        progress = cls(CallTally(), len(prepared.items), prepared.repeats, stages, interim, on_terminal)
-        models = ", ".join(dict.fromkeys(model.name for model in prepared.models.values()))
-        progress.file = ProgressWriter(directory, progress.snapshot, kind="run", task=prepared.task.name, model=models)
-        return progress
-
-    def __enter__(self) -> Self:
-        self.file.__enter__()
-        return self
-
-    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
-        self.file.__exit__(kind, problem, trace)
-
-    def snapshot(self) -> Snapshot:
-        """The numbers of this moment."""
-        seconds = time.monotonic() - self.began
-        now = snapshot_of(self.tally, self.cases, self.cases * self.repeats, seconds, stages=self.stages)
-        return replace(now, estimates=self.estimates)
-
-    def on_case(self, item: Item, rows: list[ReplyRow]) -> None:
-        """A case is done."""
-        if self.interim is not None:
-            self.interim.add(item, rows)
-
-    @asynccontextmanager
-    async def watching(self) -> AsyncIterator[None]:
-        """Keep the estimates fresh, and the display, which is erased at the end."""
-        task = asyncio.create_task(self._watch())
-        try:
-            with ProgressDisplay(self.snapshot, "Generating") if self.on_terminal else nullcontext():
-                yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-    async def _watch(self) -> None:
-        while self.interim is not None:
-            await asyncio.sleep(INTERVAL)
-            found = self.interim.look()
-            if found is not None:
-                self.estimates = found
 
 
 def run(task: Any, given: Config | None = None, **options: Any) -> Run:
@@ -141,12 +77,15 @@ def run_in(prepared: PreparedRun, directory: Path) -> Run:
         # Only a store with two replies for one candidate needs to know which of them belong to this run.
         used: set[bytes] | None = set() if store.has_duplicates() else None
         asking = _with_comparison(prepared)
-        with RunProgress.of(prepared, directory, len(asking.recipe.stages)) as progress:
-            outcome = run_sync(_generate(asking, store, used, progress))
-            progress.file.mark_scoring()
+        tally, interim = CallTally(), InterimGrader.of(prepared)
+        look = _progress_of(asking, tally, interim)
+        models = ", ".join(dict.fromkeys(model.name for model in prepared.models.values()))
+        with ProgressWriter(directory, look, kind="run", task=prepared.task.name, model=models) as progress:
+            outcome = run_sync(_generate(asking, store, used, tally, interim, look))
+            progress.mark_scoring()
             against = _answered_with_the_question(prepared, store, directory, outcome, used)
             run = write_scored_run(prepared, store, directory, outcome, against=against, keys=used)
-            progress.file.stop(outcome.stopped)
+            progress.stop(outcome.stopped)
         return run
     finally:
         store.close()
@@ -187,34 +126,67 @@ def forecast(prepared: PreparedRun) -> Forecast:
         store.close()
 
 
+def _progress_of(prepared: PreparedRun, tally: CallTally, interim: InterimGrader | None) -> Callable[[], Snapshot]:
+    """A function that looks how far the run is: what its calls count, and running estimates."""
+    began, n = time.monotonic(), len(prepared.items)
+    stages = len(prepared.recipe.stages)  # a comparison asks for more replies per candidate than the run's own
+
+    def look() -> Snapshot:
+        now = snapshot_of(tally, n, n * prepared.repeats, time.monotonic() - began, stages=stages)
+        return now if interim is None else replace(now, estimates=interim.latest)
+
+    return look
+
+
 async def _generate(
-    prepared: PreparedRun, store: Store, used: set[bytes] | None, progress: RunProgress
+    prepared: PreparedRun,
+    store: Store,
+    used: set[bytes] | None,
+    tally: CallTally,
+    interim: InterimGrader | None,
+    look: Callable[[], Snapshot],
 ) -> GenerationOutcome:
     """Generate everything that is missing. `used`, if given, collects the keys of the replies of this run."""
+
+    def on_case(item: Item, rows: list[ReplyRow]) -> None:
+        if used is not None:
+            used.update(row.key for row in rows)
+        if interim is not None:
+            interim.add(item, rows)
+
     try:
-        async with progress.watching():
+        display = show_progress(look, "Generating") if prepared.config.generation.progress else nullcontext()
+        async with _watching(interim, display):
             return await generate(
                 prepared.items,
                 prepared.recipe,
                 prepared.models,
-                context_of(prepared, store, cache=cache_of(prepared), tally=progress.tally),
+                context_of(prepared, store, cache=cache_of(prepared), tally=tally),
                 repeats=repeats_of(prepared),
-                on_case=_case_callback(progress, used),
+                on_case=on_case,
                 chat=prepared.chat,
             )
     finally:
         await _close(prepared)
 
 
-def _case_callback(progress: RunProgress, used: set[bytes] | None) -> Callable[[Item, list[ReplyRow]], None]:
-    if used is None:
-        return progress.on_case
+@asynccontextmanager
+async def _watching(interim: InterimGrader | None, display: AbstractContextManager[None]) -> AsyncIterator[None]:
+    """Keep the running estimates fresh, and the display, which is erased at the end."""
 
-    def on_case(item: Item, rows: list[ReplyRow]) -> None:
-        used.update(row.key for row in rows)
-        progress.on_case(item, rows)
+    async def watch() -> None:
+        while interim is not None:
+            await asyncio.sleep(INTERVAL)
+            interim.look()
 
-    return on_case
+    task = asyncio.create_task(watch())
+    try:
+        with display:
+            yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 async def _probe(prepared: PreparedRun, store: Store) -> Forecast:

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from kofn.core.progress import ProgressDisplay
+from kofn.core.progress import show_progress
 from kofn.generate.calls import CallContext, CallTally, sum_tallies
 from kofn.generate.limits import Limits
 from kofn.generate.pricing import Prices
@@ -161,4 +161,4 @@ def _display(tally: CallTally, name: str, total: int, settings: JudgeSettings) -
     def take_snapshot() -> Snapshot:
         return snapshot_of(tally, total, total, time.monotonic() - began)
 
-    return ProgressDisplay(take_snapshot, f"Judging: {name}", unit="verdicts") if settings.progress else nullcontext()
+    return show_progress(take_snapshot, f"Judging: {name}", unit="verdicts") if settings.progress else nullcontext()

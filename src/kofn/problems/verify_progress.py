@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kofn.core.progress import ProgressDisplay, Snapshot
+from kofn.core.progress import Snapshot, show_progress
 from kofn.core.types import Estimate
 from kofn.generate.progress_file import ProgressWriter
 from kofn.problems.case import has_passed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from kofn.problems.case import CaseOutcome
@@ -76,9 +77,9 @@ class ExecutionCount:
         )
 
 
-def display_progress(count: ExecutionCount) -> ProgressDisplay:
+def display_progress(count: ExecutionCount) -> AbstractContextManager[None]:
     """The display of a terminal, for a `with` block."""
-    return ProgressDisplay(count.snapshot, "Verifying", unit="cases")
+    return show_progress(count.snapshot, "Verifying", unit="cases")
 
 
 @contextmanager

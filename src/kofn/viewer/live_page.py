@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from kofn.core.types import Estimate
-    from kofn.generate.progress_file import ProgressPoint, ProgressRecord
+    from kofn.generate.progress_file import ProgressRecord
     from kofn.viewer.run_folder import RunStatus
     from kofn.viewer.run_list import RecentLines, RunLine
     from kofn.viewer.server import Viewer
@@ -36,7 +36,12 @@ MAX_VALUE = 1e15  # kofn writes no larger ones; they would not fit the labels
 
 def estimate_chart(live: ProgressRecord) -> Chart | None:
     """The first estimate over the cases done; None before there are two points of it."""
-    known = [p for p in live.history if p.point is not None and all(abs(v or 0) < MAX_VALUE for v in p)]
+    history = [
+        (seconds, p)
+        for seconds, p in live.history
+        if p.point is not None and all(abs(v or 0) < MAX_VALUE for v in (seconds, p.n, p.point, p.low, p.high))
+    ]
+    known = [estimate for _, estimate in history]
     if len(known) < 2 or not live.estimates:
         return None
     most = max(live.cases_total, known[-1].n, 1)
@@ -61,7 +66,7 @@ def estimate_chart(live: ProgressRecord) -> Chart | None:
             height=180,
         ),
         header=("cases", name, "interval", "after"),
-        rows=tuple(_row(p) for p in _sample(known)),
+        rows=tuple(_row(*one) for one in _sample(history)),
         note=f"The line is the estimate over the cases done until then{'; the band is its interval' if band else ''}.",
         numbers_from=0,
     )
@@ -81,17 +86,16 @@ def domain(values: Sequence[float]) -> tuple[float, float]:
     return (low, high) if high > low else (low - step, high + step)
 
 
-def _summary(point: ProgressPoint) -> str:
-    interval = format_interval(point.low, point.high, none="")
-    return f"{point.point:.3f}{interval and f' {interval}'} after {point.n:,}"
+def _summary(e: Estimate) -> str:
+    interval = format_interval(e.low, e.high, none="")
+    return f"{e.point:.3f}{interval and f' {interval}'} after {e.n:,}"
 
 
-def _row(point: ProgressPoint) -> tuple[str, str, str, str]:
-    interval = format_interval(point.low, point.high, none="–")
-    return f"{point.n:,}", f"{point.point:.3f}", interval, format_duration(point.seconds)
+def _row(seconds: float, e: Estimate) -> tuple[str, str, str, str]:
+    return f"{e.n:,}", f"{e.point:.3f}", format_interval(e.low, e.high, none="–"), format_duration(seconds)
 
 
-def _sample(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
+def _sample(points: Sequence[tuple[float, Estimate]]) -> list[tuple[float, Estimate]]:
     """At most `MAX_ROWS` points, evenly spaced, with the first and the last."""
     if len(points) <= MAX_ROWS:
         return list(points)
