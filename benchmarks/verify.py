@@ -25,7 +25,7 @@ from kofn.problems import load_problem
 from kofn.problems.functions import run_samples
 from kofn.problems.verification import verify
 from kofn.sandbox.drivers import find_sandbox
-from kofn.sandbox.program import ProgramLimits
+from kofn.sandbox.process import ProgramLimits
 from kofn.sandbox.seccomp import filter_descriptor
 from kofn.sandbox.workspace import Workspace
 

@@ -18,7 +18,7 @@ from kofn.errors import InputError, WorldError
 from kofn.parallel import engine
 from kofn.parallel.base import FailedItem
 from kofn.parallel.local import LocalEngine
-from kofn.parallel.ray_worker import SharedFolder, digest
+from kofn.parallel.ray import SharedFolder, digest
 
 pytest.importorskip("ray", reason="ray is not installed")
 

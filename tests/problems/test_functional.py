@@ -22,9 +22,8 @@ from kofn.problems.functions import build_program, extract_code
 from kofn.runs import load_run
 from kofn.sandbox.drivers import find_sandbox
 from kofn.sandbox.fork_server import ForkServer, fork_server_for
-from kofn.sandbox.program import MB, ProgramLimits
-from kofn.sandbox.work_folder import Tree
-from kofn.sandbox.workspace import Workspace
+from kofn.sandbox.process import MB, ProgramLimits
+from kofn.sandbox.workspace import Tree, Workspace
 
 TASK = {
     "task_id": "t/0",
@@ -132,7 +131,7 @@ def test_equal_samples_are_run_once_and_each_keeps_its_row(tmp_path, monkeypatch
     real = kofn.problems.functions.run_programs
 
     def counted(programs, *, on_outcome, **more):
-        return real(programs, on_outcome=lambda key, one: (ran.append(key), on_outcome(key, one))[1], **more)
+        return real(programs, on_outcome=lambda one: (ran.append(one.key), on_outcome(one))[1], **more)
 
     monkeypatch.setattr("kofn.problems.functions.run_programs", counted)
     assert passes(tmp_path, "    return 2 * x", "    return x", "    return 2 * x") == [True, False, True]

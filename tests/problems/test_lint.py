@@ -11,7 +11,7 @@ import pytest
 from kofn.problems import load_problem
 from kofn.problems.case import AttributeCheck, ProblemCase
 from kofn.problems.problem import CaseGroup, Checkpoint, Problem, lint
-from kofn.sandbox.work_folder import File
+from kofn.sandbox.workspace import File
 from kofn.scoring.configuration import GroupType
 
 CHECK = AttributeCheck(attribute="output", matcher="exact", expected="hello")

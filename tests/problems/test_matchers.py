@@ -18,8 +18,11 @@ from hypothesis import strategies as st
 from kofn.errors import InputError, UnknownName
 from kofn.problems.matchers import (
     MATCHERS,
+    MAX_CHARACTERS,
+    MAX_LINES,
     CustomMatcher,
     Match,
+    bounded_diff,
     decode_actual,
     default_matcher,
     expected_text,
@@ -27,7 +30,6 @@ from kofn.problems.matchers import (
     normalize_result,
     text_of,
 )
-from kofn.problems.matchers.diff_text import MAX_CHARACTERS, MAX_LINES, bounded_diff
 from kofn.problems.matchers.plain_text import ExactMatcher
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=40).filter(lambda text: not text.startswith("\ufeff"))

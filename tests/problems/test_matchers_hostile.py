@@ -11,9 +11,8 @@ from tests.cpu import cpu_seconds
 from tests.waiting import LONGEST
 
 from kofn.errors import WorldError
-from kofn.problems.matchers import matcher
+from kofn.problems.matchers import MAX_CHARACTERS, MAX_LINES, matcher
 from kofn.problems.matchers.bounds import IsolationLimitExceeded, run_isolated
-from kofn.problems.matchers.diff_text import MAX_CHARACTERS, MAX_LINES
 
 SOON = 30.0  # seconds of processor time; what must not happen takes hours
 SIZE = 1_000_000

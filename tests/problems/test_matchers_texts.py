@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kofn.problems.matchers import matcher
-from kofn.problems.matchers.diff_text import (
+from kofn.problems.matchers import (
     NO_NEWLINE,
     common_prefix,
     compare_lines,
     first_lines,
+    matcher,
     preview_lines,
     truncate_around_difference,
 )

@@ -12,8 +12,8 @@ from tests.shared import ROOT
 
 from kofn.parallel import engine
 from kofn.problems import load_problem
+from kofn.problems.case_store import ExecutionCount
 from kofn.problems.verification import VerifyOptions, verify
-from kofn.problems.verify_progress import ExecutionCount
 
 pytest.importorskip("ray", reason="ray is not installed")
 

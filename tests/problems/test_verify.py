@@ -30,7 +30,7 @@ from kofn.problems.execution import Program
 from kofn.problems.verification import VerifyOptions, run_checkpoint, verify
 from kofn.runs import PassPolicy, load_run
 from kofn.sandbox.drivers import find_sandbox
-from kofn.sandbox.program import ProcessResult
+from kofn.sandbox.process import ProcessResult
 
 ECHO = """
 name: echo

@@ -14,8 +14,8 @@ from tests.waiting import wait_until
 
 from kofn.generate.progress_file import NAME, read_progress
 from kofn.problems.case import AttributeVerdict, CaseOutcome
+from kofn.problems.case_store import ExecutionCount
 from kofn.problems.verification import VerifyOptions, verify
-from kofn.problems.verify_progress import ExecutionCount
 
 SLOW = "import sys, time; time.sleep(0.2); n = int(sys.argv[1]); print(n if n % 5 else 'wrong')"
 

@@ -90,7 +90,7 @@ def test_a_call_under_another_name_would_be_seen(tmp_path):
 
 
 def test_a_folder_in_tmp_that_somebody_else_made_is_not_used(tmp_path):
-    from kofn.parallel.ray_worker import _is_private
+    from kofn.parallel.ray import _is_private
 
     assert _is_private(tmp_path / "new")
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700

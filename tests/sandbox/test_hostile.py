@@ -16,8 +16,7 @@ from kofn.errors import WorldError
 from kofn.problems import load_problem
 from kofn.problems.verification import VerifyOptions, run_checkpoint, verify
 from kofn.problems.verification_runs import set_rows
-from kofn.sandbox.work_folder import WorkFolder, read_tree, remove_tree
-from kofn.sandbox.workspace import scratch_folder
+from kofn.sandbox.workspace import WorkFolder, read_tree, remove_tree, scratch_folder
 
 LIMITS = "{memory_mb: 200, file_mb: 8, disk_mb: 20, processes: 20, output_mb: 1}"
 MARK = "kofn-hostile-left-behind"
@@ -406,7 +405,7 @@ def test_a_file_name_that_leads_out_is_refused(tmp_path, name):
     import json
 
     from kofn.errors import InputError
-    from kofn.sandbox.work_folder import safe_name
+    from kofn.sandbox.workspace import safe_name
 
     with pytest.raises(InputError, match="file name"):
         safe_name(name)
@@ -779,9 +778,9 @@ def test_the_sandbox_is_the_same_for_somebody_without_privileges(tmp_path):
         from kofn.problems.case import WorkContext
         from kofn.sandbox.drivers import find_sandbox
         from kofn.sandbox.fork_server import fork_server_for
-        from kofn.sandbox.program import MB
-        from kofn.sandbox.program import ProgramLimits
-        from kofn.sandbox.work_folder import Tree
+        from kofn.sandbox.process import MB
+        from kofn.sandbox.process import ProgramLimits
+        from kofn.sandbox.workspace import Tree
         box = Workspace(find_sandbox())
         limits = ProgramLimits(seconds=2, memory=200 * MB, processes=20)
         box.folder.reset(Tree())

@@ -1,4 +1,4 @@
-"""What the operating system gives: locks on files between processes, and the folders of a user."""
+"""What the operating system gives: locks on files between processes, whether one lives, and the folders of a user."""
 
 from __future__ import annotations
 
@@ -71,3 +71,14 @@ def data_folders() -> list[Path]:
 
 def _earlier_cache() -> Path:
     return Path(os.path.expanduser("~/.cache/kofn"))  # noqa: PTH111 - that of pathlib raises where there is no home
+
+
+def process_exists(pid: int) -> bool:
+    """Whether a process with this id exists, whoever owns it."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kofn.core.escape import one_line
 from kofn.core.progress import Snapshot
+from kofn.core.system import process_exists
 from kofn.core.types import Estimate
 from kofn.errors import KofnError
 from kofn.runs.files import remove_abandoned_files
@@ -84,7 +85,7 @@ class ProgressRecord:
         age = datetime.now(UTC) - datetime.fromisoformat(self.updated)
         if self.state not in GOING or abs(age.total_seconds()) > RECENT:
             return False
-        return self.host != socket.gethostname() or _exists(self.pid)
+        return self.host != socket.gethostname() or process_exists(self.pid)
 
     @property
     def summary(self) -> str:
@@ -135,17 +136,6 @@ _ESTIMATE: dict[str, Any] = {
     "method": str,
 }
 _POINT: dict[str, Any] = {"seconds": _NUMBER, "n": int, **dict.fromkeys(("point", "low", "high"), _MAYBE)}
-
-
-def _exists(pid: int) -> bool:
-    """Whether a process with this id exists, whoever owns it."""
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except (OSError, OverflowError):
-        return False
-    return True
 
 
 def read_progress(directory: Path) -> ProgressRecord | None:

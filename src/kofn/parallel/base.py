@@ -177,8 +177,8 @@ class ItemQueue:
             self._waiting.append(index)
             return
         attempts = self._lost.pop(index)
-        times = "once" if attempts == 1 else f"{attempts} times"
-        self._finish(index, FailedItem(reason=f"the worker died {times} ({how})", attempts=attempts, lost=True))
+        reason = f"the worker died {'once' if attempts == 1 else f'{attempts} times'} ({how})"
+        self._finish(index, FailedItem(reason=reason, attempts=attempts, lost=True))
 
     def _finish(self, index: int, result: Any) -> None:
         self.results[index] = result

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass, field
 from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -80,8 +81,7 @@ class WorkerProcess:
     def send(self, kind: int, index: int, body: bytes) -> None:
         """Queue a message and write what the socket takes of it."""
         head = HEADER.pack(kind, index, len(body))
-        parts = [head + body] if len(body) <= _MAX_JOINED else [head, body]
-        self._out.extend(map(memoryview, parts))
+        self._out.extend(map(memoryview, [head + body] if len(body) <= _MAX_JOINED else [head, body]))
         self.flush()
 
     def flush(self) -> None:
@@ -110,9 +110,6 @@ class WorkerProcess:
             pass
         except ConnectionResetError:
             self.ended = True
-        return self._complete_messages()
-
-    def _complete_messages(self) -> list[WorkerMessage]:
         messages = []
         while len(self._in) >= HEADER.size:
             kind, index, size = HEADER.unpack_from(self._in)
@@ -205,7 +202,11 @@ class LocalEngine(ParallelEngine):
             with DefaultSelector() as selector:
                 _LocalMap(self._ready_processes(queue.left), queue, message, selector).run()
         except BaseException:
-            self._kill()
+            for worker in self._processes:
+                worker.kill()
+            for worker in self._processes:
+                worker.reap()
+            self._processes.clear()
             raise
 
     def _ready_processes(self, n_items: int) -> list[WorkerProcess]:
@@ -216,13 +217,6 @@ class LocalEngine(ParallelEngine):
         while len(self._processes) < min(self.workers, n_items):
             self._processes.append(WorkerProcess(module_path()))
         return self._processes
-
-    def _kill(self) -> None:
-        for worker in self._processes:
-            worker.kill()
-        for worker in self._processes:
-            worker.reap()
-        self._processes.clear()
 
     def close(self) -> None:
         """End the workers."""
@@ -237,116 +231,105 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@dataclass(slots=True)
 class _WorkerState:
     """The state of one worker during a map."""
 
-    def __init__(self, worker: WorkerProcess) -> None:
-        self.worker = worker
-        self.events = EVENT_READ
-        self.ready = False
-        self.waiting: deque[int] = deque()  # items sent, in the order of their answers: the first is running
-        self.started = 0.0  # when the first began to run
-        self.quick = False  # whether the last item took little time
+    worker: WorkerProcess
+    events: int = EVENT_READ
+    ready: bool = False
+    waiting: deque[int] = field(
+        default_factory=deque
+    )  # items sent, in the order of their answers: the first is running
+    started: float = 0.0  # when the first began to run
+    quick: bool = False  # whether the last item took little time
 
 
+@dataclass(slots=True)
 class _LocalMap:
     """One map: hands items to workers, takes answers, replaces the dead. `processes` is changed in place."""
 
-    def __init__(
-        self, processes: list[WorkerProcess], queue: ItemQueue, message: bytes, selector: BaseSelector
-    ) -> None:
-        self._processes = processes
-        self._queue = queue
-        self._message = message
-        self._selector = selector
-        self._unstarted = 0  # workers in a row that died before they were ready
+    processes: list[WorkerProcess]
+    queue: ItemQueue
+    message: bytes
+    selector: BaseSelector
+    unstarted: int = 0  # workers in a row that died before they were ready
 
     def run(self) -> None:
         """Run until every item has a result."""
-        for worker in self._processes:
+        for worker in self.processes:
             self._start_worker(worker)
-        while self._queue.left:
-            for key, _ in self._selector.select(_CHECK_INTERVAL) or self._find_dead():
+        while self.queue.left:
+            for key, _ in self.selector.select(_CHECK_INTERVAL) or self._find_dead():
                 state: _WorkerState = key.data
                 state.worker.flush()
-                self._read(state)
+                for message in state.worker.receive():
+                    self._handle(state, message)
+                if state.worker.ended:
+                    self._replace(state)
+                else:
+                    self._send_items(state)
 
     def _find_dead(self) -> list[tuple[Any, int]]:
         """Workers that are dead although nothing closed their sockets: a process that they forked may hold them."""
-        dead = []
-        for key in self._selector.get_map().values():
-            if key.data.worker.exited():
-                key.data.worker.ended = True
-                dead.append((key, EVENT_READ))
-        return dead
+        dead = [key for key in self.selector.get_map().values() if key.data.worker.exited()]
+        for key in dead:
+            key.data.worker.ended = True
+        return [(key, EVENT_READ) for key in dead]
 
     def _start_worker(self, worker: WorkerProcess) -> None:
         state = _WorkerState(worker)
-        self._selector.register(worker, state.events, state)
-        worker.send(LOAD, 0, self._message)
+        self.selector.register(worker, state.events, state)
+        worker.send(LOAD, 0, self.message)
         self._send_items(state)
 
     def _send_items(self, state: _WorkerState) -> None:
         """Give a worker its next item; of quick ones also the one after, so that it need not wait for us."""
         # a worker still at its first item may be at a slow one, however quick those of others are
         depth = 2 if state.quick else 1
-        while len(state.waiting) < depth and (item := self._queue.next()) is not None:
+        while len(state.waiting) < depth and (item := self.queue.next()) is not None:
             if not state.waiting:
                 state.started = perf_counter()
             state.waiting.append(item[0])
             state.worker.send(ITEM, *item)
-        self._watch(state)
-
-    def _watch(self, state: _WorkerState) -> None:
         events = EVENT_READ | EVENT_WRITE if state.worker.writing else EVENT_READ
         if events != state.events:
             state.events = events
-            self._selector.modify(state.worker, events, state)
-
-    def _read(self, state: _WorkerState) -> None:
-        for message in state.worker.receive():
-            self._handle(state, message)
-        if state.worker.ended:
-            self._replace(state)
-        else:
-            self._send_items(state)
+            self.selector.modify(state.worker, events, state)
 
     def _handle(self, state: _WorkerState, message: WorkerMessage) -> None:
         if message.kind == READY:
             state.ready = True
             state.started = perf_counter()
-            self._unstarted = 0
+            self.unstarted = 0
         elif message.kind == UNUSABLE:
-            name = self._message.partition(b"\n")[0].decode()
+            name = self.message.partition(b"\n")[0].decode()
             raise InputError(f"a worker cannot load {name} and what is shared: {message.body.decode()}")
         else:
             now = perf_counter()
             state.quick = now - state.started < _QUICK_ITEM
             state.started = now
             state.waiting.popleft()
-            self._queue.record_answer(message.number, message.kind, message.body)
+            self.queue.record_answer(message.number, message.kind, message.body)
 
     def _replace(self, state: _WorkerState) -> None:
         """Replace a worker that died.
 
         The item it was running is to blame; those that waited are not, nor is any before it was ready.
         """
-        self._selector.unregister(state.worker)
+        self.selector.unregister(state.worker)
         how = state.worker.reap()
-        self._processes.remove(state.worker)
+        self.processes.remove(state.worker)
         lost_item = state.waiting.popleft() if state.ready and state.waiting else None
-        self._queue.put_back(state.waiting)
+        self.queue.put_back(state.waiting)
         if lost_item is not None:
-            self._queue.record_loss(lost_item, how)
+            self.queue.record_loss(lost_item, how)
         elif not state.ready:
-            self._count_unstarted(how)
-        for key in list(self._selector.get_map().values()):  # idle workers take what was put back
+            self.unstarted += 1
+            if self.unstarted > len(self.processes) + 2:
+                raise WorldError(f"worker processes end before they can work ({how}); what they print may say why")
+        for key in list(self.selector.get_map().values()):  # idle workers take what was put back
             self._send_items(key.data)
-        if self._queue.waiting:
-            self._processes.append(WorkerProcess(module_path()))
-            self._start_worker(self._processes[-1])
-
-    def _count_unstarted(self, how: str) -> None:
-        self._unstarted += 1
-        if self._unstarted > len(self._processes) + 2:
-            raise WorldError(f"worker processes end before they can work ({how}); what they print may say why")
+        if self.queue.waiting:
+            self.processes.append(WorkerProcess(module_path()))
+            self._start_worker(self.processes[-1])

@@ -1,32 +1,39 @@
 """The engine of a Ray cluster: one task per item, and what is lost with a worker or a node is submitted again.
 
 Ray's own retries are off: it would not say how often an item was tried, and would retry one that kills its node for
-ever where memory is short.
+ever where memory is short. A task passes its item on to one small worker process that the Ray worker keeps: that one is
+large and has threads, so nothing is unpickled and no module of the user is imported in it. Large values go through a
+folder that every node of the cluster reaches, instead of through Ray.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import socket
+import stat
+import tempfile
 import time
 import uuid
 import warnings
 from contextlib import suppress
+from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from kofn._version import __version__
+from kofn.core.escape import redact_address
 from kofn.errors import InputError, WorldError, import_extra
 from kofn.parallel.base import ParallelEngine
-from kofn.parallel.local import module_path
-from kofn.parallel.ray_worker import BROKEN, LOST, STORED, MapOrder, SharedFolder, digest, run
-from kofn.parallel.worker import DONE, UNUSABLE, format_error
+from kofn.parallel.local import WorkerProcess, module_path
+from kofn.parallel.worker import DONE, ITEM, LOAD, READY, UNUSABLE, format_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kofn.parallel.base import ItemQueue
+
 
 _IN_FLIGHT = 4  # tasks a core that Ray knows of: enough to keep it busy, and a million items are not a million tasks
 _RECOUNT = 5.0  # seconds between two looks at how large the cluster is
@@ -60,21 +67,20 @@ class RayEngine(ParallelEngine):
         return min(n, self._max_workers or n)
 
     def _run(self, queue: ItemQueue, message: bytes) -> None:
-        running = _RayMap(self, queue, self._map_order(message))
+        folder = f"results-{uuid.uuid4().hex}"
+        path = [str(Path(entry).absolute()) for entry in module_path()]
+        if self._store is None:
+            order = MapOrder(__version__, digest(message), [self._ray.put(message)], None, folder, path)
+        else:
+            try:
+                order = MapOrder(__version__, self._store.keep(message), [], self._store.url, folder, path)
+            except Exception as error:  # every kind of store has its own
+                raise WorldError(f"shared path {self._store.url}: {format_error(error)}") from error
+        running = _RayMap(self, queue, order)
         try:
             running.run()
         finally:
             running.clear()
-
-    def _map_order(self, message: bytes) -> MapOrder:
-        folder = f"results-{uuid.uuid4().hex}"
-        path = [str(Path(entry).absolute()) for entry in module_path()]
-        if self._store is None:
-            return MapOrder(__version__, digest(message), [self._ray.put(message)], None, folder, path)
-        try:
-            return MapOrder(__version__, self._store.keep(message), [], self._store.url, folder, path)
-        except Exception as error:  # every kind of store has its own
-            raise WorldError(f"shared path {self._store.url}: {format_error(error)}") from error
 
     def close(self) -> None:
         """Leave the cluster; end it if this engine started it."""
@@ -125,15 +131,11 @@ class _RayMap:
         try:
             kind, body = self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:  # raised by `run`, not by the function
-            raise WorldError(
-                f"a Ray node cannot run kofn; is it installed there? {format_error(error.cause)}"
-            ) from error
+            reason = format_error(error.cause)
+            raise WorldError(f"a Ray node cannot run kofn; is it installed there? {reason}") from error
         except self._ray.exceptions.RayError as error:  # the Ray worker, its node or what it returned is gone
             self._queue.record_loss(index, type(error).__name__)
             return
-        self._handle(index, kind, body)
-
-    def _handle(self, index: int, kind: int, body: bytes) -> None:
         if kind == LOST:
             self._queue.record_loss(index, body.decode())
         elif kind == BROKEN:
@@ -151,9 +153,9 @@ class _RayMap:
         try:
             body = store.read(name)
             store.remove(name)
+            return body
         except Exception as error:
             raise WorldError(f"shared path {store.url}: {format_error(error)}") from error
-        return body
 
     def clear(self) -> None:
         """Kill what still runs, and remove results that nobody took."""
@@ -198,22 +200,19 @@ def _connect(ray: Any, address: str | None, workers: int | None) -> Callable[[],
             )
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         restore()
-        raise WorldError(_connection_error(error, cluster)) from error
+        if cluster is None:
+            reason = f"Ray does not start: {format_error(error)}"
+        elif "AuthenticationError" in f"{error!r} {error.__cause__!r}":
+            reason = f"the Ray cluster at {cluster} wants its token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH"
+        else:
+            reason = f"the Ray cluster at {cluster} cannot be joined: {format_error(error)}"
+        raise WorldError(reason) from error
 
     def leave() -> None:
         ray.shutdown()
         restore()
 
     return leave
-
-
-def _connection_error(error: Exception, cluster: str | None) -> str:
-    """Why a cluster cannot be joined or started, in one line."""
-    if cluster is None:
-        return f"Ray does not start: {format_error(error)}"
-    if "AuthenticationError" in f"{error!r} {error.__cause__!r}":
-        return f"the Ray cluster at {cluster} wants its token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH"
-    return f"the Ray cluster at {cluster} cannot be joined: {format_error(error)}"
 
 
 def _silence_ray() -> Callable[[], None]:
@@ -252,3 +251,167 @@ def _check_reachable(address: str) -> None:
         why = error.strerror or str(error)
         fix = "start one with `ray start --head`, or give the address local"
         raise WorldError(f"no Ray cluster answers at {address}: {why}; {fix}") from error
+
+
+def digest(data: bytes) -> str:
+    """The name of a value that is kept under its content."""
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+class SharedFolder:
+    """Named values in a folder such as file:///mnt/x or s3://bucket/x; the URL is what fsspec understands."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._files, self._root = import_module("fsspec.core").url_to_fs(url)
+        except ImportError as error:  # fsspec itself, or what it needs for this kind of URL
+            raise InputError(f"shared path {redact_address(url)}: {error}; install what is missing") from None
+        except ValueError as error:
+            text = str(error).replace(url, redact_address(url))
+            raise InputError(f"shared path {redact_address(url)}: {text}") from None
+        self.url: str = self._files.unstrip_protocol(self._root)  # a relative path means nothing elsewhere
+
+    def _path(self, name: str) -> str:
+        return f"{self._root.rstrip('/')}/{name}"
+
+    def write(self, name: str, data: bytes) -> None:
+        path = self._path(name)
+        self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
+        self._files.pipe_file(path, data)
+
+    def read(self, name: str) -> bytes:
+        data: bytes = self._files.cat_file(self._path(name))
+        return data
+
+    def remove(self, name: str) -> None:
+        """Remove a value or a folder; one that is not there is removed already."""
+        if self._files.exists(self._path(name)):
+            self._files.rm(self._path(name), recursive=True)
+
+    def keep(self, data: bytes) -> str:
+        """Write a value under its digest, unless it is there. One that was cut off in writing is written again."""
+        name = digest(data)
+        path = self._path(name)
+        if not self._files.exists(path) or self._files.size(path) != len(data):
+            self.write(name, data)
+        return name
+
+    def fetch(self, name: str) -> bytes:
+        """A value by its digest, from this machine if another process has fetched it before."""
+        if self.url.startswith("file:"):
+            return _verify_digest(self.read(name), name)
+        cached = Path(tempfile.gettempdir()) / f"kofn-{os.getuid()}" / name
+        if _is_private(cached.parent) and cached.is_file() and digest(data := cached.read_bytes()) == name:
+            return data
+        data = _verify_digest(self.read(name), name)
+        if _is_private(cached.parent):
+            with tempfile.NamedTemporaryFile(dir=cached.parent, delete=False) as file:
+                file.write(data)
+            Path(file.name).replace(cached)  # others see it whole or not at all
+        return data
+
+
+def _verify_digest(data: bytes, name: str) -> bytes:
+    if digest(data) != name:
+        raise OSError(f"{name} is damaged: it is not what was written under this name")
+    return data
+
+
+def _is_private(folder: Path) -> bool:
+    """Make a folder in the shared /tmp that only we can enter; False where somebody else has made it before us."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    status = folder.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+
+
+LOST, STORED, BROKEN = 16, 17, 18  # beside a worker's own answers: it died; the result's name; the node is at fault
+_LARGE = 1_000_000  # bytes of a result from which it is stored
+
+
+class MapOrder(NamedTuple):
+    """What is the same for all items of a map."""
+
+    version: str  # of the caller's kofn
+    key: str  # of the load message: its digest
+    reference: list[Any]  # to the load message in Ray's object store; empty if it is in the store
+    store: str | None  # URL
+    folder: str  # of large results, in the store
+    path: list[str]  # where the caller finds modules
+
+
+class _Helper:
+    """The worker process of this Ray worker, if there is one, and what it has loaded."""
+
+    worker: WorkerProcess | None = None
+    loaded: str | None = None
+
+
+def run(order: MapOrder, item: bytes) -> tuple[int, bytes]:
+    """The answer to an item: a kind and its bytes. Ray cancels by a KeyboardInterrupt; then nothing is left running."""
+    try:
+        return _run(order, item)
+    except BaseException:
+        if _Helper.worker is not None:
+            _Helper.worker.kill()
+            _discard_worker()
+        raise
+
+
+def _run(order: MapOrder, item: bytes) -> tuple[int, bytes]:
+    if (problem := _load(order)) is not None:
+        return problem
+    assert _Helper.worker is not None
+    answer = _Helper.worker.request(ITEM, item)
+    if answer is None:
+        return LOST, _discard_worker().encode()
+    if answer.kind != DONE or order.store is None or len(answer.body) <= _LARGE:
+        return answer.kind, answer.body
+    name = f"{order.folder}/{uuid.uuid4().hex}"
+    try:
+        SharedFolder(order.store).write(name, answer.body)
+    except Exception as error:
+        return BROKEN, f"{platform.node()} cannot write a result: {format_error(error)}".encode()
+    return STORED, name.encode()
+
+
+def _load(order: MapOrder) -> tuple[int, bytes] | None:
+    """Make sure that a live worker has loaded the order; the answer where it cannot."""
+    if _Helper.worker is not None and _Helper.worker.exited():  # while it was idle: no item is to blame
+        _discard_worker()
+    if _Helper.loaded == order.key:
+        return None
+    if order.version != __version__:
+        return BROKEN, f"{platform.node()} has kofn {__version__} and not {order.version}".encode()
+    try:
+        message = _message(order)
+    except Exception as error:  # every kind of store has its own
+        return BROKEN, f"{platform.node()} cannot read what is shared: {format_error(error)}".encode()
+    if _Helper.worker is None:
+        here = module_path()  # first, then where the caller looks, as far as there are such places on this node
+        more = [entry for entry in order.path if entry not in here and Path(entry).exists()]
+        _Helper.worker = WorkerProcess(here + more)
+    answer = _Helper.worker.request(LOAD, message)
+    if answer is None:
+        return BROKEN, f"{platform.node()}: worker processes end before they can work ({_discard_worker()})".encode()
+    if answer.kind != READY:
+        return answer.kind, f"{platform.node()}: {answer.body.decode()}".encode()
+    _Helper.loaded = order.key
+    return None
+
+
+def _message(order: MapOrder) -> bytes:
+    if order.store is not None:
+        return SharedFolder(order.store).fetch(order.key)
+    import ray
+
+    message: bytes = ray.get(order.reference[0])
+    return message
+
+
+def _discard_worker() -> str:
+    """Forget the worker, which has died; returns how it ended."""
+    assert _Helper.worker is not None
+    how = _Helper.worker.reap()
+    _Helper.worker = _Helper.loaded = None
+    return how

@@ -1,5 +1,7 @@
 from kofn.problems import verification as verification
 from kofn.problems import verification_runs as verification_runs
+from kofn.problems.case_store import ExecutionCount as ExecutionCount
+from kofn.problems.case_store import display_progress as display_progress
 from kofn.problems.functions import read_tasks as read_tasks
 from kofn.problems.functions import run_samples as run_samples
 from kofn.problems.functions import write_samples as write_samples
@@ -13,6 +15,4 @@ from kofn.problems.verification import run_checkpoint as run_checkpoint
 from kofn.problems.verification_runs import check_aggregators as check_aggregators
 from kofn.problems.verification_runs import problem_text as problem_text
 from kofn.problems.verification_runs import write_runs as write_runs
-from kofn.problems.verify_progress import ExecutionCount as ExecutionCount
-from kofn.problems.verify_progress import display_progress as display_progress
-from kofn.sandbox.program import ProgramLimits as ProgramLimits
+from kofn.sandbox.process import ProgramLimits as ProgramLimits

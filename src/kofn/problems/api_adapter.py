@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from kofn.core.format import format_size
 from kofn.problems.case import HEADERS, HttpRequest, Observation, read_files
 from kofn.sandbox.network import PORT, Loopback, PrivateNetwork
-from kofn.sandbox.program import ProcessResult
-from kofn.sandbox.work_folder import PathBlocked
+from kofn.sandbox.process import ProcessResult
+from kofn.sandbox.workspace import PathBlocked
 
 if TYPE_CHECKING:
     import socket

@@ -8,13 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kofn.sandbox.program import ProcessResult, ProgramLimits
+from kofn.sandbox.process import ProcessResult, ProgramLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kofn.sandbox.work_folder import File, Tree
-    from kofn.sandbox.workspace import Workspace
+    from kofn.sandbox.workspace import File, Tree, Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +41,7 @@ class AttributeCheck:
 class ProblemCase:
     """One case to run once.
 
-    `key` says exactly what is run (see `submissions.py`). `files` are put into the work folder before the program
+    `key` says exactly what is run (see `work_items`). `files` are put into the work folder before the program
     starts. `summary` is what a report says of the case.
     """
 
@@ -112,7 +111,7 @@ class AttributeVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseOutcome:
-    """The outcome of one case. `harness_error` is set where the harness failed, not the program."""
+    """The outcome of one case, or of a program with its tests. `harness_error`: the harness failed, not the program."""
 
     key: str
     verdicts: tuple[AttributeVerdict, ...] = ()
@@ -120,11 +119,16 @@ class CaseOutcome:
     harness_error: str | None = None
     log: bytes | None = None
 
+    @property
+    def passed(self) -> bool | None:
+        """Whether every verified attribute is correct, and there is one; None where the harness failed."""
+        verified = [one.correct for one in self.verdicts if one.correct is not None]
+        return None if self.harness_error is not None else bool(verified) and all(verified)
 
-def has_passed(outcome: CaseOutcome) -> bool:
-    """Whether every verified attribute is correct, and there is one."""
-    verified = [one.correct for one in outcome.verdicts if one.correct is not None]
-    return outcome.harness_error is None and bool(verified) and all(verified)
+    @property
+    def reason(self) -> str:
+        """What went wrong, of the harness or of the first attribute; empty where nothing did."""
+        return self.harness_error or next((one.diff for one in self.verdicts if one.diff), "")
 
 
 FILES, HEADERS = "files/", "headers/"

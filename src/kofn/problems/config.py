@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from kofn.core.yaml_file import Strict, check_keys
 from kofn.errors import InputError, UnknownName
@@ -69,6 +69,10 @@ def _json(value: Any) -> Any:
 
 def _several(value: Any) -> Any:
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+
+def _group_type(name: str) -> str:
+    return GroupType(name).value
 
 
 def _number(value: Any) -> Any:
@@ -206,17 +210,12 @@ class GroupSpec(Strict):
     `cases` is a list of them, or the name of a file; without it they are in the folder of the group's name.
     """
 
-    type: str = GroupType.FUNCTIONALITY.value
+    type: Annotated[str, AfterValidator(_group_type)] = GroupType.FUNCTIONALITY.value
     weight: Positive = 1.0
     timeout: Positive | None = None
     case_defaults: dict[str, Any] = Field(default_factory=dict)
     isolated: bool | None = None
     cases: list[dict[str, Any]] | str | None = None
-
-    @field_validator("type")
-    @classmethod
-    def _known_type(cls, name: str) -> str:
-        return GroupType(name).value
 
     @field_validator("case_defaults")
     @classmethod
@@ -230,7 +229,7 @@ class RegressionSpec(Strict):
 
     checkpoints: Names = ()
     groups: Names = ()
-    type_filter: Names = ()
+    type_filter: Annotated[Names, AfterValidator(lambda names: tuple(map(_group_type, names)))] = ()
     exclude: Names = ()
     name_template: str = "{checkpoint}-{group}"
 
@@ -246,11 +245,6 @@ class RegressionSpec(Strict):
             raise InputError('expected `checkpoint: NAME`, or `checkpoints:` with a list of names or "*"')
         rest = {k: v for k, v in value.items() if k != "checkpoint"}
         return rest if "checkpoints" in rest else {**rest, "checkpoints": value["checkpoint"]}
-
-    @field_validator("type_filter")
-    @classmethod
-    def _known_types(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(GroupType(name).value for name in value)
 
     @field_validator("name_template")
     @classmethod
@@ -272,18 +266,14 @@ class CheckpointSpec(Strict):
     timeout: Positive | None = None
     env: Environment = Field(default_factory=dict)
     specification: str = ""
-    groups: dict[Annotated[str, Field(pattern=NAME)], GroupSpec] = Field(default_factory=dict)
-    regressions: Annotated[tuple[RegressionSpec, ...], Field(strict=False)] = ()
-
-    @field_validator("groups", mode="before")
-    @classmethod
-    def _named(cls, value: Any) -> Any:
-        return by_name(value, "groups")
-
-    @field_validator("regressions", mode="before")
-    @classmethod
-    def _one_or_many(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, (dict, str)) else value
+    groups: Annotated[
+        dict[Annotated[str, Field(pattern=NAME)], GroupSpec], BeforeValidator(lambda value: by_name(value, "groups"))
+    ] = Field(default_factory=dict)
+    regressions: Annotated[
+        tuple[RegressionSpec, ...],
+        Field(strict=False),
+        BeforeValidator(lambda value: (value,) if isinstance(value, (dict, str)) else value),
+    ] = ()
 
 
 def by_name(value: Any, what: str) -> Any:
@@ -342,7 +332,10 @@ class ProblemSpec(Strict):
     timeout: Positive = 10.0
     env: Environment = Field(default_factory=dict)
     limits: LimitsSpec = Field(default_factory=LimitsSpec)
-    static_assets: dict[str, str] = Field(default_factory=dict)
+    static_assets: Annotated[
+        dict[str, str],
+        BeforeValidator(lambda value: {path: path for path in value} if isinstance(value, list) else value),
+    ] = Field(default_factory=dict)
     checkpoints: dict[Annotated[str, Field(pattern=NAME)], CheckpointSpec] | list[str]
 
     @field_validator("entry")
@@ -351,11 +344,6 @@ class ProblemSpec(Strict):
         if not words:
             raise InputError("expected the command that runs a submission, such as python main.py")
         return words
-
-    @field_validator("static_assets", mode="before")
-    @classmethod
-    def _paths(cls, value: Any) -> Any:
-        return {path: path for path in value} if isinstance(value, list) else value
 
     @field_validator("checkpoints", mode="before")
     @classmethod

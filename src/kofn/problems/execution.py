@@ -22,19 +22,17 @@ from kofn.core.escape import escape_unprintable
 from kofn.errors import InputError, WorldError
 from kofn.parallel.worker import format_error
 from kofn.problems.case import FILES, HEADERS, AttributeVerdict, CaseOutcome, Observation, read_files
-from kofn.problems.matchers import CustomMatcher, matcher
-from kofn.problems.matchers.diff_text import truncate
+from kofn.problems.matchers import CustomMatcher, matcher, truncate
 from kofn.sandbox.fork_server import fork_server_for, stop_fork_server
-from kofn.sandbox.program import ProcessResult
-from kofn.sandbox.work_folder import PathBlocked, Tree, UnreadableFile
-from kofn.sandbox.workspace import Workspace
+from kofn.sandbox.process import ProcessResult
+from kofn.sandbox.workspace import PathBlocked, Tree, UnreadableFile, Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kofn.problems.case import AttributeCheck, ProblemCase, WorkContext, WorkItem
     from kofn.sandbox.base import Sandbox
-    from kofn.sandbox.program import ProgramLimits
+    from kofn.sandbox.process import ProgramLimits
 
 MAX_REPORTED = 10_000  # characters of a value that a report holds; the whole is in a file
 _TAIL = 200
@@ -55,8 +53,11 @@ def verify_case(case: ProblemCase, observation: Observation, *, with_verifier: b
     verdicts: dict[str, AttributeVerdict] = {}
     harness_error = None
     for check in case.checks:
+        actual = observation.attributes.get(check.attribute)
+        shown = None if isinstance(actual, UnreadableFile) else actual
         try:
-            verdicts[check.attribute] = _check_attribute(check, observation)
+            correct, diff = _compare(check, actual, process)
+            verdicts[check.attribute] = _verdict(check.attribute, correct, check.weight, check.expected, shown, diff)
         except AuthorError as problem:
             harness_error = harness_error or str(problem)
             verdicts[check.attribute] = AttributeVerdict(
@@ -74,13 +75,6 @@ def verify_case(case: ProblemCase, observation: Observation, *, with_verifier: b
     return CaseOutcome(
         key=case.key, verdicts=tuple(verdicts.values()), process=kept, harness_error=harness_error, log=observation.log
     )
-
-
-def _check_attribute(check: AttributeCheck, observation: Observation) -> AttributeVerdict:
-    actual = observation.attributes.get(check.attribute)
-    correct, diff = _compare(check, actual, observation.process)
-    shown = None if isinstance(actual, UnreadableFile) else actual
-    return _verdict(check.attribute, correct, check.weight, check.expected, shown, diff)
 
 
 def _verdict(
@@ -188,12 +182,8 @@ def _for_author(observation: Observation) -> dict[str, Any]:
 
 
 def _text(value: Any) -> Any:
-    if isinstance(value, UnreadableFile):
-        return None
-    if not isinstance(value, bytes):
-        return value
     try:
-        return value.decode()
+        return value.decode() if isinstance(value, bytes) else None if isinstance(value, UnreadableFile) else value
     except UnicodeDecodeError:
         return value
 
@@ -358,17 +348,8 @@ class Program:
         return sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramOutcome:
-    """The outcome of a program. `passed` is None where the harness failed; `reason` says what went wrong."""
-
-    passed: bool | None
-    reason: str = ""
-    seconds: float = 0.0
-
-
-def run_program(context: WorkContext, program: Program) -> ProgramOutcome:
-    """Run one program with its tests."""
+def run_program(context: WorkContext, program: Program) -> CaseOutcome:
+    """Run one program with its tests, which are the one attribute that its outcome has."""
     workspace = workspace_for(context.sandbox, context.scratch)
     workspace.folder.reset(_EMPTY)
     # its exit status a program can choose; a random word that is printed after the tests it can not
@@ -376,11 +357,11 @@ def run_program(context: WorkContext, program: Program) -> ProgramOutcome:
     limits = replace(context.limits, seconds=program.seconds)
     stdin = f"{word}\n{program.text}".encode(errors="surrogatepass")  # half a character is an error of the program's
     result = _run_driver(workspace, stdin, limits)
-    if result.stopped is not None:
-        return ProgramOutcome(passed=False, reason=result.stopped, seconds=result.seconds)
-    if word.encode() in result.output:
-        return ProgramOutcome(passed=True, seconds=result.seconds)
-    return ProgramOutcome(passed=False, reason=_reason(result.status, result.stderr), seconds=result.seconds)
+    passed = result.stopped is None and word.encode() in result.output
+    reason = "" if passed else result.stopped or _reason(result.status, result.stderr)
+    verdict = AttributeVerdict(attribute="tests", correct=passed, diff=reason)
+    process = ProcessResult(seconds=result.seconds)
+    return CaseOutcome(key=program.key(context.sandbox), verdicts=(verdict,), process=process)
 
 
 def _run_driver(workspace: Workspace, stdin: bytes, limits: ProgramLimits) -> ProcessResult:

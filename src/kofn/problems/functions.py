@@ -27,16 +27,15 @@ from kofn.importers.base import ReadOptions
 from kofn.metrics.base import Metric, references_of
 from kofn.parallel import engine as make_engine
 from kofn.parallel.base import FailedItem
-from kofn.problems.case import AttributeVerdict, CaseOutcome, WorkContext
-from kofn.problems.case_store import CaseStore
-from kofn.problems.execution import SECONDS, Program, ProgramOutcome, run_program
+from kofn.problems.case import CaseOutcome, WorkContext
+from kofn.problems.case_store import CaseStore, ExecutionCount, write_progress
+from kofn.problems.execution import SECONDS, Program, run_program
 from kofn.problems.verification_runs import EXECUTIONS
-from kofn.problems.verify_progress import ExecutionCount, write_progress
 from kofn.render.run_directory import write_run
 from kofn.runs.load import load_table
 from kofn.sandbox.bubblewrap import INSTALL_COMMAND, missing_programs
 from kofn.sandbox.drivers import find_sandbox
-from kofn.sandbox.program import ProcessResult, ProgramLimits
+from kofn.sandbox.process import ProgramLimits
 from kofn.sandbox.workspace import scratch_folder
 from kofn.scoring.configuration import GradingConfig, PassPolicy, ReportConfig
 from kofn.scoring.evaluate import evaluate
@@ -83,10 +82,10 @@ def run_programs(
     *,
     sandbox: Sandbox,
     engine: ParallelEngine,
-    known: dict[str, ProgramOutcome] | None = None,
-    on_outcome: Callable[[str, ProgramOutcome], None] | None = None,
+    known: dict[str, CaseOutcome] | None = None,
+    on_outcome: Callable[[CaseOutcome], None] | None = None,
     limits: ProgramLimits = LIMITS,
-) -> list[ProgramOutcome | None]:
+) -> list[CaseOutcome | None]:
     """The outcome of every program, in order; equal programs are run once, and those in `known` not at all."""
     outcomes = {} if known is None else known
     keys = [None if p is None else p.key(sandbox) for p in programs]
@@ -94,10 +93,11 @@ def run_programs(
     names = list(todo)
 
     def keep(index: int, result: Any) -> None:
-        outcome = ProgramOutcome(passed=None, reason=result.reason) if isinstance(result, FailedItem) else result
-        outcomes[names[index]] = outcome
+        failed = isinstance(result, FailedItem)
+        outcome = CaseOutcome(key=names[index], harness_error=result.reason) if failed else result
+        outcomes[outcome.key] = outcome
         if on_outcome is not None:
-            on_outcome(names[index], outcome)
+            on_outcome(outcome)
 
     with scratch_folder() as scratch:
         context = WorkContext(sandbox=sandbox, limits=limits, scratch=scratch)
@@ -187,9 +187,8 @@ def build_program(output: str, reference: object) -> str:
 
 
 def _tests(reference: object) -> Mapping[str, Any] | None:
-    if isinstance(reference, Mapping):
-        found: Any = reference
-    else:
+    found: Any = reference
+    if not isinstance(reference, Mapping):
         try:
             found = json.loads(str(reference))
         except json.JSONDecodeError:
@@ -253,9 +252,8 @@ class RunsTests(Metric):
         self, predictions: Sequence[object], references: Sequence[object], engine: ParallelEngine | None = None
     ) -> list[float | None]:
         """The scores of many at once, on the engine or on all cores; of several references the best counts."""
-        pairs = [
-            (i, p, r) for i, (p, rs) in enumerate(zip(predictions, references, strict=True)) for r in references_of(rs)
-        ]
+        several = enumerate(zip(predictions, references, strict=True))
+        pairs = [(i, p, r) for i, (p, rs) in several for r in references_of(rs)]
         programs = [
             None if p is None else Program(text=build_program(str(p), r), seconds=self.timeout) for _, p, r in pairs
         ]
@@ -268,7 +266,6 @@ class RunsTests(Metric):
         return scores
 
 
-TESTS = "tests"
 _MOST_REASONS = 5
 
 
@@ -282,7 +279,7 @@ class SampleResults(Displayable):
     paths: tuple[Path, ...]
     tasks: Mapping[str, FunctionTask]
     samples: Sequence[FunctionSample]
-    outcomes: Sequence[ProgramOutcome]
+    outcomes: Sequence[CaseOutcome]
     seconds: float
     run: Run | None = None
 
@@ -304,7 +301,7 @@ class SampleResults(Displayable):
     @property
     def failure(self) -> str | None:
         """What broke, where the harness did."""
-        first = next((one.reason for one in self.outcomes if one.passed is None), None)
+        first = next((one.harness_error for one in self.outcomes if one.passed is None), None)
         return None if first is None else f"the harness failed on {self.n_harness_errors:,}: {first}"
 
     @property
@@ -355,7 +352,7 @@ def run_samples(
     known_tasks = read_tasks(tasks)
     loaded = read_samples(samples, known_tasks)
     limit = seconds or SECONDS
-    nothing = [ProgramOutcome(passed=False)] * len(loaded)
+    nothing = [CaseOutcome(key="")] * len(loaded)
     results = SampleResults(paths=(tasks, *samples), tasks=known_tasks, samples=loaded, outcomes=nothing, seconds=limit)
     if aggregate:
         _result(results, aggregate)
@@ -363,29 +360,15 @@ def run_samples(
     count, name = progress or ExecutionCount(), tasks.name.partition(".")[0]
     with CaseStore(out) as store, write_progress(out, count, name, [path.name for path in samples], keep=True):
         keys = list(dict.fromkeys(p.key(sandbox) for p in programs))
-        known = {key: _as_program_outcome(stored) for key, stored in store.get(keys).items()}
+        known = store.get(keys)
         count.on_total(len(keys), len(known), sum(bool(outcome.passed) for outcome in known.values()))
 
-        def keep(key: str, outcome: ProgramOutcome) -> None:
-            case_outcome = _as_case_outcome(key, outcome)
-            store.put([case_outcome])
-            count.on_case(case_outcome)
+        def keep(outcome: CaseOutcome) -> None:
+            store.put([outcome])
+            count.on_case(outcome)
 
         outcomes = run_programs(programs, sandbox=sandbox, engine=engine, known=known, on_outcome=keep)
     return replace(results, outcomes=[one for one in outcomes if one is not None])
-
-
-def _as_case_outcome(key: str, outcome: ProgramOutcome) -> CaseOutcome:
-    process = ProcessResult(seconds=outcome.seconds)
-    if outcome.passed is None:
-        return CaseOutcome(key=key, process=process, harness_error=outcome.reason)
-    verdict = AttributeVerdict(attribute=TESTS, correct=outcome.passed, diff=outcome.reason)
-    return CaseOutcome(key=key, verdicts=(verdict,), process=process)
-
-
-def _as_program_outcome(outcome: CaseOutcome) -> ProgramOutcome:
-    (verdict,) = outcome.verdicts
-    return ProgramOutcome(passed=verdict.correct, reason=verdict.diff, seconds=outcome.process.seconds)
 
 
 def task_records(results: SampleResults) -> list[dict[str, Any]]:
@@ -393,18 +376,14 @@ def task_records(results: SampleResults) -> list[dict[str, Any]]:
     outputs: dict[str, list[dict[str, Any]]] = {task: [] for task in results.tasks}
     for sample, outcome in zip(results.samples, results.outcomes, strict=True):
         text = sample.completion.encode(errors="backslashreplace").decode()
-        outputs[sample.task_id].append(
-            {"text": text, "passed": outcome.passed, "seconds": outcome.seconds, "note": outcome.reason or None}
-        )
-    return [
-        {"id": task, "input": results.tasks[task].prompt, "outputs": candidates} for task, candidates in outputs.items()
-    ]
+        facts = {"passed": outcome.passed, "seconds": outcome.process.seconds, "note": outcome.reason or None}
+        outputs[sample.task_id].append({"text": text, **facts})
+    return [{"id": id_, "input": task.prompt, "outputs": outputs[id_]} for id_, task in results.tasks.items()]
 
 
 def _result(results: SampleResults, aggregate: Sequence[str]) -> ScoredResult:
-    table = replace(
-        load_table(task_records(results), ReadOptions()), form="samples", sources=tuple(map(str, results.paths[1:]))
-    )
+    table = load_table(task_records(results), ReadOptions())
+    table = replace(table, form="samples", sources=tuple(map(str, results.paths[1:])))
     return evaluate(table, GradingConfig(extract="none", aggregate=tuple(aggregate)))
 
 
@@ -426,12 +405,7 @@ def write_samples(
 
 def executions(results: SampleResults) -> pl.DataFrame:
     """One row per sample: whether it passed, why not, and how long it took."""
-    return pl.DataFrame(
-        {
-            "task_id": [s.task_id for s in results.samples],
-            "passed": [r.passed for r in results.outcomes],
-            "reason": [r.reason for r in results.outcomes],
-            "seconds": [r.seconds for r in results.outcomes],
-        },
-        schema={"task_id": pl.String, "passed": pl.Boolean, "reason": pl.String, "seconds": pl.Float64},
-    )
+    pairs = zip(results.samples, results.outcomes, strict=True)
+    rows = [(sample.task_id, one.passed, one.reason, one.process.seconds) for sample, one in pairs]
+    schema = {"task_id": pl.String, "passed": pl.Boolean, "reason": pl.String, "seconds": pl.Float64}
+    return pl.DataFrame(rows, schema=schema, orient="row")

@@ -1,6 +1,7 @@
 """Problems in folders: loaded, with groups of earlier checkpoints that must still pass, and created anew.
 
-An error names the file, the line and the field.
+The cases of a group are in its checkpoint's file, in a file of their own, or a folder each. An error names the file,
+the line and the field.
 """
 
 from __future__ import annotations
@@ -12,25 +13,25 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, urlencode
 
 from kofn.core.format import MB
 from kofn.core.yaml_file import Yaml, parse_model
-from kofn.errors import InputError, UnknownName
-from kofn.problems.case_files import CheckpointSource, format_place, load_cases
-from kofn.problems.config import EVERY, CheckpointSpec, ProblemSpec
+from kofn.errors import InputError, KofnError, UnknownName
+from kofn.problems.case import AttributeCheck, HttpRequest, ProblemCase
+from kofn.problems.config import EVERY, CaseSpec, CheckpointSpec, FromFile, ProblemSpec, VerifySpec
+from kofn.problems.matchers import default_matcher, is_custom, matcher, truncate
 from kofn.problems.problem import CaseGroup, Checkpoint, Problem
-from kofn.sandbox.program import ProgramLimits
-from kofn.sandbox.work_folder import read_tree, safe_name
+from kofn.sandbox.process import ProgramLimits
+from kofn.sandbox.workspace import File, read_tree, safe_name
 from kofn.scoring.configuration import GroupType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from kofn.problems.config import LimitsSpec, RegressionSpec
-    from kofn.sandbox.work_folder import File
+    from kofn.problems.config import Contents, GroupSpec, LimitsSpec, RegressionSpec, RequestSpec
 
-    Read = tuple[Checkpoint, CheckpointSpec, CheckpointSource]
 
 CONFIG = "config.yaml"
 LOADER = "loader"
@@ -42,17 +43,15 @@ def load_problem(path: Path | str) -> Problem:
     if folder.name == CONFIG and folder.is_file():
         folder = folder.parent
     if not folder.is_dir():
-        what = "is a file" if folder.exists() else "no such folder"
-        raise InputError(
-            f"{folder}: {what}: expected a problem, a folder with {CONFIG} (kofn new problem NAME makes one)"
-        )
+        what = f"{'is a file' if folder.exists() else 'no such folder'}: expected a problem, a folder with {CONFIG}"
+        raise InputError(f"{folder}: {what} (kofn new problem NAME makes one)")
     file = _yaml(folder / CONFIG)
     spec = parse_model(ProblemSpec, file.value, str(file.path), file)
     code = {path.name: _text(path) for path in sorted(folder.glob("*.py"))}  # the author's own, trusted
     loader = _loader(folder) if f"{LOADER}.py" in code else None
     checkpoints = [
-        _checkpoint(name, one, number, folder, spec, loader)
-        for number, (name, one) in enumerate(_checkpoint_specs(folder, file, spec).items(), 1)
+        (_checkpoint(name, one, source, number, folder, spec, loader), one, source)
+        for number, (name, (one, source)) in enumerate(_checkpoint_specs(folder, file, spec).items(), 1)
     ]
     checkpoints.sort(key=lambda c: c[0].order)
     return Problem(
@@ -89,42 +88,37 @@ def _checkpoint_specs(
     if not checkpoints:
         raise InputError(f"{file.path}: checkpoints: there is none: expected at least one")
     found: dict[str, tuple[CheckpointSpec, CheckpointSource]] = {}
-    if isinstance(checkpoints, dict):
-        for name, one in checkpoints.items():
-            own = folder / name if (folder / name).is_dir() else folder
-            found[name] = (one, CheckpointSource(own, file, ("checkpoints", name, "groups")))
-        return found
     for name in checkpoints:
-        own_file = _yaml(folder / name / CONFIG)
+        own = folder / name
+        if isinstance(checkpoints, dict):
+            source = CheckpointSource(own if own.is_dir() else folder, file, ("checkpoints", name, "groups"))
+            found[name] = (checkpoints[name], source)
+            continue
+        own_file = _yaml(own / CONFIG)
         one = parse_model(CheckpointSpec, own_file.value, str(own_file.path), own_file)
-        found[name] = (one, CheckpointSource(folder / name, own_file, ("groups",)))
-        if name in checkpoints[checkpoints.index(name) + 1 :]:
+        found[name] = (one, CheckpointSource(own, own_file, ("groups",)))
+        if checkpoints.count(name) > 1:
             raise InputError(f"{file.path}: checkpoints: {name!r} is there twice")
     return found
 
 
 def _checkpoint(
     name: str,
-    one: tuple[CheckpointSpec, CheckpointSource],
+    spec: CheckpointSpec,
+    source: CheckpointSource,
     number: int,
     folder: Path,
     problem: ProblemSpec,
     loader: Any,
-) -> tuple[Checkpoint, CheckpointSpec, CheckpointSource]:
-    """A checkpoint with its own groups, what it wants to import, and where that was said."""
-    spec, source = one
+) -> Checkpoint:
+    """A checkpoint with its own groups."""
     groups = []
     for group_name, group in spec.groups.items():
         seconds = group.timeout or spec.timeout or problem.timeout
-        rows = _from_loader(loader, folder, name, group_name)
+        place = f"{folder / LOADER}.py"
+        rows = [] if loader is None else _from_loader(loader, place, name, group_name)
         cases = load_cases(
-            group_name,
-            group,
-            source,
-            adapter=problem.adapter.kind,
-            seconds=seconds,
-            more=rows,
-            loader=f"{folder / LOADER}.py",
+            group_name, group, source, adapter=problem.adapter.kind, seconds=seconds, loader=place, more=rows
         )
         groups.append(
             CaseGroup(
@@ -137,14 +131,13 @@ def _checkpoint(
                 cases=cases,
             )
         )
-    checkpoint = Checkpoint(
+    return Checkpoint(
         name=name,
         version=spec.version,
         order=number if spec.order is None else spec.order,
         specification=_specification(source, spec.specification),
         groups=tuple(groups),
     )
-    return checkpoint, spec, source
 
 
 def _specification(source: CheckpointSource, text: str) -> str:
@@ -160,11 +153,10 @@ def _specification(source: CheckpointSource, text: str) -> str:
 
 
 def _limits(spec: LimitsSpec, seconds: float) -> ProgramLimits:
-    usual = ProgramLimits(seconds=seconds)
-    named = {"memory": spec.memory_mb, "file_size": spec.file_mb, "disk": spec.disk_mb, "output": spec.output_mb}
-    sizes = {name: value * MB for name, value in named.items() if value is not None}
-    counts = {name: getattr(spec, name) for name in ("files", "processes") if getattr(spec, name) is not None}
-    return replace(usual, **sizes, **counts)
+    sizes = {"memory_mb": "memory", "file_mb": "file_size", "disk_mb": "disk", "output_mb": "output"}
+    given = spec.model_dump(exclude_none=True)
+    sized = {sizes.get(name, name): value * MB if name in sizes else value for name, value in given.items()}
+    return ProgramLimits(seconds=seconds, **sized)
 
 
 def _assets(folder: Path, paths: Mapping[str, str]) -> tuple[File, ...]:
@@ -206,11 +198,9 @@ def _loader(folder: Path) -> Any:
     return module.cases
 
 
-def _from_loader(loader: Any, folder: Path, checkpoint: str, group: str) -> list[dict[str, Any]]:
+def _from_loader(loader: Any, path: str, checkpoint: str, group: str) -> list[dict[str, Any]]:
     """What the author's loader gives for a group, as JSON would hold it."""
-    if loader is None:
-        return []
-    place = f"{folder / LOADER}.py: cases({checkpoint!r}, {group!r})"
+    place = f"{path}: cases({checkpoint!r}, {group!r})"
     try:
         rows = list(loader(checkpoint, group) or ())
     except Exception as problem:
@@ -224,7 +214,7 @@ def _from_loader(loader: Any, folder: Path, checkpoint: str, group: str) -> list
         raise InputError(f"{place}: expected values that JSON can hold: {problem}") from None
 
 
-def with_regressions(read: Sequence[Read]) -> Iterator[Checkpoint]:
+def with_regressions(read: Sequence[tuple[Checkpoint, CheckpointSpec, CheckpointSource]]) -> Iterator[Checkpoint]:
     """The checkpoints, each with what it imports after its own groups.
 
     A checkpoint gives its own groups, not those it imported itself, so that `*` brings each of them once.
@@ -247,50 +237,40 @@ def with_regressions(read: Sequence[Read]) -> Iterator[Checkpoint]:
 def _imported(
     spec: RegressionSpec, earlier: list[Checkpoint], everyone: list[Checkpoint], place: str
 ) -> Iterator[CaseGroup]:
-    checkpoints = (
-        earlier if EVERY in spec.checkpoints else [_earlier(n, earlier, everyone, place) for n in spec.checkpoints]
-    )
-    known = [group.name for checkpoint in checkpoints for group in checkpoint.groups]
+    names = [c.name for c in earlier] if EVERY in spec.checkpoints else spec.checkpoints
+    checkpoints = [_earlier(name, earlier, everyone, place) for name in names]
+    groups = [(checkpoint, group) for checkpoint in checkpoints for group in checkpoint.groups]
+    known = [group.name for _, group in groups]
     for name in spec.groups:
         if name not in known:
             raise InputError(f"{place}: {UnknownName('group', name, known)}")
-    left_out = _left_out(spec, checkpoints, place)
-    for checkpoint in checkpoints:
-        for group in checkpoint.groups:
-            if (spec.groups and group.name not in spec.groups) or group.name in left_out:
-                continue
-            if spec.type_filter and group.type.value not in spec.type_filter:
-                continue
-            yield replace(
-                group,
-                name=spec.name_template.format(checkpoint=checkpoint.name, group=group.name),
-                type=GroupType.REGRESSION,
-                cases=tuple(case for case in group.cases if f"{group.name}/{case.id}" not in left_out),
-                original_checkpoint=checkpoint.name,
-                original_group=group.name,
-            )
+    excludable = {*known, *(f"{group.name}/{case.id}" for _, group in groups for case in group.cases)}
+    for name in spec.exclude:
+        if name not in excludable:
+            unknown = UnknownName("group or case", name, sorted(excludable), "expected GROUP or GROUP/CASE")
+            raise InputError(f"{place}: exclude: {unknown}")
+    for checkpoint, group in groups:
+        if (spec.groups and group.name not in spec.groups) or group.name in spec.exclude:
+            continue
+        if spec.type_filter and group.type.value not in spec.type_filter:
+            continue
+        yield replace(
+            group,
+            name=spec.name_template.format(checkpoint=checkpoint.name, group=group.name),
+            type=GroupType.REGRESSION,
+            cases=tuple(case for case in group.cases if f"{group.name}/{case.id}" not in spec.exclude),
+            original_checkpoint=checkpoint.name,
+            original_group=group.name,
+        )
 
 
 def _earlier(name: str, earlier: list[Checkpoint], everyone: list[Checkpoint], place: str) -> Checkpoint:
-    if (found := next((c for c in earlier if c.name == name), None)) is not None:
-        return found
+    known = {c.name: c for c in earlier}
+    if name in known:
+        return known[name]
     if any(c.name == name for c in everyone):
         raise InputError(f"{place}: {name!r} is not earlier: a regression is of a checkpoint with a lower order")
-    raise InputError(
-        f"{place}: {UnknownName('checkpoint', name, [c.name for c in earlier], 'there is no earlier one')}"
-    )
-
-
-def _left_out(spec: RegressionSpec, checkpoints: list[Checkpoint], place: str) -> set[str]:
-    """The names in `exclude`: groups, and cases as GROUP/CASE."""
-    groups = [group for checkpoint in checkpoints for group in checkpoint.groups]
-    known = {group.name for group in groups} | {f"{group.name}/{case.id}" for group in groups for case in group.cases}
-    for name in spec.exclude:
-        if name not in known:
-            raise InputError(
-                f"{place}: exclude: {UnknownName('group or case', name, sorted(known), 'expected GROUP or GROUP/CASE')}"
-            )
-    return set(spec.exclude)
+    raise InputError(f"{place}: {UnknownName('checkpoint', name, list(known), 'there is no earlier one')}")
 
 
 ADAPTERS = ("cli", "api")
@@ -318,3 +298,298 @@ def new_problem(folder: Path, *, adapter: str = "cli") -> list[Path]:
         target.write_text(template.read_text(encoding="utf-8").replace(_NAME, name), encoding="utf-8")
         written.append(target)
     return written
+
+
+CASE, EXPECTED, FILES = "case.yaml", "expected", "files"
+_ONE_VALUE = ("output", "stderr", "status_code", "response")
+_ONLY_CLI, _ONLY_API = ("output", "stderr"), ("response", "headers")
+_MAX_STDIN = 2000
+# which parts of a case are merged by name with the group's defaults, and which parts of those
+_MERGED_BY_NAME: dict[str, Any] = {
+    "env": {},
+    "files": {},
+    "expected": {"files": {}, "headers": {}},
+    "verify": {"*": {}},
+    "request": {"headers": {}, "query": {}},
+}
+
+
+class CheckpointSource(NamedTuple):
+    """Where a checkpoint was read from: its folder, the file, and where in the file its groups stand."""
+
+    folder: Path
+    file: Yaml
+    at: tuple[Any, ...]
+
+
+class _WrittenCase(NamedTuple):
+    """A case as somebody wrote it, and where."""
+
+    value: Mapping[str, Any]
+    folder: Path
+    where: str
+    file: Yaml | None = None
+    at: tuple[Any, ...] = ()
+    expected: Mapping[str, bytes] = {}
+
+    @property
+    def place(self) -> str:
+        return format_place(self.file, self.at, self.where)
+
+
+def load_cases(
+    group: str,
+    spec: GroupSpec,
+    source: CheckpointSource,
+    *,
+    adapter: str,
+    seconds: float,
+    loader: str,
+    more: Sequence[Mapping[str, Any]],
+) -> tuple[ProblemCase, ...]:
+    """The cases of a group; `more` are those that the author's `loader` gave. An id may be there once."""
+    written = [*_written_cases(group, spec, source)]
+    written += [_WrittenCase(row, source.folder, f"{loader}: {group}: case {i}") for i, row in enumerate(more, 1)]
+    if not written and spec.cases is None and not (source.folder / group).is_dir():
+        where = f"{source.folder / group} is not there, and neither `cases` nor {loader} gives any"
+        place = format_place(source.file, (*source.at, group), source.folder)
+        raise InputError(f"{place}: group {group!r}: no cases: {where}")
+    found: dict[str, ProblemCase] = {}
+    for written_case in written:
+        case = _build_case(written_case, spec, adapter, seconds)
+        if case.id in found:
+            twice = f"case {case.id!r} is there twice in group {group!r}: give each its own id"
+            raise InputError(f"{written_case.place}: {twice}")
+        found[case.id] = case
+    # a default of `verify` that applies to no case names something else than its author means
+    known = list(dict.fromkeys(check.attribute for case in found.values() for check in case.checks))
+    for name in (spec.case_defaults.get("verify") or ()) if known else ():
+        if not _is_expected(name, known):
+            hint = f"no case expects anything of it; expected: {', '.join(known)}"
+            unknown = UnknownName("verify attribute", name, known, hint)
+            raise InputError(f"{source.file.path}: group {group!r}: case_defaults: {unknown}")
+    return tuple(found.values())
+
+
+def _written_cases(group: str, spec: GroupSpec, source: CheckpointSource) -> Iterator[_WrittenCase]:
+    if isinstance(spec.cases, list):
+        for i, row in enumerate(spec.cases):
+            at = (*source.at, group, "cases", i)
+            yield _WrittenCase(row, source.folder, str(source.file.path), source.file, at)
+        return
+    path = source.folder / (group if spec.cases is None else spec.cases)
+    if path.is_dir():
+        for name in ("cases.yaml", "cases.yml", "cases.jsonl"):
+            if (path / name).is_file():
+                yield from _in_file(path / name)
+        for folder in sorted(path.iterdir()):
+            if (folder / CASE).is_file():
+                yield _case_folder(folder)
+    elif spec.cases is not None:
+        if not path.exists():
+            raise InputError(f"{path}: no such file: the cases of group {group!r} are to be there")
+        yield from _in_file(path)
+
+
+def _in_file(path: Path) -> Iterator[_WrittenCase]:
+    if path.suffix != ".jsonl":
+        file = Yaml(path)
+        if not isinstance(file.value, list):
+            raise InputError(f"{path}: expected a list of cases")
+        for i, row in enumerate(file.value):
+            yield _WrittenCase(row, path.parent, str(path), file, (i,))
+        return
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+        if line.strip():
+            where = f"{path}: line {number}"
+            try:
+                yield _WrittenCase(json.loads(line), path.parent, where)
+            except json.JSONDecodeError as problem:
+                raise InputError(f"{where}: not JSON: {problem.msg}, at column {problem.colno}") from None
+            except UnicodeDecodeError:
+                raise InputError(f"{where}: not UTF-8") from None
+
+
+def _case_folder(folder: Path) -> _WrittenCase:
+    """A folder a case: case.yaml, `files/` that go in, `expected/` with what comes out, `stdin` if it is long."""
+    file = Yaml(folder / CASE)
+    value = {} if file.value is None else file.value
+    if not isinstance(value, dict):
+        raise InputError(f"{folder / CASE}: expected a mapping")
+    value = {"id": folder.name, **value}
+    inputs = [path.relative_to(folder / FILES).as_posix() for path in _files_in(folder / FILES)]
+    value["files"] = {**{name: {"from": f"{FILES}/{name}"} for name in inputs}, **(value.get("files") or {})}
+    if "stdin" not in value and (folder / "stdin").is_file():
+        value["stdin"] = {"from": "stdin"}
+    return _WrittenCase(value, folder, str(folder / CASE), file, (), _expected_in(folder / EXPECTED))
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*") if p.is_file()) if folder.is_dir() else []
+
+
+def _expected_in(folder: Path) -> dict[str, bytes]:
+    """What the folder `expected` says, by attribute: output, stderr, status_code, response, and files/..."""
+    found = {}
+    for path in _files_in(folder):
+        name = path.relative_to(folder).as_posix()
+        attribute = name if name.startswith("files/") else path.stem if "/" not in name else ""
+        if not name.startswith("files/") and attribute not in _ONE_VALUE:
+            raise UnknownName(f"file in {folder}:", name, [*_ONE_VALUE, "files/NAME"])
+        if attribute in found:
+            raise InputError(f"{path}: {attribute} is there in another file already")
+        found[attribute] = path.read_bytes()
+    return found
+
+
+def _build_case(written: _WrittenCase, group: GroupSpec, adapter: str, seconds: float) -> ProblemCase:
+    if not isinstance(written.value, Mapping):
+        raise InputError(f"{written.place}: expected a mapping with the keys of a case")
+    value = merge_cases(group.case_defaults, written.value)
+    spec = parse_model(CaseSpec, value, written.where, written.file, written.at)
+    try:
+        return ProblemCase(
+            key="",
+            id=spec.id,
+            args=spec.args,
+            stdin=_bytes(spec.stdin, written.folder),
+            files=tuple(_input(name, what, written.folder) for name, what in spec.files.items()),
+            env=spec.env,
+            request=_request(spec, adapter),
+            checks=_checks(spec, written, adapter),
+            seconds=spec.timeout or seconds,
+            summary=_report_entry(spec),
+        )
+    except KofnError as problem:
+        raise InputError(f"{written.place}: case {spec.id!r}: {problem}") from None
+
+
+def format_place(file: Yaml | None, at: Sequence[Any], where: object) -> str:
+    """A place in a file by its line, as far as that is known."""
+    line = file.line(at) if file else None
+    return f"{file.path if file else where}: line {line}" if line else str(where)
+
+
+def merge_cases(
+    below: Mapping[str, Any], above: Mapping[str, Any], known: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """One case over another: what has names (env, files, expected, verify, ...) is merged by name.
+
+    Any other value of the upper one counts as it is, also where it is a mapping: an expected JSON object is one value.
+
+    >>> merge_cases({"env": {"A": "1"}, "args": ["x"]}, {"env": {"B": "2"}, "args": []})
+    {'env': {'A': '1', 'B': '2'}, 'args': []}
+    >>> merge_cases({"expected": {"output": {"a": 1}}}, {"expected": {"output": {"b": 2}, "status_code": 0}})
+    {'expected': {'output': {'b': 2}, 'status_code': 0}}
+    """
+    inside = _MERGED_BY_NAME if known is None else known
+    found = dict(below)
+    for key, value in above.items():
+        deeper = inside.get(key, inside.get("*"))
+        both = deeper is not None and isinstance(value, Mapping) and isinstance(found.get(key), Mapping)
+        found[key] = merge_cases(found[key], value, deeper) if both else value
+    return found
+
+
+def _bytes(what: Contents, folder: Path) -> bytes:
+    if not isinstance(what, FromFile):
+        return what.encode()
+    try:
+        return (folder / what.path).read_bytes()
+    except OSError as problem:
+        raise InputError(f"{folder / what.path}: {problem.strerror}") from None
+
+
+def _input(name: str, what: Contents, folder: Path) -> File:
+    path = folder / what.path if isinstance(what, FromFile) else None
+    mode = path.stat().st_mode if path is not None and path.exists() else 0o644
+    return File(name=safe_name(name), mode=0o100000 | (mode & 0o777), data=_bytes(what, folder))
+
+
+def _request(spec: CaseSpec, adapter: str) -> HttpRequest | None:
+    if adapter == "cli":
+        if spec.request is not None:
+            raise InputError("request: the adapter of this problem is cli: give args and stdin, or adapter: api")
+        return None
+    if spec.request is None:
+        raise InputError("request: there is none, and the adapter of this problem is api")
+    if spec.args or spec.stdin:
+        raise InputError("args and stdin are for the adapter cli: a server gets a request")
+    if spec.env:
+        raise InputError("env: a server is started once a group: give its environment to the checkpoint or the problem")
+    return _as_request(spec.request)
+
+
+def _as_request(spec: RequestSpec) -> HttpRequest:
+    headers = dict(spec.headers)
+    body = None if spec.body is None else spec.body.encode()
+    if "json_" in spec.model_fields_set or spec.json_ is not None:
+        body = json.dumps(spec.json_, ensure_ascii=False).encode()
+        if "content-type" not in {name.lower() for name in headers}:
+            headers["Content-Type"] = "application/json"
+    path = quote(spec.path, safe="/?&=%+:,;@!$'()*~-._[]#")
+    if spec.query:
+        path += ("&" if "?" in path else "?") + urlencode(spec.query)
+    return HttpRequest(method=spec.method, path=path, headers=tuple(headers.items()), body=body)
+
+
+def _checks(spec: CaseSpec, written: _WrittenCase, adapter: str) -> tuple[AttributeCheck, ...]:
+    """What is checked: all that is expected, and what `verify` names beside it."""
+    expected: dict[str, Any] = {**written.expected, **spec.expected.attributes()}
+    for name, one in spec.verify.items():
+        if "expected" in one.model_fields_set:
+            expected[name] = one.expected
+        elif one.match is not None and is_custom(one.match) and name not in ("files", "headers"):
+            expected.setdefault(name, None)  # the author's own function may need nothing
+    for name in written.value.get("verify") or ():  # of the group's defaults, what does not apply to a case is left out
+        if not _is_expected(name, expected):
+            hint = f"nothing is expected of it; expected: {', '.join(expected) or 'nothing'}"
+            raise UnknownName("verify attribute", name, list(expected), hint)
+    rules = {name: spec.verify.get(name) or spec.verify.get(name.partition("/")[0]) for name in expected}
+    checks = tuple(_check(name, value, rules[name] or VerifySpec()) for name, value in expected.items())
+    for name in expected:
+        kind = name.partition("/")[0]
+        if kind in (_ONLY_API if adapter == "cli" else _ONLY_CLI):
+            raise InputError(f"expected {name}: the adapter {adapter} does not observe it")
+        if kind not in (*_ONE_VALUE, "files", "headers"):
+            raise UnknownName("attribute", name, [*_ONE_VALUE, "files/NAME", "headers/NAME"])
+        if kind == "files":
+            safe_name(name.removeprefix("files/"))
+    return checks
+
+
+def _is_expected(name: str, known: Iterable[str]) -> bool:
+    """Whether something is expected of an attribute, or of any file or header where it stands for all of them."""
+    return name in known or (name in ("files", "headers") and any(one.startswith(f"{name}/") for one in known))
+
+
+def _check(name: str, expected: Any, rule: VerifySpec) -> AttributeCheck:
+    if name == "status_code" and isinstance(expected, bytes):
+        try:
+            expected = int(expected)
+        except ValueError:
+            raise InputError(f"expected/status_code: {expected[:40]!r} is not a whole number") from None
+    matcher_name = rule.match or default_matcher(name, expected)
+    try:
+        built = matcher(matcher_name, rule.params)
+        if not is_custom(matcher_name):  # the author's own function decides what it can be compared with
+            built.check_expected(expected)
+    except KofnError as problem:
+        raise InputError(f"verify {name}: {problem}") from None
+    weight, params = rule.weight, rule.params
+    return AttributeCheck(attribute=name, matcher=matcher_name, expected=expected, params=params, weight=weight)
+
+
+def _report_entry(spec: CaseSpec) -> dict[str, Any]:
+    """What a report says of a case."""
+    stdin = spec.stdin if isinstance(spec.stdin, str) else f"(from {spec.stdin.path})"
+    found: dict[str, Any] = {
+        "id": spec.id,
+        "description": spec.description,
+        "args": list(spec.args),
+        "stdin": truncate(stdin, _MAX_STDIN),
+        "files": list(spec.files),
+        "env": dict(spec.env),
+        "request": None if spec.request is None else spec.request.model_dump(exclude_unset=True, by_alias=True),
+    }
+    return {name: value for name, value in found.items() if value}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kofn.core.format import pluralize
 from kofn.errors import UnknownName
-from kofn.sandbox.program import ProgramLimits
+from kofn.sandbox.process import ProgramLimits
 from kofn.scoring.configuration import GroupType
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kofn.problems.case import ProblemCase
-    from kofn.sandbox.work_folder import File
+    from kofn.sandbox.workspace import File
 
 LAST, ALL = "last", "all"
 
@@ -135,8 +135,7 @@ def _checkpoint(checkpoint: Checkpoint) -> Iterator[str]:
         yield f"{name}: no cases: no policy can be met; add a group with cases"
     elif not any(group.type is GroupType.CORE and group.cases for group in checkpoint.groups):
         yield f"{name}: no Core group with cases: the policy core-cases is never met; give a group `type: Core`"
-    weights = {f"group {group.name}": group.weight for group in checkpoint.groups}
-    yield from _uneven_weights(name, weights)
+    yield from _uneven_weights(name, {f"group {group.name}": group.weight for group in checkpoint.groups})
 
 
 def _group(problem: Problem, checkpoint: Checkpoint, group: CaseGroup) -> Iterator[str]:
@@ -147,7 +146,8 @@ def _group(problem: Problem, checkpoint: Checkpoint, group: CaseGroup) -> Iterat
         yield f"{place}: cases {', '.join(ids)} differ only in upper and lower case: rename all but one"
     slow = [case for case in group.cases if case.seconds > MAX_SECONDS]
     if slow:
-        longest, names = max(case.seconds for case in slow), _list_cases(slow)
+        longest, more = max(case.seconds for case in slow), f" and {len(slow) - 3} more" if len(slow) > 3 else ""
+        names = f"{pluralize(len(slow), 'case')} {', '.join(case.id for case in slow[:3])}{more}"
         yield f"{place}: {names} may take {longest:g} s: a program that hangs takes as long; lower the timeout"
     for case in group.cases:
         yield from _case(problem, f"{place}/{case.id}", case)
@@ -173,11 +173,6 @@ def _equal_but_case(ids: Iterable[str]) -> list[list[str]]:
     for name in ids:
         found.setdefault(name.casefold(), []).append(name)
     return [names for names in found.values() if len(names) > 1]
-
-
-def _list_cases(cases: list[ProblemCase]) -> str:
-    more = f" and {len(cases) - 3} more" if len(cases) > 3 else ""
-    return f"{pluralize(len(cases), 'case')} {', '.join(case.id for case in cases[:3])}{more}"
 
 
 def _uneven_weights(place: str, weights: dict[str, float]) -> Iterator[str]:
@@ -209,14 +204,12 @@ def _assets(problem: Problem) -> Iterator[str]:
 def _secrets(problem: Problem) -> Iterator[str]:
     """Names in an environment that look like secrets, each with the checkpoints and cases that set it."""
     found: dict[str, dict[str, None]] = {}
-    for checkpoint in problem.checkpoints:
-        for group in checkpoint.groups:
-            if group.original_checkpoint is not None:
-                continue
-            for name in filter(_SECRET.search, group.env):
-                found.setdefault(name, {})[checkpoint.name] = None
-            for case in group.cases:
-                for name in filter(_SECRET.search, case.env):
-                    found.setdefault(name, {})[f"{checkpoint.name}/{group.name}/{case.id}"] = None
+    own = [(c.name, group) for c in problem.checkpoints for group in c.groups if group.original_checkpoint is None]
+    for checkpoint, group in own:
+        environments = [(checkpoint, group.env)]
+        environments += [(f"{checkpoint}/{group.name}/{case.id}", case.env) for case in group.cases]
+        for place, env in environments:
+            for name in filter(_SECRET.search, env):
+                found.setdefault(name, {})[place] = None
     for name, places in found.items():
         yield f"{', '.join(places)}: env {name} looks like a secret, and every program can read it: take it out"

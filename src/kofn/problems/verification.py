@@ -2,49 +2,41 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kofn.core.document import Displayable
 from kofn.core.format import MB
-from kofn.errors import InputError, WorldError
+from kofn.core.warnings import CodedWarning
+from kofn.errors import InputError, UnknownName, WorldError
 from kofn.parallel import engine as make_engine
 from kofn.parallel.base import FailedItem
-from kofn.problems.case import CaseOutcome, Observation, WorkContext, has_passed
-from kofn.problems.case_files import is_custom
-from kofn.problems.case_store import CaseStore
+from kofn.problems.case import CaseOutcome, Observation, WorkContext, WorkItem
+from kofn.problems.case_store import CaseStore, ExecutionCount, write_progress
 from kofn.problems.execution import VERIFIER, run_item, try_author_code, verify_case
 from kofn.problems.load import load_problem
+from kofn.problems.matchers import is_custom
 from kofn.problems.problem import ALL, LAST, Problem
-from kofn.problems.submissions import (
-    check_entry,
-    load_submissions,
-    select_cases,
-    submission_names,
-    submission_warning,
-    work_context,
-    work_items,
-)
-from kofn.problems.verify_progress import ExecutionCount, write_progress
 from kofn.runs.case_reports import AttributeResult, VerifierReport
 from kofn.runs.run_tables import CorrectnessResults
-from kofn.sandbox.drivers import find_sandbox
-from kofn.sandbox.limits_only import LimitsOnly
-from kofn.sandbox.program import ProcessResult
-from kofn.sandbox.workspace import scratch_folder
+from kofn.sandbox.drivers import LimitsOnly, find_sandbox
+from kofn.sandbox.process import ProcessResult
+from kofn.sandbox.workspace import Tree, merge_trees, read_tree, scratch_folder
 from kofn.scoring.configuration import PassPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from kofn.core.warnings import CodedWarning
     from kofn.parallel.base import ParallelEngine
-    from kofn.problems.case import AttributeVerdict, ProblemCase, WorkItem
+    from kofn.problems.case import AttributeVerdict, ProblemCase
     from kofn.problems.problem import CaseGroup, Checkpoint
-    from kofn.problems.submissions import Submission
     from kofn.sandbox.base import Sandbox
     from kofn.scoring.result import ScoredResult
 
@@ -67,7 +59,7 @@ def check_author_code(
 def check_problem_code(problem: Problem) -> None:
     """The same for a problem of which nothing is run."""
     with make_engine("local", workers=1) as engine, scratch_folder() as scratch:
-        context = WorkContext(trees=(), entries=(), sandbox=LimitsOnly(), code=problem.code, scratch=scratch)
+        context = WorkContext(sandbox=LimitsOnly(), code=problem.code, scratch=scratch)
         check_author_code(context, problem.checkpoints, engine, problem.folder)
 
 
@@ -83,6 +75,9 @@ def build_results(
     timestamp: datetime,
 ) -> CorrectnessResults:
     """The evaluation of one submission at one checkpoint; `outcomes` has the repeats of every (group, case)."""
+    every = [(*key, one.harness_error) for key, repeats in outcomes.items() for one in repeats]
+    errors = [f"{group}/{case}: {error}" for group, case, error in every if error is not None]
+    more = f" (and {len(errors) - 1:,} more)" if len(errors) > 1 else ""
     results = CorrectnessResults(
         problem_name=problem.name,
         problem_version=problem.version,
@@ -90,28 +85,13 @@ def build_results(
         version=checkpoint.version,
         timestamp=timestamp,
         policy=policy,
-        infrastructure_failure=_infrastructure_failure(outcomes),
+        infrastructure_failure=f"{errors[0]}{more}" if errors else None,
     )
     for group in checkpoint.groups:
         reports = [build_report(group, case, outcomes[group.name, case.id], timestamp) for case in group.cases]
         duration = sum(report.duration for report in reports)
         results.add_group_report(group.name, group.type, duration, reports, group.weight)
     return results
-
-
-def _infrastructure_failure(outcomes: Mapping[tuple[str, str], list[CaseOutcome]]) -> str | None:
-    """What failed in the harness: the first error, and how many there are."""
-    errors = [
-        (key, one.harness_error)
-        for key, repeats in outcomes.items()
-        for one in repeats
-        if one.harness_error is not None
-    ]
-    if not errors:
-        return None
-    (group, case), first = errors[0]
-    more = f" (and {len(errors) - 1:,} more)" if len(errors) > 1 else ""
-    return f"{group}/{case}: {first}{more}"
 
 
 def build_report(
@@ -134,11 +114,12 @@ def build_report(
 def _attributes(repeats: list[CaseOutcome]) -> dict[str, AttributeResult]:
     """The worst verdict on every attribute; of a case on which the harness failed, nothing is verified."""
     failed = any(outcome.harness_error is not None for outcome in repeats)
+    worst_first = (False, None, True)  # wrong before not verified before right
     found: dict[str, AttributeVerdict] = {}
-    for outcome in repeats:
-        for one in outcome.verdicts:
-            if one.attribute not in found or _rank(one) < _rank(found[one.attribute]):
-                found[one.attribute] = one
+    for one in (verdict for outcome in repeats for verdict in outcome.verdicts):
+        other = found.setdefault(one.attribute, one)
+        if worst_first.index(one.correct) < worst_first.index(other.correct):
+            found[one.attribute] = one
     return {
         name: AttributeResult(
             is_correct=None if failed else one.correct,
@@ -151,28 +132,27 @@ def _attributes(repeats: list[CaseOutcome]) -> dict[str, AttributeResult]:
     }
 
 
-def _rank(one: AttributeVerdict) -> int:
-    """Wrong before not verified before right."""
-    return {False: 0, None: 1, True: 2}[one.correct]
-
-
 def _run_details(repeats: list[CaseOutcome]) -> dict[str, Any]:
     """How the program ran: the first time that failed, else the first."""
-    outcome = next((one for one in repeats if not has_passed(one)), repeats[0])
+    outcome = next((one for one in repeats if not one.passed), repeats[0])
     process = outcome.process
     facts: dict[str, Any] = {
         "exit_status": process.status,
         "stopped": process.stopped,
         "timed_out": process.timed_out or None,
         "peak_memory_mb": round(process.peak_memory / MB, 1) if process.peak_memory else None,
-        "stderr_ends": None if has_passed(outcome) else _tail(process.stderr),
-        "server_log_ends": None if has_passed(outcome) else _tail(outcome.log),
+        "stderr_ends": None if outcome.passed else _tail(process.stderr),
+        "server_log_ends": None if outcome.passed else _tail(outcome.log),
         "harness": outcome.harness_error,
     }
     if len(repeats) > 1:
-        passing = sum(map(has_passed, repeats))
+        passing = sum(_passed(repeats))
         facts |= {"times_run": len(repeats), "times_passed": passing, "flaky": 0 < passing < len(repeats)}
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def _passed(outcomes: Iterable[CaseOutcome]) -> list[bool]:
+    return [bool(one.passed) for one in outcomes]
 
 
 def _tail(data: bytes | None) -> str | None:
@@ -200,10 +180,20 @@ class SubmissionResult:
     results: CorrectnessResults
     outcomes: dict[tuple[str, str], list[CaseOutcome]] = field(repr=False)
 
+    def facts(self) -> dict[str, Any]:
+        """Which submission and checkpoint it is, whether the policy lets it pass, and the score."""
+        decision = self.results.decide()
+        return {
+            "submission": self.submission.name,
+            "checkpoint": self.checkpoint.name,
+            "passed": decision.passed,
+            "reason": decision.reason,
+            "score": self.results.score(),
+        }
+
     def flaky(self) -> list[str]:
         """The cases that pass at some times and fail at others."""
-        passing = {key: sum(map(has_passed, repeats)) for key, repeats in self.outcomes.items()}
-        return [f"{group}/{case}" for (group, case), n in passing.items() if 0 < n < len(self.outcomes[group, case])]
+        return [f"{group}/{case}" for (group, case), repeats in self.outcomes.items() if len(set(_passed(repeats))) > 1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -232,15 +222,7 @@ class Verification(Displayable):
     def rows(self) -> list[dict[str, Any]]:
         """One row per submission and checkpoint."""
         return [
-            {
-                "submission": one.submission.name,
-                "checkpoint": one.checkpoint.name,
-                "passed": one.results.decide().passed,
-                "reason": one.results.decide().reason,
-                "score": one.results.score(),
-                "seconds": one.results.duration,
-                "n_flaky": len(one.flaky()),
-            }
+            {**one.facts(), "seconds": one.results.duration, "n_flaky": len(one.flaky())}
             for one in self.submission_results
         ]
 
@@ -307,10 +289,24 @@ def verify(
         nullcontext(None) if out is None else CaseStore(out) as store,
     ):
         program_sandbox = sandbox or find_sandbox()
-        submissions = _submissions(problem, paths, store, packed=map_engine.remote)
+        # under the names of earlier commands where there were some
+        names = submission_names(paths, store.names() if store else None)
+        submissions = load_submissions(problem, paths, names, packed=map_engine.remote)
+        if store is not None:
+            store.name({str(one.path.resolve()): one.name for one in submissions})
         if not map_engine.remote:
             check_entry(problem, program_sandbox)
-        context = work_context(problem, submissions, program_sandbox, scratch)
+        context = WorkContext(
+            trees=tuple(one.tree for one in submissions),
+            entries=(problem.entry,) * len(submissions),
+            adapter=problem.adapter,
+            limits=problem.limits,
+            sandbox=program_sandbox,
+            ready_path=problem.ready_path,
+            ready_seconds=problem.ready_seconds,
+            code=problem.code,
+            scratch=scratch,
+        )
         check_author_code(context, selected, map_engine, problem.folder)
         items = _items(problem, submissions, selected, options.repeat, program_sandbox)
         every = [item for part in items.values() for item in part]
@@ -322,7 +318,7 @@ def verify(
         todo = _unfinished(every, known)
         with write_progress(out, count, problem.name, [one.name for one in submissions], keep=False):
             finished = keys - {case.key for item in todo for case in item.cases}
-            count.on_total(len(keys), len(finished), sum(has_passed(known[key]) for key in finished))
+            count.on_total(len(keys), len(finished), sum(_passed(known[key] for key in finished)))
 
             def keep(index: int, result: list[CaseOutcome] | FailedItem) -> None:
                 if isinstance(result, FailedItem):
@@ -337,7 +333,10 @@ def verify(
     submission_results = []
     for (number, name), part in items.items():
         submission, checkpoint = submissions[number], next(c for c in selected if c.name == name)
-        outcomes = _outcomes_by_case(part, known)
+        outcomes: dict[tuple[str, str], list[CaseOutcome]] = {}
+        for item in part:
+            for case in item.cases:
+                outcomes.setdefault((item.group, case.id), []).append(known[case.key])
         results = build_results(problem, checkpoint, outcomes, policy=rule, timestamp=now)
         submission_results.append(
             SubmissionResult(submission=submission, checkpoint=checkpoint, results=results, outcomes=outcomes)
@@ -352,15 +351,6 @@ def verify(
         part=f"only {', '.join(part_names)}" if part_names else None,
         warnings=tuple(filter(None, (submission_warning(problem, one) for one in submissions))),
     )
-
-
-def _submissions(problem: Problem, paths: Sequence[Path], store: CaseStore | None, *, packed: bool) -> list[Submission]:
-    """The submissions, under the names of earlier commands where there were some."""
-    names = submission_names(paths, store.names() if store else None)
-    found = load_submissions(problem, paths, names, packed=packed)
-    if store is not None:
-        store.name({str(one.path.resolve()): one.name for one in found})
-    return found
 
 
 def _items(
@@ -387,15 +377,13 @@ def _unusable_outcomes(
 ) -> dict[str, CaseOutcome]:
     """The outcomes of submissions that cannot be run: every case fails, with the reason."""
     with_verifier = f"{VERIFIER}.py" in problem.code
-    return {
-        case.key: verify_case(
-            case, Observation(process=ProcessResult(stopped=submissions[number].unusable)), with_verifier=with_verifier
-        )
-        for (number, _), part in items.items()
-        if submissions[number].unusable is not None
-        for item in part
-        for case in item.cases
-    }
+    found = {}
+    for (number, _), part in items.items():
+        if (reason := submissions[number].unusable) is not None:
+            observation = Observation(process=ProcessResult(stopped=reason))
+            for case in (case for item in part for case in item.cases):
+                found[case.key] = verify_case(case, observation, with_verifier=with_verifier)
+    return found
 
 
 def _unfinished(items: Sequence[WorkItem], known: dict[str, CaseOutcome]) -> list[WorkItem]:
@@ -410,11 +398,165 @@ def _unfinished(items: Sequence[WorkItem], known: dict[str, CaseOutcome]) -> lis
     return found
 
 
-def _outcomes_by_case(
-    items: Sequence[WorkItem], known: dict[str, CaseOutcome]
-) -> dict[tuple[str, str], list[CaseOutcome]]:
-    found: dict[tuple[str, str], list[CaseOutcome]] = {}
-    for item in items:
-        for case in item.cases:
-            found.setdefault((item.group, case.id), []).append(known[case.key])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A program that is verified: its name, its path and its files.
+
+    `unusable` says why it cannot even be run; then every case of it fails.
+    """
+
+    name: str
+    path: Path
+    tree: Tree = field(repr=False)
+    unusable: str | None = None
+
+
+def load_submissions(
+    problem: Problem, paths: Sequence[Path], names: Sequence[str], *, packed: bool = False
+) -> list[Submission]:
+    """The submissions of these paths, under these names."""
+    found = []
+    for name, path in zip(names, paths, strict=True):
+        if path.is_file() and problem.main_file is None:
+            what = f"a single file, and `{' '.join(problem.entry)}` names none that it could be: give a folder"
+            raise InputError(f"{path}: {what}")
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder: expected a submission")
+        try:
+            tree = read_tree(path, name=problem.main_file, most=problem.limits.disk)
+        except InputError as reason:
+            tree = Tree(digest=_digest(str(reason)))  # so that another reason is another submission
+            found.append(Submission(name=name, path=path, tree=tree, unusable=str(reason)))
+        else:
+            tree = merge_trees([tree.files, problem.assets], packed=packed)
+            found.append(Submission(name=name, path=path, tree=tree))
     return found
+
+
+def submission_warning(problem: Problem, submission: Submission) -> CodedWarning | None:
+    """What to say of a submission that cannot be run, or lacks the file that is; None where all is well."""
+    if submission.unusable is not None:
+        return CodedWarning.of("submission-unusable", submission.name, reason=submission.unusable)
+    main = problem.main_file
+    if main is None or any(file.name == main for file in submission.tree.files):
+        return None
+    folder, command = str(submission.path), " ".join(problem.entry)
+    return CodedWarning.of("main-file-missing", submission.name, file=main, folder=folder, command=command)
+
+
+def check_entry(problem: Problem, sandbox: Sandbox) -> None:
+    """Refuse a problem whose command is no program of this machine; one of the submission's own is not looked for."""
+    first = problem.entry[0]
+    if first in ("python", "python3") or (os.sep in first and not first.startswith(os.sep)):
+        return
+    folders = os.pathsep.join(sandbox.search_path)
+    if shutil.which(first, path=folders) is None:
+        raise InputError(
+            f"{problem.folder}: entry: there is no program {first!r} in {folders}: correct it, install it, or show "
+            "where it is (--show PATH, and the whole path in the entry)"
+        )
+
+
+def submission_names(paths: Sequence[Path], known: Mapping[str, str] | None = None) -> list[str]:
+    """Short names that tell paths apart: the last part, with those before it where that is not enough.
+
+    `known` has the names that paths got before: they keep them, and no other path gets one of these.
+
+    >>> from pathlib import Path
+    >>> submission_names([Path("a/sol"), Path("b/sol"), Path("c.py")])
+    ['a-sol', 'b-sol', 'c']
+    >>> submission_names([Path("/b/sol"), Path("/a/sol")], {"/a/sol": "sol"})
+    ['b-sol', 'sol']
+    """
+    known = known or {}
+    resolved = [path.resolve() for path in paths]
+    if len(set(resolved)) < len(resolved):
+        twice = next(path for path in paths if resolved.count(path.resolve()) > 1)
+        raise InputError(f"{twice}: there twice: give every submission once (--repeat runs its cases several times)")
+    parts = [[*path.parent.parts[1:], path.stem if path.suffix == ".py" else path.name] for path in resolved]
+    names = [known.get(str(path)) or part[-1] for path, part in zip(resolved, parts, strict=True)]
+    taken = {name.lower() for name in known.values()}
+    kept = [str(path) in known for path in resolved]
+    for depth in range(2, max(map(len, parts), default=1) + 1):
+        folded = [name.lower() for name in names]
+        clash = [folded.count(name) > 1 or name in taken for name in folded]
+        longer = [clashes and not keep for clashes, keep in zip(clash, kept, strict=True)]
+        names = ["-".join(p[-depth:]) if more else name for name, p, more in zip(names, parts, longer, strict=True)]
+    if len(set(names)) < len(names):
+        raise InputError(f"two submissions would both be called {max(names, key=names.count)}: rename a folder")
+    # `set` and `outputs` are folders of the output directory itself
+    return [f"submission-{name}" if name in ("set", "outputs") else name for name in names]
+
+
+def select_cases(checkpoints: Sequence[Checkpoint], groups: Sequence[str], cases: Sequence[str]) -> list[Checkpoint]:
+    """The checkpoints with only these groups and cases, where any are named; those left with nothing go.
+
+    A case is named by its id, or as GROUP/ID.
+    """
+    known = [group.name for c in checkpoints for group in c.groups]
+    ids = [name for c in checkpoints for g in c.groups for case in g.cases for name in (case.id, f"{g.name}/{case.id}")]
+    for kind, names, known_names in (("group", groups, known), ("case", cases, ids)):
+        for name in names:
+            if name not in known_names:
+                hint = f"known: {', '.join(dict.fromkeys(known_names))[:200]}"
+                raise UnknownName(kind, name, known_names, hint)
+    selected = []
+    for checkpoint in checkpoints:
+        kept = tuple(filter(None, (_select_in_group(group, groups, cases) for group in checkpoint.groups)))
+        if kept:
+            selected.append(replace(checkpoint, groups=kept))
+    if not selected:
+        raise InputError("no case is left: the group and the case that were asked for do not go together")
+    return selected
+
+
+def _select_in_group(group: CaseGroup, groups: Sequence[str], cases: Sequence[str]) -> CaseGroup | None:
+    if groups and group.name not in groups:
+        return None
+    if not cases:
+        return group
+    selected = tuple(case for case in group.cases if case.id in cases or f"{group.name}/{case.id}" in cases)
+    if selected and not group.isolated:
+        last = max(group.cases.index(case) for case in selected)
+        selected = group.cases[: last + 1]  # they share a work folder, so earlier cases have a part in the result
+    return replace(group, cases=selected) if selected else None
+
+
+def work_items(
+    problem: Problem, submission: int, tree: Tree, group: CaseGroup, *, repeats: int, sandbox: Sandbox
+) -> list[WorkItem]:
+    """The items of a group: one per case where cases are isolated, else one with all of them; each `repeats` times."""
+    # the key of a finished case in the store: a change of anything here runs the case again
+    common = {
+        "tree": tree.digest,
+        "entry": problem.entry,
+        "adapter": [problem.adapter, problem.ready_path, problem.ready_seconds],
+        "limits": asdict(replace(problem.limits, seconds=0)),
+        "code": problem.code,
+        "env": dict(group.env),
+        "isolated": group.isolated,
+        "sandbox": sandbox.identity,
+    }
+    base = _digest(common)
+    parts: list[tuple[ProblemCase, ...]] = []
+    for repeat in range(repeats):
+        cases, before = [], base
+        for case in group.cases:
+            # all of a case that can change its outcome, by the names of its fields: renaming one changes all keys
+            identity = {name: value for name, value in asdict(case).items() if name not in ("key", "summary")}
+            key = _digest([base if group.isolated else before, identity, repeat])
+            before = key  # a case that is not isolated depends on those before it
+            cases.append(replace(case, key=key))
+        parts += [(case,) for case in cases] if group.isolated else [tuple(cases)]
+    return [
+        WorkItem(submission=submission, group=group.name, env=group.env, cases=part, reset=group.isolated)
+        for part in parts
+        if part
+    ]
+
+
+def _digest(value: Any) -> str:
+    def as_text(other: Any) -> Any:
+        return {"bytes": sha256(other).hexdigest()} if isinstance(other, bytes) else repr(other)
+
+    return sha256(json.dumps(value, sort_keys=True, default=as_text, ensure_ascii=True).encode()).hexdigest()

@@ -14,7 +14,6 @@ from kofn.core.escape import escape_controls
 from kofn.core.format import format_count
 from kofn.core.warnings import warnings_dict
 from kofn.importers.base import ReadOptions
-from kofn.problems.case import has_passed
 from kofn.render.result_text import result_document
 from kofn.render.run_directory import write_evaluation, write_run
 from kofn.runs.load import load_table
@@ -26,9 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from kofn.problems.problem import Problem
-    from kofn.problems.submissions import Submission
-    from kofn.problems.verification import SubmissionResult, Verification
-    from kofn.sandbox.work_folder import File
+    from kofn.problems.verification import Submission, SubmissionResult, Verification
+    from kofn.sandbox.workspace import File
     from kofn.scoring.result import ScoredResult
 
     Style = Callable[[str, str], str]
@@ -122,7 +120,7 @@ def executions(one: SubmissionResult) -> pl.DataFrame:
             group,
             case,
             repeat,
-            has_passed(outcome),
+            bool(outcome.passed),
             outcome.process.status,
             outcome.process.stopped,
             outcome.process.timed_out,
@@ -220,30 +218,33 @@ def write_set(
 
 _MAX_CASES = 5  # failing cases that are listed
 _MAX_WIDTH = 160  # characters of a line
+_MARKS = {"✓": "good", "✗": "bad"}
+_DIFF_HEADS = ("---", "+++", "@@")
 
 
 def as_text(verification: Verification, style: Style = lambda text, _: text) -> str:
     """The submissions, the failing cases, the numbers over the set, and where the runs are."""
-    parts = [_head(verification)]
+    parts = [[_head(verification)]]
     for checkpoint in dict.fromkeys(one.checkpoint.name for one in verification.submission_results):
         here = [one for one in verification.submission_results if one.checkpoint.name == checkpoint]
-        parts.append(_submission_lines(here, style))
-        parts += [lines for one in here if (lines := _failures(one, style))]
+        lines = grid_lines(_submissions(here), style)
+        parts.append([style(line[0], _MARKS[line[0]]) + line[1:] if line[:1] in _MARKS else line for line in lines])
+        parts += [_failures(one, style) for one in here]
     if verification.result is not None:
         parts.append(_set_lines(verification.result, verification, style))
     parts.append([escape_controls(f"! {warning}") for warning in verification.warnings])
     if verification.directory is not None:
-        parts.append(_ends(verification, verification.directory))
+        parts.append([_ends(verification, verification.directory)])
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def _head(verification: Verification) -> list[str]:
+def _head(verification: Verification) -> str:
     place = f"in {verification.sandbox.name}" if verification.sandbox.isolated else "without a sandbox (--unsafe)"
     done = f"{format_count(verification.n_executions, 'execution')} {place}"
     reused = f", {verification.n_reused:,} finished before" if verification.n_reused else ""
     submissions = format_count(verification.n_submissions, "submission")
     title = f"{verification.problem.name} (version {verification.problem.version}), {submissions}"
-    return [escape_controls(f"{title}{f', {verification.part}' if verification.part else ''}: {done}{reused}")]
+    return escape_controls(f"{title}{f', {verification.part}' if verification.part else ''}: {done}{reused}")
 
 
 def verification_document(verification: Verification) -> Document:
@@ -252,12 +253,9 @@ def verification_document(verification: Verification) -> Document:
     names = dict.fromkeys(one.checkpoint.name for one in found)
     grids = [_submissions([one for one in found if one.checkpoint.name == name]) for name in names]
     grids += [] if verification.result is None else result_document(verification.result).grids
-    notes = (
-        ()
-        if verification.directory is None
-        else tuple(("runs", text) for text in _ends(verification, verification.directory))
-    )
-    return Document(tuple(_head(verification)), tuple(grids), notes, tuple(map(str, verification.warnings)))
+    out = verification.directory
+    notes = () if out is None else (("runs", _ends(verification, out)),)
+    return Document((_head(verification),), tuple(grids), notes, tuple(map(str, verification.warnings)))
 
 
 def _submissions(here: list[SubmissionResult]) -> Grid:
@@ -284,59 +282,44 @@ def _submissions(here: list[SubmissionResult]) -> Grid:
     return Grid(title, header, tuple(rows), right)
 
 
-def _submission_lines(here: list[SubmissionResult], style: Style) -> list[str]:
-    roles = {"✓": "good", "✗": "bad"}
-    lines = grid_lines(_submissions(here), style)
-    return [style(line[0], roles[line[0]]) + line[1:] if line[:1] in roles else line for line in lines]
-
-
 def _failures(one: SubmissionResult, style: Style) -> list[str]:
     """The first cases that fail, each with the first thing that is wrong."""
-    failing = [r for r in one.results.reports if not r.did_pass()]
-    if not failing and not one.flaky():
-        return []
     order = list(GroupType)
-    failing.sort(key=lambda r: order.index(r.type))
+    failing = sorted((r for r in one.results.reports if not r.did_pass()), key=lambda r: order.index(r.type))
     title = escape_controls(f"{one.submission.name}: {format_count(len(failing), 'case')} not passed")
     lines = [style(title, "strong")] if failing else []
     for report in failing[:_MAX_CASES]:
         wrong = next(((n, a) for n, a in report.results.items() if not a.is_correct), None)
-        what = "nothing was verified" if wrong is None else f"{wrong[0]}: {_first_lines(wrong[1].diff)}"
+        what = "nothing was verified"
+        if wrong is not None:
+            diff = [t.rstrip() for t in wrong[1].diff.splitlines() if t.strip() and not t.startswith(_DIFF_HEADS)]
+            what = f"{wrong[0]}: {' | '.join(diff[:3]) or 'wrong'}"
         harness_error = report.case.get("harness")
         line = escape_controls(f"  {report.group}/{report.id} ({report.type}) {harness_error or what}")
         lines.append(line if len(line) <= _MAX_WIDTH else f"{line[: _MAX_WIDTH - 1]}…")
     if len(failing) > _MAX_CASES:
         lines.append(f"  and {len(failing) - _MAX_CASES:,} more")
-    flaky = one.flaky()
-    if flaky:
+    if flaky := one.flaky():
         names = ", ".join(flaky[:_MAX_CASES])
         lines.append(escape_controls(f"{one.submission.name}: {format_count(len(flaky), 'flaky case')}: {names}"))
     return lines
 
 
-def _first_lines(diff: str) -> str:
-    """The first lines of a diff that have content, as one line."""
-    lines = [line.rstrip() for line in diff.splitlines() if line.strip() and not line.startswith(("---", "+++", "@@"))]
-    return " | ".join(lines[:3]) or "wrong"
-
-
 def _set_lines(result: ScoredResult, verification: Verification, style: Style) -> list[str]:
     graded = next(iter(result.understood["metrics"]), "")
     grids = result_document(result).grids
-    several = len(grids) > 1
     submissions = format_count(verification.n_submissions, "submission")
-    title = f"over the set: {format_count(result.n_cases, 'checkpoint')}, {submissions}"
-    displayed = [grid for grid in grids if not several or grid.title == graded]
-    lines = [style(title, "strong")]
-    for grid in displayed:
-        lines += grid_lines(Grid("", grid.header, grid.rows, grid.right), style)
+    lines = [style(f"over the set: {format_count(result.n_cases, 'checkpoint')}, {submissions}", "strong")]
+    for grid in grids:
+        if len(grids) == 1 or grid.title == graded:
+            lines += grid_lines(Grid("", grid.header, grid.rows, grid.right), style)
     return lines + [f"! {escape_controls(str(warning))}" for warning in result.warnings]
 
 
-def _ends(verification: Verification, out: Path) -> list[str]:
+def _ends(verification: Verification, out: Path) -> str:
     run = out / run_name(verification, verification.submission_results[0])
     more = f", the set in {out / set_run_name(verification)}" if verification.n_submissions > 1 else ""
-    return [escape_controls(f"runs in {out}{more}; kofn report {run} --detailed shows every case")]
+    return escape_controls(f"runs in {out}{more}; kofn report {run} --detailed shows every case")
 
 
 def problem_text(problem: Problem) -> str:
@@ -370,15 +353,7 @@ def as_dict(verification: Verification) -> dict[str, Any]:
         "part": verification.part,
         **warnings_dict(verification.warnings),
         "submissions": [
-            {
-                "submission": one.submission.name,
-                "checkpoint": one.checkpoint.name,
-                "passed": one.results.decide().passed,
-                "reason": one.results.decide().reason,
-                "score": one.results.score(),
-                "flaky": one.flaky(),
-                "evaluation": evaluation_body(one.results),
-            }
+            {**one.facts(), "flaky": one.flaky(), "evaluation": evaluation_body(one.results)}
             for one in verification.submission_results
         ],
         "set": None if verification.result is None else verification.result.to_dict(),

@@ -1,7 +1,7 @@
 """`Sandbox`, and what drivers share: a worker's directories, limits that the kernel enforces, a clean environment.
 
-A driver is a frozen dataclass in a file of its own (`bubblewrap.py`, `limits_only.py`): it is sent to the workers and
-is part of the keys of finished cases. `drivers.py` picks the one that this machine uses.
+A driver is a frozen dataclass: it is sent to the workers and is part of the keys of finished cases. `drivers.py` picks
+the one that this machine uses.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from kofn.sandbox.process import Monitor, RunningProgram
-    from kofn.sandbox.program import ProcessResult, ProgramLimits
+    from kofn.sandbox.process import Launch, ProcessResult, ProgramLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +36,7 @@ class Sandbox(ABC):
     packages          the folders of that interpreter's packages
     release           the version of that interpreter, as it is reported
     search            the folders in which programs are looked up after the interpreter's own
+    readable          further paths that programs may read, where they cannot read everything
     """
 
     name: ClassVar[str]
@@ -47,33 +47,23 @@ class Sandbox(ABC):
     packages: tuple[str, ...] = ()
     release: str = ""
     search: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
 
     @property
     def identity(self) -> tuple[str, ...]:
         """Everything of the sandbox that can change a result: part of the key of a finished case."""
-        return (__version__, self.name, self.python, self.release)
+        return (__version__, self.name, self.python, self.release, *self.readable)
 
     @property
     def search_path(self) -> list[str]:
         """The folders in which programs are looked up."""
         return list(dict.fromkeys([os.path.dirname(self.python), *self.search]))  # noqa: PTH120 - in the sandbox
 
-    def program_user(self, directories: WorkerDirectories) -> int | None:  # noqa: ARG002 - for those that have one
-        """The user that owns what programs write; None: the user of this process."""
-        return None
-
     @abstractmethod
-    def start(
-        self,
-        argv: Sequence[str],
-        *,
-        directories: WorkerDirectories,
-        limits: ProgramLimits,
-        env: Mapping[str, str],
-        stdin: bytes,
-        monitor: Monitor,
-    ) -> RunningProgram:
-        """Start a program in the work folder; the caller waits for it."""
+    def launch(
+        self, argv: Sequence[str], directories: WorkerDirectories, limits: ProgramLimits, env: Mapping[str, str]
+    ) -> Launch:
+        """How a program is started in the work folder."""
 
     def failure(self, result: ProcessResult) -> str | None:  # noqa: ARG002 - for those that can fail
         """Why the sandbox itself failed, where that is what a result means; None: it is the program's own."""

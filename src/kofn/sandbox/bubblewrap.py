@@ -16,17 +16,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from kofn._version import __version__
 from kofn.sandbox.base import HOME, Sandbox, WorkerDirectories, is_root, prlimit_words
-from kofn.sandbox.process import RunningProgram
-from kofn.sandbox.program import SCRATCH_SIZE, ProgramLimits
+from kofn.sandbox.process import SCRATCH_SIZE, Launch, ProgramLimits
 from kofn.sandbox.seccomp import filter_descriptor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kofn.sandbox.process import Monitor
-    from kofn.sandbox.program import ProcessResult
+    from kofn.sandbox.process import ProcessResult
 
 WORK = "/work"
 INSTALL_COMMAND = "apt install bubblewrap"
@@ -41,59 +38,23 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bubblewrap(Sandbox):
-    """The sandbox that bubblewrap makes.
-
-    bwrap       the program bubblewrap
-    readable    further paths that programs may read
-    """
+    """The sandbox that bubblewrap makes; `bwrap` is that program."""
 
     name: ClassVar[str] = "bubblewrap"
     isolated: ClassVar[bool] = True
     scratch_folders: ClassVar[tuple[str, ...]] = ("/dev/shm", "/tmp", HOME)  # noqa: S108 - inside the sandbox
 
     bwrap: str
-    readable: tuple[str, ...] = ()
     search: tuple[str, ...] = ("/usr/local/bin", "/usr/bin", "/bin")
 
-    @property
-    def identity(self) -> tuple[str, ...]:
-        """As of `Sandbox`, and what programs may read."""
-        return (__version__, self.name, self.python, self.release, *self.readable)
-
-    def program_user(self, directories: WorkerDirectories) -> int | None:
-        """As of `Sandbox`: in a user namespace the user inside is the one outside."""
-        return directories.uid if is_root() else None
-
-    def start(
-        self,
-        argv: Sequence[str],
-        *,
-        directories: WorkerDirectories,
-        limits: ProgramLimits,
-        env: Mapping[str, str],
-        stdin: bytes,
-        monitor: Monitor,
-    ) -> RunningProgram:
-        """As of `Sandbox`."""
-        info_pipe = os.pipe()
-        seccomp = filter_descriptor()
-        command = self.command(
-            self.resolve_python(argv),
-            directories=directories,
-            limits=limits,
-            env=env,
-            info=info_pipe[1],
-            seccomp=seccomp,
-        )
-        return RunningProgram(
-            command,
-            limits=limits,
-            monitor=monitor,
-            stdin=stdin,
-            env={"PATH": os.environ.get("PATH", os.defpath)},  # bubblewrap's own; the program's is in the command
-            info_pipe=info_pipe,
-            pass_fds=() if seccomp is None else (seccomp,),
-        )
+    def launch(
+        self, argv: Sequence[str], directories: WorkerDirectories, limits: ProgramLimits, env: Mapping[str, str]
+    ) -> Launch:
+        info_pipe, seccomp = os.pipe(), filter_descriptor()
+        words, info = self.resolve_python(argv), info_pipe[1]
+        command = self.command(words, directories=directories, limits=limits, env=env, info=info, seccomp=seccomp)
+        path = {"PATH": os.environ.get("PATH", os.defpath)}  # bubblewrap's own; the program's is in the command
+        return Launch(command, path, info_pipe=info_pipe, pass_fds=() if seccomp is None else (seccomp,))
 
     def failure(self, result: ProcessResult) -> str | None:
         """As of `Sandbox`: what looks like bubblewrap's complaint may be a program's joke, so it is probed again."""

@@ -24,12 +24,11 @@ from typing import TYPE_CHECKING, Any
 from kofn.errors import WorldError
 from kofn.sandbox.base import is_root, rlimits
 from kofn.sandbox.bubblewrap import WORK, Bubblewrap
-from kofn.sandbox.process import JoinedProgram
-from kofn.sandbox.program import ProgramLimits
+from kofn.sandbox.process import JoinedProgram, ProgramLimits
 from kofn.sandbox.seccomp import filter_descriptor
 
 if TYPE_CHECKING:
-    from kofn.sandbox.program import ProcessResult
+    from kofn.sandbox.process import ProcessResult
     from kofn.sandbox.workspace import Workspace
 
 _WAIT = 20.0  # seconds for a sandbox, and for a fork in it

@@ -11,6 +11,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kofn.errors import InputError, WorldError
+from kofn.problems.matchers import NotComparable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ T = TypeVar("T")
 MAX_STEPS = 400_000
 
 
-class StepsExceeded(Exception):
+class StepsExceeded(NotComparable):
     """Pairing everything up would take too long."""
 
 
@@ -36,7 +37,7 @@ class StepBudget:
         """Take steps; StepsExceeded when none are left."""
         self.left -= steps
         if self.left < 0:
-            raise StepsExceeded
+            raise StepsExceeded("too much to compare without order")
 
 
 def leftovers(left: Sequence[T], right: Sequence[T], key: Callable[[T], Any]) -> tuple[list[T], list[T]]:
@@ -134,7 +135,7 @@ except (MemoryError, RecursionError):
 """
 
 
-class IsolationLimitExceeded(Exception):
+class IsolationLimitExceeded(NotComparable):
     """The work took more time or memory than it may, or took the process down; the message says which."""
 
 
@@ -150,16 +151,22 @@ def run_isolated(body: str, data: bytes, limit: float, *flags: str) -> bytes:
     kofn.problems.matchers.bounds.IsolationLimitExceeded: took longer than 0.05 s
     """
     code = _PROGRAM.format(memory=MAX_MEMORY, limit=float(limit), body=indent(body, "    "), needed_more=_MEMORY_EXIT)
-    command = [sys.executable, "-I", *flags, "-c", code]
+    command, too_long = [sys.executable, "-I", *flags, "-c", code], f"took longer than {limit:g} s"
     try:
         done = subprocess.run(command, input=data, capture_output=True, timeout=limit + _GRACE, check=False)  # noqa: S603 - our own interpreter and code
     except subprocess.TimeoutExpired:
-        raise IsolationLimitExceeded(_too_long(limit)) from None
+        raise IsolationLimitExceeded(too_long) from None
     except OSError as problem:
         raise WorldError(f"cannot start {sys.executable}: {problem}") from problem
     if done.returncode == 0:
         return done.stdout
-    raise _failure(done.returncode, done.stderr, limit)
+    if done.returncode == -signal.SIGALRM:
+        raise IsolationLimitExceeded(too_long)
+    if done.returncode == _MEMORY_EXIT:
+        raise IsolationLimitExceeded(f"needed more than {MAX_MEMORY / 1e9:.0f} GB of memory, or too deep a stack")
+    if done.returncode < 0:
+        raise IsolationLimitExceeded(f"ended by signal {-done.returncode}")
+    raise RuntimeError(f"matcher process failed: {done.stderr[-2000:].decode('utf-8', 'replace')}")
 
 
 def check_limit(matcher: str, limit: float) -> None:
@@ -170,20 +177,5 @@ def check_limit(matcher: str, limit: float) -> None:
     kofn.errors.InputError: matcher regex: limit must be above 0 and at most 600 seconds, not 0
     """
     if not 0 < limit <= MAX_SECONDS:
-        raise InputError(
-            f"matcher {matcher}: limit must be above 0 and at most {MAX_SECONDS:.0f} seconds, not {limit!r:.20}"
-        )
-
-
-def _failure(code: int, stderr: bytes, limit: float) -> Exception:
-    if code == -signal.SIGALRM:
-        return IsolationLimitExceeded(_too_long(limit))
-    if code == _MEMORY_EXIT:
-        return IsolationLimitExceeded(f"needed more than {MAX_MEMORY / 1e9:.0f} GB of memory, or too deep a stack")
-    if code < 0:
-        return IsolationLimitExceeded(f"ended by signal {-code}")
-    return RuntimeError(f"matcher process failed: {stderr[-2000:].decode('utf-8', 'replace')}")
-
-
-def _too_long(limit: float) -> str:
-    return f"took longer than {limit:g} s"
+        bounds = f"above 0 and at most {MAX_SECONDS:.0f} seconds"
+        raise InputError(f"matcher {matcher}: limit must be {bounds}, not {limit!r:.20}")

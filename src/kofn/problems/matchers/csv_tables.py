@@ -12,22 +12,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kofn.core.format import format_count
 from kofn.errors import InputError
-from kofn.problems.matchers import BuiltinMatcher, decode_without_bom, expected_text
-from kofn.problems.matchers.bounds import StepBudget, StepsExceeded, leftovers, unpaired
-from kofn.problems.matchers.diff_text import (
+from kofn.problems.matchers import (
+    BuiltinMatcher,
+    NotComparable,
+    expected_text,
     match_from_differences,
-    mismatch,
-    preview_lines,
     truncate,
     truncate_around_difference,
 )
+from kofn.problems.matchers.bounds import StepBudget, leftovers, unpaired
 from kofn.problems.matchers.number_text import Closeness, parse_plain_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kofn.problems.matchers import Actual
-    from kofn.problems.matchers.diff_text import Match
+    from kofn.problems.matchers import Match
 
 Row = list[str]
 
@@ -64,29 +63,20 @@ class TableMatcher(BuiltinMatcher):
         if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
             raise InputError(f"matcher table: delimiter must be one character, not {self.delimiter!r:.20}")
 
-    def __call__(self, expected: Any, actual: Actual) -> Match:
-        target = self._parse_expected(expected)
-        widest = max(map(len, target))
+    def _compare(self, target: list[Row], text: str) -> Match:
         try:
-            found = list(islice(self._rows(decode_without_bom(actual), widest), len(target) + _MANY))
+            found = list(islice(self._rows(text, max(map(len, target))), len(target) + _MANY))
         except csv.Error as problem:
-            return mismatch(f"not a table: {problem}", *preview_lines(decode_without_bom(actual)))
+            raise NotComparable(f"not a table: {problem}") from None
         if not found:
-            return mismatch("not a table: no row has anything in it", *preview_lines(decode_without_bom(actual)))
-        try:
-            return self._compare(target, found)
-        except StepsExceeded:
-            return mismatch("too much to compare without order", *preview_lines(decode_without_bom(actual)))
-
-    def _compare(self, target: list[Row], found: list[Row]) -> Match:
+            raise NotComparable("not a table: no row has anything in it")
         names = target[0] if self.header else []
         if self.header:
-            columns = match_from_differences(self._column_differences(target[0], found[0]))
+            columns = match_from_differences(self._column_differences(names, found[0]))
             if not columns.correct:
                 return columns
             target, found = target[1:], _reorder_columns(found, names)
-        compare = self._in_order if self.ordered else self._in_any_order
-        return match_from_differences(compare(target, found, names))
+        return match_from_differences(self._row_differences(target, found, names))
 
     def _column_differences(self, target: Row, found: Row) -> Iterator[str]:
         there, expected = set(found), set(target)
@@ -98,17 +88,15 @@ class TableMatcher(BuiltinMatcher):
             order, found_order = (_truncate_cell(", ".join(names)) for names in (target, found))
             yield f"columns in another order: expected {order}, found {found_order}"
 
-    def _in_order(self, target: list[Row], found: list[Row], names: Row) -> Iterator[str]:
+    def _row_differences(self, target: list[Row], found: list[Row], names: Row) -> Iterator[str]:
         if len(target) != len(found):
-            yield _row_counts(target, found)
+            more = " or more" if len(found) >= len(target) + _MANY else ""
+            yield f"{format_count(len(target), 'row')} expected, {len(found):,}{more} found"
         close = Closeness.of(self.tolerance)
-        for at, (one, other) in enumerate(zip(target, found, strict=False), 1):
-            yield from (f"row {at:,}{text}" for text in _row_differences(one, other, names, close))
-
-    def _in_any_order(self, target: list[Row], found: list[Row], names: Row) -> Iterator[str]:
-        if len(target) != len(found):
-            yield _row_counts(target, found)
-        close = Closeness.of(self.tolerance)
+        if self.ordered:
+            for at, (one, other) in enumerate(zip(target, found, strict=False), 1):
+                yield from (f"row {at:,}{text}" for text in _cell_differences(one, other, names, close))
+            return
         if close.exact or len(target) != len(found):
             missing, extra = leftovers(target, found, _key)
         else:
@@ -164,20 +152,17 @@ def _reorder_columns(found: list[Row], names: Row) -> list[Row]:
     return [[row[at] for at in places] if len(row) == width else row for row in found[1:]]
 
 
-def _row_differences(target: Row, found: Row, names: Row, close: Closeness) -> Iterator[str]:
+def _cell_differences(target: Row, found: Row, names: Row, close: Closeness) -> Iterator[str]:
     if len(target) != len(found):
         number = f"{len(found):,}" if len(found) < len(target) else "more"
         yield f": {len(target):,} cells expected, {number} found: {_truncate_cell(', '.join(found))}"
         return
-    for name, one, other in zip(_column_names(names, len(target)), target, found, strict=False):
+    for at, (one, other) in enumerate(zip(target, found, strict=True)):
         if not _equal_cells(one, other, close):
+            # a row may be longer than the header
+            name = _truncate_cell(names[at]) if at < len(names) and names[at] else f"column {at + 1}"
             left, right = truncate_around_difference(one, other, _WIDTH)
             yield f", {name}: expected {left or 'nothing'}, found {right or 'nothing'}"
-
-
-def _column_names(names: Row, n: int) -> Iterator[str]:
-    """The names of the columns; where a row is longer than the header, the rest by number."""
-    return (_truncate_cell(names[at]) if at < len(names) and names[at] else f"column {at + 1}" for at in range(n))
 
 
 def _equal_cells(one: str, other: str, close: Closeness) -> bool:
@@ -199,14 +184,9 @@ def _unpaired(target: list[Row], found: list[Row], names: Row, close: Closeness)
 
     def same(one: Row, other: Row) -> bool:
         budget.spend(len(one))
-        return next(_row_differences(one, other, names, close), None) is None
+        return next(_cell_differences(one, other, names, close), None) is None
 
     return unpaired(sorted(target, key=_key), sorted(found, key=_key), same, budget)
-
-
-def _row_counts(target: list[Row], found: list[Row]) -> str:
-    more = " or more" if len(found) >= len(target) + _MANY else ""
-    return f"{format_count(len(target), 'row')} expected, {len(found):,}{more} found"
 
 
 def _truncate_cell(text: str) -> str:

@@ -1,34 +1,50 @@
-"""Matcher of JSON data: equal as data but for what the author declares irrelevant; a strict parser; places as paths."""
+"""Matchers of JSON: equal as data but for what the author declares irrelevant, or valid against a JSON Schema."""
 
 from __future__ import annotations
 
+import importlib
 import json
+import math
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from itertools import islice
 from math import isfinite
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kofn.core.format import format_count
-from kofn.errors import InputError
-from kofn.problems.matchers import BuiltinMatcher, decode_actual, describe_value
-from kofn.problems.matchers.bounds import StepBudget, StepsExceeded, leftovers, unpaired
-from kofn.problems.matchers.diff_text import (
+from kofn.errors import InputError, import_extra
+from kofn.problems.matchers import (
+    RIGHT,
+    BuiltinMatcher,
+    NotComparable,
+    decode_actual,
+    describe_value,
     match_from_differences,
     mismatch,
     preview_lines,
     truncate,
     truncate_around_difference,
 )
+from kofn.problems.matchers.bounds import (
+    IsolationLimitExceeded,
+    StepBudget,
+    check_limit,
+    leftovers,
+    run_isolated,
+    unpaired,
+)
 from kofn.problems.matchers.number_text import Closeness, parse_decimal, to_decimal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kofn.problems.matchers import Actual
-    from kofn.problems.matchers.diff_text import Match
+    from kofn.problems.matchers import Actual, Match
+
 
 Path = tuple[str | int, ...]
 ANY = None  # the step of a path that [*] and .* are; an item of a list without order has no other
@@ -128,7 +144,7 @@ _FEW_DIGITS = 18
 _STRUCTURE = re.compile(r"[^\[\]{},]+")
 
 
-class UnreadableJson(Exception):
+class UnreadableJson(NotComparable):
     """A text that is not JSON, or more of it than is read; the message says why."""
 
 
@@ -290,16 +306,15 @@ class JsonMatcher(BuiltinMatcher):
         return expected_data(self, expected)
 
     def __call__(self, expected: Any, actual: Actual) -> Match:
-        target = self._parse_expected(expected)
+        target, text = self._parse_expected(expected), decode_actual(actual)
         try:
             found = read_actual(actual)
-        except UnreadableJson as problem:
-            return mismatch(str(problem), *preview_lines(decode_actual(actual)))
-        comparison = _Comparison(Closeness.of(self.tolerance, self.relative), self.subset)
-        try:
+            comparison = _Comparison(Closeness.of(self.tolerance, self.relative), self.subset)
             return match_from_differences(comparison.differences(target, found, (), self._rules()))
-        except (StepsExceeded, RecursionError):
-            return mismatch("too much to compare without order", *preview_lines(decode_actual(actual)))
+        except NotComparable as reason:
+            return mismatch(str(reason), *preview_lines(text))
+        except RecursionError:
+            return mismatch("too much to compare without order", *preview_lines(text))
 
     def _rules(self) -> _Rules:
         ignore = Paths.parse(tuple(self.ignore), "matcher json: ignore")
@@ -334,11 +349,16 @@ class _Comparison:
         if isinstance(expected, dict) and isinstance(found, dict):
             yield from self._in_objects(expected, found, path, rules)
         elif isinstance(expected, list) and isinstance(found, list):
+            if len(expected) != len(found):
+                yield f"{format_path(path)}: {format_count(len(expected), 'item')} expected, {len(found):,} found"
             free = rules.unordered.here and max(len(expected), len(found)) > 1
             compare = self._in_any_order if free else self._in_order
             yield from compare(expected, found, path, rules)
         elif not self._same_scalar(expected, found):
-            one, other = _display_pair(expected, found)
+            if isinstance(expected, (dict, list)) or isinstance(found, (dict, list)):
+                one, other = _display(expected), _display(found)
+            else:
+                one, other = truncate_around_difference(_display_scalar(expected), _display_scalar(found), _WIDTH)
             yield f"{format_path(path)}: expected {one}, found {other}"
 
     def _in_objects(self, expected: dict[str, Any], found: dict[str, Any], path: Path, rules: _Rules) -> Iterator[str]:
@@ -355,8 +375,6 @@ class _Comparison:
                 yield f"{format_path((*path, key))}: not expected"
 
     def _in_order(self, expected: list[Any], found: list[Any], path: Path, rules: _Rules) -> Iterator[str]:
-        if len(expected) != len(found):
-            yield _lengths(expected, found, path)
         for at, (one, other) in enumerate(zip(expected, found, strict=False)):
             inner = rules.at(at)
             if inner.ignore.here:
@@ -370,8 +388,6 @@ class _Comparison:
                 return  # an item too many or too few makes all that follow differ
 
     def _in_any_order(self, expected: list[Any], found: list[Any], path: Path, rules: _Rules) -> Iterator[str]:
-        if len(expected) != len(found):
-            yield _lengths(expected, found, path)
         inner = rules.at(ANY)
         if inner.ignore.here or abs(len(expected) - len(found)) > _MANY:
             return
@@ -380,9 +396,9 @@ class _Comparison:
         if self.budget is not self.pairing:  # to compare everybody with one other is no more than a walk
             self.pairing.left += 3 * (before - self.budget.left)
         if self.close.exact and not self.subset:
-            missing, extra = ([item for _, item in side] for side in leftovers(left, right, _first))
+            missing, extra = ([item for _, item in side] for side in leftovers(left, right, itemgetter(0)))
         elif len(expected) == len(found):
-            one, other = ([item for _, item in sorted(side, key=_first)] for side in (left, right))
+            one, other = ([item for _, item in sorted(side, key=itemgetter(0))] for side in (left, right))
             pair = _Comparison(self.close, self.subset, self.pairing, self.pairing)
             missing, extra = unpaired(
                 one, other, lambda a, b: next(pair.differences(a, b, path, inner), None) is None, self.pairing
@@ -408,32 +424,13 @@ class _Comparison:
             items = ((item, rules.at(ANY if free else at)) for at, item in enumerate(value))
             keys = [(6, 0) if at.ignore.here else self._key(item, at) for item, at in items]
             return 4, tuple(sorted(keys) if free else keys)
-        return _rank(value), 0 if value is None else value
-
-
-def _rank(value: Any) -> int:
-    if value is None or isinstance(value, bool):
-        return 0 if value is None else 1
-    return 3 if isinstance(value, str) else 2
+        if value is None:
+            return 0, 0
+        return 1 if isinstance(value, bool) else 3 if isinstance(value, str) else 2, value
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, Decimal)) and not isinstance(value, bool)
-
-
-def _first(pair: tuple[Any, Any]) -> Any:
-    return pair[0]
-
-
-def _lengths(expected: list[Any], found: list[Any], path: Path) -> str:
-    return f"{format_path(path)}: {format_count(len(expected), 'item')} expected, {len(found):,} found"
-
-
-def _display_pair(expected: Any, found: Any) -> tuple[str, str]:
-    """Two values side by side; long ones so that their first difference shows."""
-    if isinstance(expected, (dict, list)) or isinstance(found, (dict, list)):
-        return _display(expected), _display(found)
-    return truncate_around_difference(_display_scalar(expected), _display_scalar(found), _WIDTH)
 
 
 def _display(value: Any, depth: int = 2) -> str:
@@ -456,3 +453,131 @@ def _display_scalar(value: Any) -> str:
     if _is_number(value):
         return str(Decimal(value))  # which has no limit of digits
     return json.dumps(value, ensure_ascii=False)
+
+
+_MAX_VIOLATIONS = 10
+_SHORT_TEXT = 20_000
+_MANY_DIGITS = 4_000
+
+# with these the time that a check takes is not bounded by the size of the schema times that of the text
+_HARD_TO_BOUND = ('"pattern', '"uniqueItems"', 'Ref"', '$ref"')
+
+_ISOLATED_CHECK = """
+import json
+job = json.loads(data)
+sys.path[:] = job["path"]
+sys.setrecursionlimit(5000)
+from kofn.errors import InputError
+from kofn.problems.matchers.json_data import violations
+try:
+    answer = {"violations": violations(job["schema"], job["text"].encode("utf-8", "surrogateescape"))}
+except InputError as problem:
+    answer = {"mistake": str(problem)}
+sys.stdout.write(json.dumps(answer))
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaMatcher(BuiltinMatcher):
+    """The text is JSON that is valid against a JSON Schema, given as data or as JSON text.
+
+    Its `$schema` picks the draft (the newest when absent). Nothing is fetched: a `$ref` to elsewhere is an error. A
+    check that could take long runs in a process of its own, and one that takes longer than `limit` seconds is wrong.
+
+    >>> person = {"type": "object", "required": ["name"], "properties": {"age": {"minimum": 0}}}
+    >>> SchemaMatcher()(person, b'{"name": "Ada"}').correct
+    True
+    >>> print(SchemaMatcher()(person, b'{"age": -1}').diff)
+    $: 'name' is a required property
+    $.age: -1 is less than the minimum of 0
+    """
+
+    name: ClassVar[str] = "schema"
+    limit: float = 5.0
+
+    def __post_init__(self) -> None:
+        BuiltinMatcher.__post_init__(self)
+        check_limit(self.name, self.limit)
+        import_extra("jsonschema", "schema", "matcher schema")
+
+    def __call__(self, expected: Any, actual: Actual) -> Match:
+        schema, text = self._parse_expected(expected), decode_actual(actual)
+        try:
+            lines = self._violations(schema, text)
+        except NotComparable as problem:
+            reason = f"checking {problem}" if isinstance(problem, IsolationLimitExceeded) else str(problem)
+            return mismatch(reason, *preview_lines(text))
+        return mismatch(*lines) if lines else RIGHT
+
+    def _violations(self, schema: str, text: str) -> list[str]:
+        actual = text.encode("utf-8", "surrogateescape")
+        read_actual(actual, _number)
+        if len(text) <= _SHORT_TEXT and not any(word in schema for word in _HARD_TO_BOUND):
+            return violations(schema, actual)
+        path = [folder for folder in sys.path if folder]
+        job = json.dumps({"path": path, "schema": schema, "text": text}).encode()
+        answer = json.loads(run_isolated(_ISOLATED_CHECK, job, self.limit))
+        if "mistake" in answer:
+            raise InputError(answer["mistake"])
+        lines: list[str] = answer["violations"]
+        return lines
+
+    def _parse_expected(self, expected: Any) -> str:
+        """The schema, checked, as JSON text, which is what checked schemas are remembered by."""
+        text = self._text(expected)
+        _validator(text)
+        return text
+
+    def _text(self, expected: Any) -> str:
+        if isinstance(expected, (str, bytes)):
+            expected_data(self, expected)
+            return decode_actual(expected).removeprefix("\ufeff")
+        if not isinstance(expected, (dict, bool)):
+            raise self.type_error(expected, "a JSON Schema")
+        try:
+            return json.dumps(expected, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as problem:
+            raise InputError(f"matcher schema: expected is no JSON data: {problem}") from None
+
+
+def violations(schema: str, actual: bytes) -> list[str]:
+    """In what an actual value breaks a schema: a line for each of the first few."""
+    unresolvable = importlib.import_module("referencing.exceptions").Unresolvable
+    try:
+        errors = list(islice(_validator(schema).iter_errors(read_actual(actual, _number)), _MAX_VIOLATIONS + 1))
+    except unresolvable as error:
+        ref = truncate(str(getattr(error, "ref", error)), 200)
+        raise InputError(f"matcher schema: cannot resolve $ref {ref!r}: put it in $defs") from None
+    except (ArithmeticError, RecursionError) as problem:
+        return [f"cannot be checked: {type(problem).__name__}"]
+    # a message begins with the value, however long, and ends with what is wrong: the middle is left out
+    messages = [m if len(m) <= 200 else f"{m[:80]} ... {m[-110:]}" for m in (error.message for error in errors)]
+    lines = [f"{format_path(tuple(e.absolute_path))}: {text}" for e, text in zip(errors, messages, strict=True)]
+    return lines if len(lines) <= _MAX_VIOLATIONS else [*lines[:_MAX_VIOLATIONS], "... and more"]
+
+
+@lru_cache(maxsize=64)
+def _validator(schema: str) -> Any:
+    jsonschema = import_extra("jsonschema", "schema", "matcher schema")
+    registry = importlib.import_module("jsonschema_specifications").REGISTRY
+    data = json.loads(schema)
+    if not isinstance(data, (dict, bool)):
+        raise InputError(f"matcher schema: expected must be a JSON Schema, not {describe_value(data)}")
+    kind = jsonschema.validators.validator_for(data, default=jsonschema.Draft202012Validator)
+    try:
+        kind.check_schema(data, format_checker=kind.FORMAT_CHECKER)  # which knows what is no regular expression
+    except jsonschema.SchemaError as problem:
+        where = format_path(tuple(problem.absolute_path))
+        reason = truncate(" ".join(problem.message.split()), 200)
+        raise InputError(f"matcher schema: expected is no JSON Schema: {where}: {reason}") from None
+    return kind(data, registry=registry)
+
+
+def _number(text: str) -> int | float:
+    """A number as jsonschema knows them."""
+    if text.lstrip("-").isdigit() and len(text) <= _MANY_DIGITS:
+        return int(text)
+    value = float(text)
+    if not math.isfinite(value):
+        raise UnreadableJson(f"a number beyond what a schema can check: {truncate(text, 40)}")
+    return value

@@ -13,14 +13,17 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kofn.problems.matchers import BuiltinMatcher, decode_actual, decode_without_bom
-from kofn.problems.matchers.diff_text import RIGHT, mismatch, preview_lines, truncate_around_difference
+from kofn.problems.matchers import (
+    RIGHT,
+    BuiltinMatcher,
+    NotComparable,
+    decode_actual,
+    mismatch,
+    truncate_around_difference,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kofn.problems.matchers import Actual
-    from kofn.problems.matchers.diff_text import Match
+    from kofn.problems.matchers import Match
 
 # no traps: what leads beyond all bounds is an infinity, which is close to nothing, and not an exception
 _CONTEXT = Context(prec=1000, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
@@ -41,6 +44,14 @@ class Amount:
 
     value: Decimal
     percent: bool = False
+
+    @property
+    def share(self) -> Decimal:
+        """The value that the percent sign, if any, makes of it: of 50%, 0.5."""
+        return self.value.scaleb(-2, _CONTEXT) if self.percent else self.value
+
+    def __str__(self) -> str:
+        return f"{self.value}{'%' * self.percent}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +115,17 @@ class NumberMatcher(BuiltinMatcher):
     relative: float = 0.0
     anywhere: bool = False
 
-    def __call__(self, expected: Any, actual: Actual) -> Match:
-        target, text = self._parse_expected(expected), decode_without_bom(actual)
+    def _compare(self, target: Amount, text: str) -> Match:
         found = parse_last_amount(text) if self.anywhere else parse_amount(text)
         if found is None:
-            return mismatch("no number in the text" if self.anywhere else "not a number", *preview_lines(text))
+            raise NotComparable("no number in the text" if self.anywhere else "not a number")
         close = Closeness.of(self.tolerance, self.relative)
-        if any(close.holds(*values) for values in _readings(target, found)):
+        pairs = [(target.value, found.value)]
+        if target.percent != found.percent:  # a percent sign on one side only may stand for the share too
+            pairs.append((target.share, found.share))
+        if any(close.holds(*pair) for pair in pairs):
             return RIGHT
-        expected_text, found_text = truncate_around_difference(_format_amount(target), _format_amount(found), 100)
+        expected_text, found_text = truncate_around_difference(str(target), str(found), 100)
         distance = _CONTEXT.abs(_CONTEXT.subtract(target.value, found.value))
         return mismatch(f"expected {expected_text}{close}, found {found_text}: off by {distance:.6g}")
 
@@ -187,18 +200,3 @@ def _read(match: re.Match[str]) -> Amount | None:
         return None
     value = top if bottom is None else _CONTEXT.divide(top, bottom)
     return Amount(value, bool(match["percent"])) if value.is_finite() else None
-
-
-def _readings(target: Amount, found: Amount) -> Iterator[tuple[Decimal, Decimal]]:
-    """Which two values may be equal: with a percent sign on one side only, it may stand for the share too."""
-    yield target.value, found.value
-    if target.percent != found.percent:
-        yield _share(target), _share(found)
-
-
-def _share(amount: Amount) -> Decimal:
-    return amount.value.scaleb(-2, _CONTEXT) if amount.percent else amount.value
-
-
-def _format_amount(amount: Amount) -> str:
-    return f"{amount.value}{'%' * amount.percent}"

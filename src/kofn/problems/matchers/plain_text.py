@@ -13,26 +13,28 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kofn.core.format import format_count
 from kofn.errors import InputError
-from kofn.problems.matchers import BuiltinMatcher, decode_actual, decode_without_bom, expected_text
-from kofn.problems.matchers.bounds import IsolationLimitExceeded, check_limit, run_isolated
-from kofn.problems.matchers.diff_text import (
+from kofn.problems.matchers import (
     MANY,
     RIGHT,
     WINDOW,
+    BuiltinMatcher,
+    NotComparable,
     compare_lines,
+    decode_actual,
     escape_line,
+    expected_text,
     first_lines,
     match_from_differences,
     mismatch,
     preview_lines,
     truncate,
 )
+from kofn.problems.matchers.bounds import IsolationLimitExceeded, check_limit, run_isolated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from kofn.problems.matchers import Actual
-    from kofn.problems.matchers.diff_text import Match
+    from kofn.problems.matchers import Actual, Match
 
 _CHUNK = 1_000_000
 
@@ -79,12 +81,17 @@ class StrippedMatcher(BuiltinMatcher):
     ignore_case: bool = False
     collapse: bool = False
 
-    def __call__(self, expected: Any, actual: Actual) -> Match:
-        target, found = expected_text(self, expected).removeprefix("\ufeff"), decode_without_bom(actual)
+    def _parse_expected(self, expected: Any) -> str:
+        return expected_text(self, expected).removeprefix("\ufeff")
+
+    def _compare(self, target: str, text: str) -> Match:
         if self.collapse:
-            return self._compare_words(target.split(), found)
+            words = target.split()
+            found = text.split(None, len(words) + WINDOW)
+            one, other = (_fold_case(" ".join(side), self.ignore_case) for side in (words, found))
+            return compare_lines([one], [other.rstrip()])
         lines, _ = self._lines(target, target.count("\n") + 1)
-        return compare_lines(lines, *self._lines(found, len(lines)))
+        return compare_lines(lines, *self._lines(text, len(lines)))
 
     def _lines(self, text: str, n: int) -> tuple[list[str], int]:
         """As `first_lines`: what lies beyond is never rid of its spaces, so that its size does not matter."""
@@ -92,15 +99,7 @@ class StrippedMatcher(BuiltinMatcher):
         blank = len(text) - len(text.lstrip())
         kept = text[text.rfind("\n", 0, blank) + 1 :]
         lines, unread = first_lines(f"{kept}\n" if kept else "", n)
-        return [self._fold_case(line.rstrip()) for line in lines], unread
-
-    def _compare_words(self, target: list[str], found: str) -> Match:
-        words = found.split(None, len(target) + WINDOW)
-        one, other = (self._fold_case(" ".join(side)) for side in (target, words))
-        return compare_lines([one], [other.rstrip()])
-
-    def _fold_case(self, text: str) -> str:
-        return text.casefold() if self.ignore_case else text
+        return [_fold_case(line.rstrip(), self.ignore_case) for line in lines], unread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,13 +119,12 @@ class LinesMatcher(BuiltinMatcher):
     strip: bool = True
     ignore_blank: bool = True
 
-    def __call__(self, expected: Any, actual: Actual) -> Match:
-        target = list(self._kept_lines(self._parse_expected(expected)))
-        found = self._kept_lines(split_lines(decode_without_bom(actual)))
+    def _compare(self, target: Iterable[str], text: str) -> Match:
+        expected, found = list(self._kept_lines(target)), self._kept_lines(split_lines(text))
         if not self.ordered:
-            return match_from_differences(self._in_any_order(target, found))
-        lines = list(islice(found, len(target) + WINDOW))
-        return compare_lines(target, lines, sum(1 for _ in islice(found, MANY)))
+            return match_from_differences(self._in_any_order(expected, found))
+        lines = list(islice(found, len(expected) + WINDOW))
+        return compare_lines(expected, lines, sum(1 for _ in islice(found, MANY)))
 
     def _parse_expected(self, expected: Any) -> Iterable[str]:
         if isinstance(expected, (list, tuple)):
@@ -169,12 +167,14 @@ class ContainsMatcher(BuiltinMatcher):
         if "" in self.absent:
             raise InputError("matcher contains: an empty text is in every text: absent must name others")
 
-    def __call__(self, expected: Any, actual: Actual) -> Match:
-        parts, found = self._parse_expected(expected), decode_without_bom(actual)
-        text = self._fold_case(found)
-        missing = [f"missing: {truncate(part, 200)!r}" for part in parts if self._fold_case(part) not in text]
-        there = [f"must not be there: {truncate(part, 200)!r}" for part in self.absent if self._fold_case(part) in text]
-        return mismatch(*missing, *there, *preview_lines(found)) if missing or there else RIGHT
+    def _compare(self, target: list[str], text: str) -> Match:
+        def is_there(part: str) -> bool:
+            return _fold_case(part, self.ignore_case) in folded
+
+        folded = _fold_case(text, self.ignore_case)
+        wrong = [f"missing: {truncate(part, 200)!r}" for part in target if not is_there(part)]
+        wrong += [f"must not be there: {truncate(part, 200)!r}" for part in self.absent if is_there(part)]
+        return mismatch(*wrong, *preview_lines(text)) if wrong else RIGHT
 
     def _parse_expected(self, expected: Any) -> list[str]:
         items = expected if isinstance(expected, (list, tuple)) else [expected]
@@ -185,8 +185,9 @@ class ContainsMatcher(BuiltinMatcher):
             raise InputError("matcher contains: nothing is looked for: expected is an empty list, and so is absent")
         return parts
 
-    def _fold_case(self, text: str) -> str:
-        return text.casefold() if self.ignore_case else text
+
+def _fold_case(text: str, ignore_case: bool) -> str:
+    return text.casefold() if ignore_case else text
 
 
 def split_lines(text: str) -> Iterator[str]:
@@ -251,16 +252,14 @@ class RegexMatcher(BuiltinMatcher):
         BuiltinMatcher.__post_init__(self)
         check_limit(self.name, self.limit)
 
-    def __call__(self, expected: Any, actual: Actual) -> Match:
-        compiled, text = self._parse_expected(expected), decode_without_bom(actual)
+    def _compare(self, target: re.Pattern[str], text: str) -> Match:
+        pattern = truncate(target.pattern, 200)
         try:
-            matches = self._matches(compiled, text)
+            if self._matches(target, text):
+                return RIGHT
         except IsolationLimitExceeded as reason:
-            return mismatch(f"matching {truncate(compiled.pattern, 200)} {reason}", *preview_lines(text))
-        if matches:
-            return RIGHT
-        no_match = "does not match" if self.full else "no part matches"
-        return mismatch(f"{no_match} {truncate(compiled.pattern, 200)}", *preview_lines(text))
+            raise NotComparable(f"matching {pattern} {reason}") from None
+        raise NotComparable(f"{'does not match' if self.full else 'no part matches'} {pattern}")
 
     def _parse_expected(self, expected: Any) -> re.Pattern[str]:
         if isinstance(expected, bytes):  # a file, which ends in a newline that is not meant
@@ -272,17 +271,14 @@ class RegexMatcher(BuiltinMatcher):
 
     def _matches(self, compiled: re.Pattern[str], text: str) -> bool:
         if _max_steps(compiled, len(text)) > _FEW_STEPS:
-            return self._matches_isolated(compiled, text)
+            pattern = compiled.pattern.encode("utf-8", "surrogatepass")
+            header = f"{len(pattern)} {compiled.flags} {int(self.full)}".ljust(100).encode()
+            data = header + pattern + text.encode("utf-8", "surrogateescape")
+            return run_isolated(_ISOLATED_MATCH, data, self.limit, "-S") == b"True"
         if not self.full:
             return compiled.search(text) is not None
         without_end = text.removesuffix("\n").removesuffix("\r")
         return any(compiled.fullmatch(one) for one in (text, without_end))
-
-    def _matches_isolated(self, compiled: re.Pattern[str], text: str) -> bool:
-        pattern = compiled.pattern.encode("utf-8", "surrogatepass")
-        header = f"{len(pattern)} {compiled.flags} {int(self.full)}".ljust(100).encode()
-        data = header + pattern + text.encode("utf-8", "surrogateescape")
-        return run_isolated(_ISOLATED_MATCH, data, self.limit, "-S") == b"True"
 
 
 def _max_steps(compiled: re.Pattern[str], characters: int) -> float:
