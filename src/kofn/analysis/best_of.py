@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +17,7 @@ from kofn.core.warnings import CodedWarning, with_code
 from kofn.errors import InputError
 from kofn.stats.beta_binomial import extrapolate
 from kofn.stats.corrected_curve import ASSUMES, corrected_curve
+from kofn.stats.judge_accuracy import FEW_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,6 @@ MEASURES = ("any", "selected", "majority")
 MEASURE_OF_USE = {"any": "any", "vote": "majority", "select": "selected"}
 EVERY_K = 64  # so many rows are shown one by one; beyond, a ladder
 FARTHEST = 10_000  # candidates that are extrapolated to
-FEW_LABELS = 30  # of one kind; fewer make sensitivity or specificity too rough to correct with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class BestOfRow:
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,24 +106,19 @@ class BestOf:
         return tuple(row for row in self.rows if not row.extrapolated)
 
     def to_dict(self) -> dict[str, Any]:
+        model = self.model
+        described = None if model is None else {"kind": model.kind, "a": model.a, "b": model.b, "words": model.words()}
         return {
-            "segment": self.segment,
-            "n_cases": self.n_cases,
-            "measure": self.measure,
+            **{name: getattr(self, name) for name in ("segment", "n_cases", "measure")},
             "cost_unit": self.unit,
             "cost_per_candidate": self.cost,
             "tokens_per_candidate": self.tokens,
             "curve": [row.to_dict() for row in self.rows],
-            "extrapolation": self._model_dict(),
+            "extrapolation": described,
             "judge": None if self.rates is None else {**self.rates._asdict(), "assumption": ASSUMES},
             "notes": list(map(str, self.notes)),
             "coded_notes": [note.to_dict() for note in self.notes],
         }
-
-    def _model_dict(self) -> dict[str, Any] | None:
-        if self.model is None:
-            return None
-        return {"kind": self.model.kind, "a": self.model.a, "b": self.model.b, "words": self.model.words()}
 
 
 class JudgeErrors(NamedTuple):
@@ -181,7 +176,10 @@ def best_of(
     cases = CaseMeans(options, weights, clusters)
     columns, notes = measure_columns(sets, ks, request.selector)
     if request.measure not in columns:
-        raise InputError(f"measure {request.measure}: {_unavailable_reason(request.measure, notes)}")
+        vote = request.measure == "majority"
+        raise InputError(
+            f"measure {request.measure}: {_no_vote(notes) if vote else 'there is nothing to compute it from'}"
+        )
     spending = _Spending.of(sets, tokens, ks, weights, request.cost)
     found = {name: [cases.estimate(column) for column in of_k] for name, of_k in columns.items()}
     gains = _gains(columns[request.measure], ks, cases)
@@ -193,7 +191,7 @@ def best_of(
         n_cases=len(sets),
         cost=spending.cost,
         tokens=spending.tokens,
-        notes=(*notes, *spending.notes, *([cases.note()] if cases.replaced else []), *_uneven_notes(sets, ks)),
+        notes=(*notes, *spending.notes, *cases.notes(), *_uneven_notes(sets, ks)),
     )
     units: dict[str, Any] = {"weights": weights, "clusters": clusters, "level": options.level, "seed": options.seed}
     if request.labels is not None:
@@ -224,7 +222,7 @@ def measure_columns(
         columns["majority"] = votes
     if selector is not None and selector.by == "vote":
         if not votes:
-            raise InputError("selector vote: " + _unavailable_reason("majority", notes))
+            raise InputError(f"selector vote: {_no_vote(notes)}")
         # not the candidate with most votes of all n: see the docstring
         columns["selected"] = votes
     elif selector is not None:
@@ -237,10 +235,8 @@ def measure_columns(
     return columns, notes
 
 
-def _unavailable_reason(measure: str, notes: Sequence[CodedWarning]) -> str:
-    if measure == "majority":
-        return next(map(str, with_code(notes, "no-vote-curve")), "there are no answers to vote on")
-    return "there is nothing to compute it from"
+def _no_vote(notes: Sequence[CodedWarning]) -> str:
+    return next(map(str, with_code(notes, "no-vote-curve")), "there are no answers to vote on")
 
 
 def _gains(columns: Sequence[Floats], ks: Sequence[int], cases: CaseMeans) -> list[float | None]:
@@ -260,11 +256,10 @@ def _row(i: int, k: int, found: dict[str, list[Estimate]], gains: list[float | N
         values |= {name: e.point, f"{name}_low": e.low, f"{name}_high": e.high}
     # any@1 is the mean pass rate of a candidate
     pooled = found["any"][0].point
-    e = found["any"][i]
     return BestOfRow(
         k=k,
-        n=e.n,
-        n_missing=e.n_missing,
+        n=found["any"][i].n,
+        n_missing=found["any"][i].n_missing,
         mean=pooled,
         independent=independent_pass_rate(pooled, k),
         gain=gains[i],
@@ -285,21 +280,20 @@ class _Spending:
 
     @classmethod
     def of(
-        cls,
-        sets: CandidateSets,
-        tokens: Floats | None,
-        ks: Sequence[int],
-        weights: Floats | None,
-        given: float | None,
+        cls, sets: CandidateSets, tokens: Floats | None, ks: Sequence[int], weights: Floats | None, given: float | None
     ) -> _Spending:
-        seconds = None if sets.seconds is None else _known_sets(sets, sets.seconds)
-        notes = [_missing_note(name, column) for name, column in (("cost", sets.costs), ("seconds", sets.seconds))]
+        longest = {}
+        if sets.seconds is not None:
+            seconds = _known_sets(sets, sets.seconds)
+            longest = {k: weighted_mean(_expected_longest(seconds, k), weights) for k in ks}
+        missing = {"cost": sets.costs, "seconds": sets.seconds}
+        counts = {name: int(np.isnan(column).sum()) for name, column in missing.items() if column is not None}
         return cls(
             cost=given if given is not None else _mean_of_cases(sets, sets.costs, weights),
             tokens=_mean_of_cases(sets, tokens, weights),
             one=_mean_of_cases(sets, sets.seconds, weights),
-            longest={} if seconds is None else {k: weighted_mean(_expected_longest(seconds, k), weights) for k in ks},
-            notes=tuple(note for note in notes if note is not None),
+            longest=longest,
+            notes=tuple(CodedWarning.of("unknown-spending", what=name, n=n) for name, n in counts.items() if n),
         )
 
     @property
@@ -318,11 +312,6 @@ class _Spending:
             "seconds": self.longest.get(k),
             "seconds_sequential": None if self.one is None else k * self.one,
         }
-
-
-def _missing_note(name: str, column: Floats | None) -> CodedWarning | None:
-    missing = 0 if column is None else int(np.isnan(column).sum())
-    return CodedWarning.of("unknown-spending", what=name, n=missing) if missing else None
 
 
 def _mean_of_cases(sets: CandidateSets, column: Floats | None, weights: Floats | None) -> float | None:
@@ -363,9 +352,8 @@ def _uneven_notes(sets: CandidateSets, ks: Sequence[int]) -> list[CodedWarning]:
 def _with_correction(table: BestOf, sets: CandidateSets, labels: JudgeErrors, units: dict[str, Any]) -> BestOf:
     """any@k corrected with the judge's rates on labelled candidates, beside the raw one."""
     n, c = sets.counts
-    ks = [row.k for row in table.rows]
-    given: dict[str, Any] = {"label_clusters": labels.cases, "label_weights": labels.weights}
-    rates, points = corrected_curve(c, n, ks, labels.human, labels.judge, **given, **units)
+    given: dict[str, Any] = {"label_clusters": labels.cases, "label_weights": labels.weights, **units}
+    rates, points = corrected_curve(c, n, [row.k for row in table.rows], labels.human, labels.judge, **given)
     rows = [
         replace(row, corrected=p.point, corrected_low=p.low, corrected_high=p.high)
         for row, p in zip(table.rows, points, strict=True)
@@ -385,7 +373,7 @@ def _with_extension(
     table: BestOf, sets: CandidateSets, extend: int, spending: _Spending, units: dict[str, Any]
 ) -> BestOf:
     """Rows beyond the last k, up to `extend`, from the beta-binomial."""
-    last = table.rows[-1].k
+    last, mean = table.rows[-1].k, table.rows[0].mean
     if extend <= last:
         return replace(table, notes=(*table.notes, CodedWarning.of("extrapolated", about="measured", n=last)))
     n, c = sets.counts
@@ -403,11 +391,11 @@ def _with_extension(
                 k=at.k,
                 n=0,
                 n_missing=len(sets),
-                mean=table.rows[0].mean,
+                mean=mean,
                 any=at.point,
                 any_low=at.low,
                 any_high=at.high,
-                independent=independent_pass_rate(table.rows[0].mean, at.k),
+                independent=independent_pass_rate(mean, at.k),
                 gain=gain,
                 gain_per_cost=spending.per_cost(gain),
                 extrapolated=True,
@@ -447,17 +435,13 @@ def best_of_by_segment(
     owner = np.repeat(np.arange(len(sets)), sets.sizes)
     places = np.array(names)
     out = []
-    for name in dict.fromkeys(names):
-        own = np.flatnonzero(places == name)
+    for segment in dict.fromkeys(names):
+        own = np.flatnonzero(places == segment)
         part = sets.take(own)
         if largest_k(part):
-            table = best_of(
-                part,
-                options,
-                request,
-                tokens=None if tokens is None else tokens[np.isin(owner, own)],
-                weights=None if weights is None else weights[own],
-                clusters=None if clusters is None else clusters[own],
-            )
-            out.append(replace(table, segment=name))
+            spent = None if tokens is None else tokens[np.isin(owner, own)]
+            units = {
+                name: None if x is None else x[own] for name, x in {"weights": weights, "clusters": clusters}.items()
+            }
+            out.append(replace(best_of(part, options, request, tokens=spent, **units), segment=segment))
     return out

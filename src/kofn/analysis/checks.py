@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from kofn.analysis.series import align_column, count_changed_questions
+from kofn.analysis.series import align_column, count_changed_questions, questions_in
 from kofn.core.document import Displayable, Document, Grid
 from kofn.core.escape import escape_controls
-from kofn.core.format import format_signed_interval
+from kofn.core.format import format_count, format_signed_interval, pluralize
 from kofn.core.table import case_codes, case_numbers, segment_names
 from kofn.core.warnings import warning_kind, with_code
 from kofn.errors import InputError, UnknownName
 from kofn.registry import aggregator, higher_is_better, known
-from kofn.runs.index import QUESTION_COLUMNS, Questions, score_weights
+from kofn.runs.index import Questions, score_weights
 from kofn.scoring.configuration import GroupType, Requirement
 from kofn.scoring.evaluate import apply_aggregator
 from kofn.stats import SMALL_SEGMENT, compare, estimate, holm, segment_estimates
@@ -64,7 +64,7 @@ class Check:
 
     def to_dict(self) -> dict[str, Any]:
         """As `kofn check --json` prints it."""
-        own = {"name": self.name, "kind": self.kind, "segment": self.segment, "passed": self.passed}
+        own = {name: getattr(self, name) for name in ("name", "kind", "segment", "passed")}
         return {**own, "reason": str(self), **self.numbers}
 
 
@@ -273,11 +273,10 @@ def find_measure(subject: CheckSubject, name: str) -> Measure:
     key = (scored.metric, spec if rule is None else rule.name)
     stored = result.case_values.get(key)
     rate = rule is not None and rule.bounded and (scored.sets.zero_one or not rule.of_values)
+    made = apply_aggregator(rule, scored) if stored is None and rule is not None else stored
     return Measure(
         *key,
-        values=apply_aggregator(rule, scored)
-        if stored is None and rule is not None
-        else np.asarray(stored, dtype=np.float64),
+        values=np.asarray(made, dtype=np.float64),
         rate=rate,
         higher=None if rule is None else higher_is_better(rule.name, scored.sets.higher_is_better),
         weights=_case_numbers(subject, "weight"),
@@ -323,15 +322,14 @@ def _case_measure(subject: CheckSubject, name: str) -> Measure:
 
     The mean of scores is the report's: each group's mean counts by the group's weight, w = weight / cases with a score.
     """
-    cases, clusters = subject.cases, _case_numbers(subject, "cluster")
+    cases, interval = subject.cases, subject.options.interval
     scores = np.array(cases["score"].cast(float).to_numpy(), dtype=np.float64)
-    interval = subject.options.interval
+    common: dict[str, Any] = {"rate": True, "higher": True, "clusters": _case_numbers(subject, "cluster")}
     if name == PASS_RATE:
         values = np.array(cases["passed"].cast(float).to_numpy(), dtype=np.float64)
-        return Measure("", name, values, rate=True, higher=True, clusters=clusters, interval=interval)
-    weights = score_weights(subject.cases["group"].to_list(), subject.group_weights, scores)
-    interval = suitable_interval(interval)  # scores have weights
-    return Measure("", name, scores, rate=True, higher=True, weights=weights, clusters=clusters, interval=interval)
+        return Measure("", name, values, interval=interval, **common)
+    weights = score_weights(cases["group"].to_list(), subject.group_weights, scores)
+    return Measure("", name, scores, weights=weights, interval=suitable_interval(interval), **common)
 
 
 def requirement_checks(subject: CheckSubject, requirement: Requirement, each: Sequence[str] = ()) -> list[Check]:
@@ -345,18 +343,8 @@ def _estimates(subject: CheckSubject, found: Measure, by: str | None) -> list[Es
     """The estimates the run stored, where it did; else made in the same way."""
     stored = [] if subject.result is None or found.name in CASE_MEASURES else list(subject.result.estimates)
     own = {e.segment: e for e in stored if (e.metric, e.aggregator) == (found.metric, found.name)}
-    options = subject.options
-    how: dict[str, Any] = {
-        "aggregator": found.name,
-        "metric": found.metric,
-        "weights": found.weights,
-        "clusters": found.clusters,
-        "interval": found.interval,
-        "level": options.level,
-        "n_resamples": options.n_resamples,
-        "seed": options.seed,
-        "rate": found.rate,
-    }
+    how: dict[str, Any] = {"aggregator": found.name, **subject.options.drawing}
+    how |= {name: getattr(found, name) for name in ("metric", "weights", "clusters", "interval", "rate")}
     names = [] if by is None else [f"{by}={name}" for name in segments_of(subject, by)]
     segments = [None] if by is None else sorted(set(names))
     # the stored numbers, so that a check says what the report says
@@ -439,7 +427,9 @@ def baseline_checks(
     if not set(keys_new) & set(keys_old):
         raise InputError(f"baseline {baseline.name}: has no case of {subject.name}: compare runs of the same cases")
     # most ids with other content: two data sets that number their cases alike
-    other, shared = count_changed_questions(_questions(subject), _questions(baseline))
+    tables = [None if one.result is None else one.result.table for one in (subject, baseline)]
+    asked = [Questions((), {}) if table is None else questions_in(table) for table in tables]
+    other, shared = count_changed_questions(*asked)
     if 2 * other > shared:
         raise InputError(
             f"baseline {baseline.name}: {other:,} of {shared:,} cases of the same id ask or expect something else: "
@@ -455,15 +445,6 @@ def baseline_checks(
         notes += [f"{other:,} cases ask or expect something else there"] if other else []
         checks.append(_baseline_check(pair, c, test, baseline.name, notes))
     return checks
-
-
-def _questions(subject: CheckSubject) -> Questions:
-    """What the run's cases ask and expect; nothing where it has no candidates."""
-    table = None if subject.result is None else subject.result.table
-    if table is None:
-        return Questions((), {})
-    hashes = {c: table.cases[c].hash().to_numpy() for c in QUESTION_COLUMNS if c in table.cases.columns}
-    return Questions(table.cases["case_id"].to_list(), hashes)
 
 
 def _pairs(
@@ -525,15 +506,16 @@ def _compare_pair(subject: CheckSubject, pair: _MeasurePair, keys_new: list[str]
         clusters=there(new.clusters),
         weights=there(new.weights),
         interval=suitable_interval(options.interval, resampled=True),
-        level=options.level,
-        n_resamples=options.n_resamples,
-        seed=options.seed,
+        **options.drawing,
     )
 
 
 def _mismatch_notes(subject: CheckSubject, baseline: CheckSubject, new: Measure) -> list[str]:
     """What makes the two runs less alike than a comparison would have them."""
-    sizes = [_set_size(one) for one in (subject, baseline)]
+    spans = [
+        set() if one.result is None else set(one.result.scored[0].sets.sizes.tolist()) for one in (subject, baseline)
+    ]
+    sizes = [" to ".join(map(str, sorted({min(span), max(span)}))) if span else "1" for span in spans]
     notes = {
         f"another task there: {baseline.task}": subject.task != baseline.task,
         f"another verdict there: {baseline.verdict}": new.name in CASE_MEASURES and subject.verdict != baseline.verdict,
@@ -542,23 +524,20 @@ def _mismatch_notes(subject: CheckSubject, baseline: CheckSubject, new: Measure)
     return [note for note, holds in notes.items() if holds]
 
 
-def _set_size(subject: CheckSubject) -> str:
-    if subject.result is None:
-        return "1"
-    sizes = subject.result.scored[0].sets.sizes
-    low, high = int(sizes.min()), int(sizes.max())
-    return str(low) if low == high else f"{low} to {high}"
-
-
 def _baseline_check(pair: _MeasurePair, c: Comparison, test: _PairTest, baseline: str, notes: Sequence[str]) -> Check:
     worse = c.difference is not None and (c.difference < 0 if pair.higher else c.difference > 0)
     dropped = worse and test.p is not None and test.p < test.alpha
     wins, losses = (c.wins, c.losses) if pair.higher else (c.losses, c.wins)
+    # cases that took no part, and whether the rest could show a drop at all: n signs give p of at least 2^(1 - n)
+    unmatched = len(c.only_a) + len(c.only_b)
+    left_out = [f"{format_count(unmatched, 'case')} unmatched"] if unmatched else []
+    left_out += [f"{c.n_missing:,} without a value in one of the runs"] if c.n_missing else []
+    left_out += ["too few cases to find any drop"] if 0 < c.n < 64 and 2.0 ** (1 - c.n) >= test.alpha else []
     return Check(
         name=f"no drop in {pair.title}",
         kind="baseline",
         passed=c.n > 0 and not dropped,
-        found="; ".join([_describe_difference(c, test, wins, losses, baseline), *_describe_left_out(c, test), *notes]),
+        found="; ".join([_describe_difference(c, test, wins, losses, baseline), *left_out, *notes]),
         numbers={
             "baseline": baseline,
             "metric": pair.new.metric,
@@ -581,14 +560,6 @@ def _baseline_check(pair: _MeasurePair, c: Comparison, test: _PairTest, baseline
     )
 
 
-def _describe_left_out(c: Comparison, test: _PairTest) -> list[str]:
-    """Cases that took no part, and whether the rest could show a drop at all: n signs give p of at least 2^(1 - n)."""
-    unmatched = len(c.only_a) + len(c.only_b)
-    said = [f"{unmatched:,} {'case' if unmatched == 1 else 'cases'} unmatched"] if unmatched else []
-    said += [f"{c.n_missing:,} without a value in one of the runs"] if c.n_missing else []
-    return said + (["too few cases to find any drop"] if 0 < c.n < 64 and 2.0 ** (1 - c.n) >= test.alpha else [])
-
-
 def _describe_difference(c: Comparison, test: _PairTest, wins: int, losses: int, baseline: str) -> str:
     if c.a is None or c.b is None or c.difference is None or test.p is None:
         return f"undefined against {baseline}: no case has a value in both"
@@ -602,14 +573,21 @@ def _describe_difference(c: Comparison, test: _PairTest, wins: int, losses: int,
 
 def passes_check(subject: CheckSubject, passes: MinPasses) -> Check:
     """Every Core case has enough passing candidates, under the first metric. No core cases: not met."""
-    graded, passing = _pass_counts(subject)
-    _check_reachable(subject, passes)
-    core = np.flatnonzero((subject.cases["type"] == GroupType.CORE.value).to_numpy())
+    cases, result = subject.cases, subject.result
+    largest = 1 if result is None else int(result.scored[0].sets.sizes.max())
+    if max(passes.passing, passes.of or 0) > largest:
+        raise InputError(f"{passes}: the largest set has {largest} {pluralize(largest, 'candidate')}; ask for no more")
+    if result is not None:
+        graded, passing = result.scored[0].sets.counts
+    else:  # a case without candidates is one attempt
+        graded = cases["score"].is_not_null().to_numpy().astype(np.int64)
+        passing = cases["passed"].to_numpy().astype(np.int64)
+    core = np.flatnonzero((cases["type"] == GroupType.CORE.value).to_numpy())
     too_few = (passing < passes.passing) | (graded < (passes.of or 0))
     if passes.of is not None:  # in larger sets the same share; by products, without rounding
         too_few |= passing * passes.of < passes.passing * graded
     short = core[too_few[core]]
-    ids = subject.cases["id"]
+    ids = cases["id"]
     failing = [{"id": ids[i], "passing": int(passing[i]), "graded": int(graded[i])} for i in short.tolist()]
     found = f"{len(core) - len(short):,} of {len(core):,} core cases" if len(core) else "no core cases"
     if failing:
@@ -628,22 +606,6 @@ def passes_check(subject: CheckSubject, passes: MinPasses) -> Check:
             "failing": failing,
         },
     )
-
-
-def _pass_counts(subject: CheckSubject) -> tuple[Ints, Ints]:
-    """(graded, passing) candidates a case; a case without candidates is one attempt."""
-    if subject.result is not None:
-        return subject.result.scored[0].sets.counts
-    verified = subject.cases["score"].is_not_null().to_numpy().astype(np.int64)
-    return verified, subject.cases["passed"].to_numpy().astype(np.int64)
-
-
-def _check_reachable(subject: CheckSubject, passes: MinPasses) -> None:
-    sizes = None if subject.result is None else subject.result.scored[0].sets.sizes
-    largest = 1 if sizes is None else int(sizes.max())
-    if max(passes.passing, passes.of or 0) > largest:
-        noun = "candidate" if largest == 1 else "candidates"
-        raise InputError(f"{passes}: the largest set has {largest} {noun}; ask for no more")
 
 
 def cost_check(subject: CheckSubject, most: float) -> Check:
@@ -665,13 +627,16 @@ def cost_check(subject: CheckSubject, most: float) -> Check:
 
 def complete_check(subject: CheckSubject, *, allowed: bool = False) -> Check | None:
     """Whether every output is there, every candidate graded and every case verified; None where it is so."""
-    ungraded = _count_ungraded(subject)
+    # ungraded under any metric with a say in the verdict: the verdict lacks a part
+    scored = () if subject.result is None else subject.result.scored
+    having = [one.sets.graded for one in scored if one.metric and not one.beside_labels]
+    ungraded = int((~np.logical_and.reduce(having)).sum()) if having else 0
     unverified = subject.cases["score"].null_count()
     if not ungraded and not unverified and subject.stopped is None:
         return None
     parts = [f"the run was stopped: {subject.stopped}"] if subject.stopped is not None else []
-    parts += [f"{ungraded:,} {'candidate' if ungraded == 1 else 'candidates'} not graded"] if ungraded else []
-    parts += [f"{unverified:,} {'case' if unverified == 1 else 'cases'} unverified"] if unverified else []
+    parts += [f"{format_count(ungraded, 'candidate')} not graded"] if ungraded else []
+    parts += [f"{format_count(unverified, 'case')} unverified"] if unverified else []
     advice = "allowed" if allowed else "--allow-missing lets that pass"
     return Check(
         name="complete",
@@ -680,12 +645,3 @@ def complete_check(subject: CheckSubject, *, allowed: bool = False) -> Check | N
         found=f"{', '.join(parts)}; {advice}",
         numbers={"n_ungraded": ungraded, "n_unverified": unverified, "allowed": allowed},
     )
-
-
-def _count_ungraded(subject: CheckSubject) -> int:
-    """Candidates that a metric with a say in the verdict has no grade for."""
-    if subject.result is None:
-        return 0
-    # ungraded under any of these metrics: the verdict lacks a part
-    having = [one.sets.graded for one in subject.result.scored if one.metric and not one.beside_labels]
-    return int((~np.logical_and.reduce(having)).sum()) if having else 0

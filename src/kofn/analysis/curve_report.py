@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from math import isfinite
+from dataclasses import asdict, dataclass, replace
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -49,6 +49,15 @@ class SpendingBounds:
             if bound is not None and not (isfinite(bound) and bound > 0):
                 raise InputError(f"{name}: expected a number above 0, not {bound:g}")
 
+    def seconds(self, row: BestOfRow) -> float | None:
+        """How long so many candidates take, as they are asked."""
+        return row.seconds_sequential if self.sequential else row.seconds
+
+    def too_slow(self, row: BestOfRow) -> bool:
+        """Whether a row takes longer than is allowed, or nobody knows how long."""
+        time = self.seconds(row)
+        return self.latency is not None and (time is None or time > self.latency)
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "min_gain_per_dollar": self.gain,
@@ -66,7 +75,7 @@ class RecommendedN:
     reason: str
 
     def to_dict(self) -> dict[str, Any]:
-        return {"n": self.n, "reason": self.reason}
+        return asdict(self)
 
 
 def recommend_n(table: BestOf, bounds: SpendingBounds) -> RecommendedN:
@@ -81,13 +90,18 @@ def recommend_n(table: BestOf, bounds: SpendingBounds) -> RecommendedN:
     if bounds.gain is None and bounds.latency is None and bounds.budget is None:
         return RecommendedN(n=None, reason=_no_goal_reason(table, rows))
     _check_known(rows, bounds)
-    fits = [row for row in rows if _fits(row, bounds)]
+    most = inf if bounds.budget is None else bounds.budget * (1 + _TOLERANCE)
+    fits = [row for row in rows if not bounds.too_slow(row) and (row.cost or 0.0) <= most]
     if not fits:
         return RecommendedN(n=None, reason=_nothing_fits_reason(rows[0], bounds))
     # value - price x cost: the gain that a dollar must bring is the price of a dollar
     price = bounds.gain or 0.0
-    reached = _cumulative_values(rows, table.measure)
-    worth = {row.k: reached[row.k] - price * (row.cost or 0.0) for row in fits}
+    # gains added up: each is over the same cases, which values of unequal sets are not
+    value, worth = rows[0].value(table.measure) or 0.0, {}
+    for before, row in zip([rows[0], *rows[:-1]], rows, strict=True):
+        value += (row.gain or 0.0) * (row.k - before.k)
+        if row in fits:
+            worth[row.k] = value - price * (row.cost or 0.0)
     best = max(worth.values())
     close = [row for row in fits if worth[row.k] >= best - _TOLERANCE]
     # at exactly the price a candidate is worth it, so the most; without a price the fewest that reach the same
@@ -95,32 +109,13 @@ def recommend_n(table: BestOf, bounds: SpendingBounds) -> RecommendedN:
     return RecommendedN(n=chosen.k, reason=_reason(table, rows, fits, chosen, bounds))
 
 
-def _cumulative_values(rows: Sequence[BestOfRow], measure: str) -> dict[int, float]:
-    """The value at each k, gains added up: each is over the same cases, which values of unequal sets are not."""
-    at, out = rows[0].value(measure) or 0.0, {}
-    for before, row in zip([rows[0], *rows[:-1]], rows, strict=True):
-        at += (row.gain or 0.0) * (row.k - before.k)
-        out[row.k] = at
-    return out
-
-
 def _check_known(rows: Sequence[BestOfRow], bounds: SpendingBounds) -> None:
     if rows[0].cost is None and (bounds.gain is not None or bounds.budget is not None):
         raise InputError("what a candidate costs is not known: give --cost-per-candidate, or outputs with a cost")
     if bounds.gain is not None and not rows[0].cost:
         raise InputError("candidates cost nothing, so no gain a dollar bounds them: use --max-latency")
-    if bounds.latency is not None and _latency(rows[0], bounds) is None:
+    if bounds.latency is not None and bounds.seconds(rows[0]) is None:
         raise InputError("how long a candidate takes is not known: give outputs with seconds")
-
-
-def _latency(row: BestOfRow, bounds: SpendingBounds) -> float | None:
-    return row.seconds_sequential if bounds.sequential else row.seconds
-
-
-def _fits(row: BestOfRow, bounds: SpendingBounds) -> bool:
-    time = _latency(row, bounds)
-    quick = bounds.latency is None or (time is not None and time <= bounds.latency)
-    return quick and (bounds.budget is None or (row.cost or 0.0) <= bounds.budget * (1 + _TOLERANCE))
 
 
 def _no_goal_reason(table: BestOf, rows: Sequence[BestOfRow]) -> str:
@@ -129,19 +124,15 @@ def _no_goal_reason(table: BestOf, rows: Sequence[BestOfRow]) -> str:
     if last.gain is None:
         return how
     added = f"the last candidate, number {last.k}, adds {last.gain:.3f}"
-    per = (
-        ""
-        if table.unit != "dollars" or last.gain_per_cost is None
-        else f" ({format_rate(last.gain_per_cost)} a dollar)"
-    )
-    return f"{how}; {added}{per}"
+    if table.unit == "dollars" and last.gain_per_cost is not None:
+        added += f" ({format_rate(last.gain_per_cost)} a dollar)"
+    return f"{how}; {added}"
 
 
 def _nothing_fits_reason(first: BestOfRow, bounds: SpendingBounds) -> str:
     found = []
-    time = _latency(first, bounds)
-    if bounds.latency is not None and (time is None or time > bounds.latency):
-        found.append(f"takes {format_seconds(time)}, more than {format_seconds(bounds.latency)}")
+    if bounds.too_slow(first):
+        found.append(f"takes {format_seconds(bounds.seconds(first))}, more than {format_seconds(bounds.latency)}")
     if bounds.budget is not None and (first.cost or 0.0) > bounds.budget:
         found.append(f"costs {format_dollars(first.cost)}, more than {format_dollars(bounds.budget)}")
     return f"even one candidate {' and '.join(found)}"
@@ -154,25 +145,13 @@ def _reason(
     value = chosen.value(table.measure)
     many = f"{chosen.k} candidates" if chosen.k > 1 else "one candidate"
     said = f"with {many} {REACHES[table.measure]} in {value:.3f} of the cases"
-    for bound, has, limit in _met_bounds(chosen, bounds):
-        said += f", {bound} {has} of the {limit} allowed"
-    return f"{said}; {_why_not_more(rows, fits, chosen, bounds)}"
-
-
-def _met_bounds(chosen: BestOfRow, bounds: SpendingBounds) -> list[tuple[str, str, str]]:
-    how = "one after the other" if bounds.sequential else "side by side"
-    out = []
     if bounds.latency is not None:
-        out.append(
-            (
-                "takes" if chosen.k == 1 else f"{how} they take",
-                format_seconds(_latency(chosen, bounds)),
-                format_seconds(bounds.latency),
-            )
-        )
+        how = "one after the other" if bounds.sequential else "side by side"
+        takes = "takes" if chosen.k == 1 else f"{how} they take"
+        said += f", {takes} {format_seconds(bounds.seconds(chosen))} of the {format_seconds(bounds.latency)} allowed"
     if bounds.budget is not None:
-        out.append(("at", format_dollars(chosen.cost), format_dollars(bounds.budget)))
-    return out
+        said += f", at {format_dollars(chosen.cost)} of the {format_dollars(bounds.budget)} allowed"
+    return f"{said}; {_why_not_more(rows, fits, chosen, bounds)}"
 
 
 def _why_not_more(
@@ -184,21 +163,14 @@ def _why_not_more(
         return f"{chosen.k} is the most that was measured, so more may be worth it too"
     following = more[0]
     if following not in fits:
-        return f"{following.k} would {_exceeded_bound(following, bounds)}"
-    gain = following.gain if following.gain is not None else 0.0
+        slow, dear = format_seconds(bounds.seconds(following)), format_dollars(following.cost)
+        return f"{following.k} would {f'take {slow}' if bounds.too_slow(following) else f'cost {dear}'}"
+    gain = following.gain or 0.0
     added = f"number {following.k} would add {gain:.3f}" if gain > 0 else f"number {following.k} would add nothing"
     if bounds.gain is None:
         return f"{added}, and no more of those that fit does better"
-    return (
-        f"{added}, {format_rate(following.gain_per_cost or 0.0)} a dollar, and {format_rate(bounds.gain)} is asked for"
-    )
-
-
-def _exceeded_bound(row: BestOfRow, bounds: SpendingBounds) -> str:
-    time = _latency(row, bounds)
-    if bounds.latency is not None and (time is None or time > bounds.latency):
-        return f"take {format_seconds(time)}"
-    return f"cost {format_dollars(row.cost)}"
+    per_dollar, asked = format_rate(following.gain_per_cost or 0.0), format_rate(bounds.gain)
+    return f"{added}, {per_dollar} a dollar, and {asked} is asked for"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,10 +223,7 @@ class BestOfReport(Displayable):
         """As `kofn curve --json` prints it."""
         table = self.table.to_dict()
         return {
-            "name": self.name,
-            "metric": self.metric,
-            "level": self.level,
-            "split": self.split,
+            **{name: getattr(self, name) for name in ("name", "metric", "level", "split")},
             **{key: value for key, value in table.items() if key != "segment"},
             "choose": self.choice.to_dict(),
             "wanted": self.bounds.to_dict(),
@@ -316,9 +285,8 @@ def best_of_report(
         for by in options.by
         for part in best_of_by_segment(sets, [n or "" for n in segment_names(table, by)], options, request, **spent)
     ]
-    picked = None
-    if request.selector is not None:
-        picked = evaluate_selector(sets, request.selector, options, metric=scored.metric, **units)
+    by = request.selector
+    picked = None if by is None else evaluate_selector(sets, by, options, metric=scored.metric, **units)
     return BestOfReport(
         name=name,
         metric=scored.metric,
@@ -327,7 +295,7 @@ def best_of_report(
         choice=recommend_n(whole, bounds),
         bounds=bounds,
         segments=tuple(segments),
-        selector=request.selector,
+        selector=by,
         selection=picked,
         split=None if options.split is None else str(options.split),
         warnings=tuple(_warnings(scored, options, request, judges, segments)),
@@ -364,11 +332,9 @@ def _warnings(
 
 def _double_dipping(scored: Graded, selector: Selector, judges: Judges) -> dict[str, str | None] | None:
     """What is wrong with this selector under this metric; a model that its file names counts as its judge's."""
-    own = scored
     if selector.by not in scored.sets.selectors and selector.by not in judges:
-        scores = selector.scores(scored.sets)
         # as a column, so that its scores can be compared with the values of the metric
-        own = replace(scored, sets=with_selector(scored.sets, selector.by, scores))
+        scored = replace(scored, sets=with_selector(scored.sets, selector.by, selector.scores(scored.sets)))
     if selector.model is not None and selector.by not in judges:
         judges = {**judges, selector.by: {"fingerprint": selector.fingerprint(), "models": [selector.model]}}
-    return find_double_dipping(own, selector.by, judges)
+    return find_double_dipping(scored, selector.by, judges)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from kofn.core.document import Displayable
 from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.metrics import default_metric
+from kofn.registry import check_unique
 from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.diagnostics import FAMILIES
 from kofn.scoring.evaluate import result_of
@@ -47,14 +48,7 @@ class Disagreement:
         return len(set(self.passed.values())) > 1
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "case_id": self.case_id,
-            "index": self.index,
-            "reference": self.reference,
-            "answers": dict(self.answers),
-            "passed": dict(self.passed),
-            "text": self.text,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -135,15 +129,17 @@ def extractors_for(table: Table) -> tuple[str, ...]:
     >>> extractors_for(load_table([{"id": "q", "reference": "4", "outputs": ["2 + 2 = 4"]}], ReadOptions()))
     ('number', 'number_anchor', 'number_simple')
     """
-    from dataclasses import replace
-
     # answers that came with the file would be taken instead of an extractor
     rows = table.candidates.drop("answer", strict=False)
     chosen = find_answers(replace(table, candidates=rows), None).extractor
     if chosen is None:
-        raise InputError(f"{', '.join(table.sources) or 'these rows'}: no texts: nothing to extract from")
+        raise _no_texts(table)
     family = FAMILIES.get(chosen.partition("(")[0], TEXTS)
     return (chosen, *(name for name in family if name != chosen))
+
+
+def _no_texts(table: Table) -> InputError:
+    return InputError(f"{', '.join(table.sources) or 'these rows'}: no texts: nothing to extract from")
 
 
 def audit_extractors(
@@ -168,10 +164,8 @@ def audit_extractors(
     """
     options = options or GradingConfig()
     if "text" not in table.candidates.columns:
-        raise InputError(f"{', '.join(table.sources) or 'these rows'}: no texts: nothing to extract from")
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"extractor {name} is there twice: compare it with another")
+        raise _no_texts(table)
+    check_unique(names, "extractor {} is there twice: compare it with another")
     if any(name.startswith("letter") for name in names):
         table = with_labels(table)
     answers = {name: find_answers(table, name) for name in names}
@@ -180,40 +174,29 @@ def audit_extractors(
         # named as the first extractor, so that references are reduced in the same way
         answers[name] = with_answers(table, given, extractor=names[0], reason=f"read by {name}")
     columns = {name: one.sets.answers for name, one in answers.items() if one.sets.answers is not None}
-    graded = {} if "reference" not in table.candidates.columns else _score_answers(table, answers, options)
+    graded: dict[str, Graded] = {}
+    if "reference" in table.candidates.columns:
+        # all under one metric
+        metric = options.metrics[0] if options.metrics else default_metric(answers[names[0]].extractor or "text")
+        graded = {name: score_table(table, one, [metric], options.threshold)[0] for name, one in answers.items()}
+    own = replace(options, aggregate=options.aggregate or NUMBERS, by=(), extract=None, metrics=())
     n = table.n_candidates
     return ExtractionAudit(
         names=tuple(columns),
         chosen=names[0],
         n=n,
         n_cases=table.n_cases,
-        agreement={a: {b: _share(columns[a].eq_missing(columns[b])) for b in columns} for a in columns},
+        agreement={
+            a: {b: float(columns[a].eq_missing(columns[b]).sum()) / n if n else 1.0 for b in columns} for a in columns
+        },
         n_failed={name: answers[name].n_failed for name in columns},
         metric=next((one.metric for one in graded.values()), None),
-        estimates={name: _estimates(table, one, options) for name, one in graded.items()},
+        estimates={name: result_of(table, [one], own).estimates for name, one in graded.items()},
         disagreements=_disagreements(table, columns, graded),
         notes=tuple(notes),
         warnings=table.notes,
         sources=table.sources,
     )
-
-
-def _share(flags: pl.Series) -> float:
-    return float(flags.sum()) / len(flags) if len(flags) else 1.0
-
-
-def _score_answers(table: Table, answers: Mapping[str, Graded], options: GradingConfig) -> dict[str, Graded]:
-    """The sets of every extractor under one metric."""
-    first = next(iter(answers.values()))
-    metric = options.metrics[0] if options.metrics else default_metric(first.extractor or "text")
-    return {name: score_table(table, one, [metric], options.threshold)[0] for name, one in answers.items()}
-
-
-def _estimates(table: Table, scored: Graded, options: GradingConfig) -> tuple[Estimate, ...]:
-    from dataclasses import replace
-
-    estimate_options = replace(options, aggregate=options.aggregate or NUMBERS, by=(), extract=None, metrics=())
-    return result_of(table, [scored], estimate_options).estimates
 
 
 def _disagreements(
@@ -227,27 +210,21 @@ def _disagreements(
     owner = np.repeat(np.arange(table.n_cases), sizes)
     ids, texts = table.cases["case_id"], table.candidates["text"]
     references = table.candidates["reference"] if "reference" in table.candidates.columns else None
-    flags = {True: True, False: False}
-    found = [
-        Disagreement(
+    verdicts: dict[int, bool] = {1: True, 0: False}
+    found = []
+    for row in np.flatnonzero(differ).tolist():
+        reference = None if references is None else references[row]
+        one = Disagreement(
             case_id=ids[int(owner[row])],
             index=row - int(table.offsets[owner[row]]),
-            reference=None if references is None else _reference(references[row]),
+            reference=" or ".join(map(str, reference)) if isinstance(reference, pl.Series) else reference,
             answers={name: column[row] for name, column in columns.items()},
-            passed={
-                name: flags.get(bool(one.sets.passes[row])) if one.sets.passes[row] >= 0 else None
-                for name, one in graded.items()
-            },
+            passed={name: verdicts.get(int(of.sets.passes[row])) for name, of in graded.items()},
             text=texts[row] or "",
         )
-        for row in np.flatnonzero(differ).tolist()
-    ]
+        found.append(one)
     # sorting is stable: file order within each half
     return tuple(sorted(found, key=lambda one: not one.matters))
-
-
-def _reference(value: Any) -> str | None:
-    return " or ".join(map(str, value)) if isinstance(value, pl.Series) else value
 
 
 def audit_headline(audit: ExtractionAudit) -> list[str]:

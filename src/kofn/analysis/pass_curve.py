@@ -82,8 +82,7 @@ def best_of_n(
     points = tuple(_point(k, e, independent_pass_rate(pooled, k)) for k, e in zip(ks, passes, strict=True))
     votes, note = vote_columns(sets, ks)
     majority = tuple(_point(k, cases.estimate(column)) for k, column in zip(ks, votes, strict=False))
-    notes = (note, cases.note() if cases.replaced else None)
-    return Curve(points=points, majority=majority, notes=tuple(n for n in notes if n is not None))
+    return Curve(points=points, majority=majority, notes=(*filter(None, [note]), *cases.notes()))
 
 
 def independent_pass_rate(p: float | None, k: int) -> float | None:
@@ -127,13 +126,7 @@ class CaseMeans:
     def __init__(self, options: GradingConfig, weights: ArrayLike | None, clusters: ArrayLike | None) -> None:
         self.interval = options.interval
         self.replaced = False
-        self.common: dict[str, Any] = {
-            "weights": weights,
-            "clusters": clusters,
-            "level": options.level,
-            "n_resamples": options.n_resamples,
-            "seed": options.seed,
-        }
+        self.common: dict[str, Any] = {"weights": weights, "clusters": clusters, **options.drawing}
 
     def estimate(self, values: Floats) -> Estimate:
         """The mean with its interval; one for rates gives way to "auto" where values are chances between 0 and 1."""
@@ -146,8 +139,8 @@ class CaseMeans:
         """The mean of the values that are there, by weight, without an interval."""
         return weighted_mean(values, self.common["weights"])
 
-    def note(self) -> CodedWarning:
-        return CodedWarning.of("interval-replaced", interval=self.interval)
+    def notes(self) -> list[CodedWarning]:
+        return [CodedWarning.of("interval-replaced", interval=self.interval)] if self.replaced else []
 
 
 def weighted_mean(values: Floats, weights: Floats | None) -> float | None:
@@ -157,9 +150,8 @@ def weighted_mean(values: Floats, weights: Floats | None) -> float | None:
     0.75
     """
     kept = ~np.isnan(values) if weights is None else ~np.isnan(values) & (weights > 0)
-    if not kept.any():
-        return None
-    return float(np.average(values[kept], weights=None if weights is None else weights[kept]))
+    own = None if weights is None else weights[kept]
+    return float(np.average(values[kept], weights=own)) if kept.any() else None
 
 
 def _point(k: int, e: Estimate, expected: float | None = None) -> CurvePoint:
@@ -218,29 +210,25 @@ def _majority_values(sets: CandidateSets, different: Floats, ks: Sequence[int]) 
     order = np.argsort(different, kind="stable")
     for start in range(0, len(order), _CHUNK):
         chunk = order[start : start + _CHUNK]
-        counts, values, silent = _answers([_tally(sets, int(i)) for i in chunk])
+        counts, values, silent = _answers(sets, chunk)
         out[chunk] = majority_curve(counts, values, silent, ks).T
     return out
 
 
-def _tally(sets: CandidateSets, i: int) -> tuple[list[tuple[int, float]], int]:
-    """((votes, mean value) of every answer of a set; how many graded candidates have none)."""
-    rows = slice(int(sets.offsets[i]), int(sets.offsets[i + 1]))
-    graded = sets.graded[rows]
-    codes, values = sets.codes[rows][graded], sets.values[rows][graded]
-    found = [(int((own := codes == code).sum()), float(values[own].mean())) for code in np.unique(codes) if code >= 0]
-    return found, int((codes < 0).sum())
-
-
-def _answers(tallies: Sequence[tuple[list[tuple[int, float]], int]]) -> tuple[Ints, Floats, Ints]:
-    """Tallies as arrays: (answer, set) votes and values, filled up with answers nobody gave; the silent of each set."""
-    most = max(len(answers) for answers, _ in tallies)
-    counts = np.zeros((most, len(tallies)), dtype=np.int64)
-    values = np.zeros((most, len(tallies)))
-    for i, (answers, _) in enumerate(tallies):
-        for a, (count, value) in enumerate(answers):
-            counts[a, i], values[a, i] = count, value
-    return counts, values, np.array([silent for _, silent in tallies], dtype=np.int64)
+def _answers(sets: CandidateSets, chunk: Ints) -> tuple[Ints, Floats, Ints]:
+    """(answer, set) votes and mean values, filled up with answers nobody gave; the silent candidates of each set."""
+    tallies = []
+    silent = np.zeros(len(chunk), dtype=np.int64)
+    for i, rows in enumerate(slice(int(sets.offsets[at]), int(sets.offsets[at + 1])) for at in chunk):
+        graded = sets.graded[rows]
+        codes, values = sets.codes[rows][graded], sets.values[rows][graded]
+        own = [codes == code for code in np.unique(codes) if code >= 0]
+        tallies.append([(int(of.sum()), float(values[of].mean())) for of in own])
+        silent[i] = (codes < 0).sum()
+    votes = np.zeros((2, max(map(len, tallies)), len(chunk)))
+    for i, answers in enumerate(tallies):
+        votes[:, : len(answers), i] = np.array(answers).reshape(-1, 2).T
+    return votes[0].astype(np.int64), votes[1], silent
 
 
 def majority_curve(counts: Ints, values: Floats, silent: Ints, ks: Sequence[int]) -> Floats:
@@ -267,9 +255,10 @@ def majority_curve(counts: Ints, values: Floats, silent: Ints, ks: Sequence[int]
         # a tie of e answers is shared: their values are averaged
         total += (state[1, 1:] / np.arange(1, most // top + 1)[:, None, None]).sum(axis=0)
     # C(n, k), by which the count of draws becomes a mean
-    draws = ways[sizes].T
-    curve = [_with_silent(total, ways[silent].T, k) / np.where(sizes < k, np.nan, draws[k]) for k in ks]
-    return np.stack(curve)
+    draws, of_silent = ways[sizes].T, ways[silent].T
+    # draws of k of which any number of silent candidates is part
+    reached = [(total[k::-1] * of_silent[: k + 1]).sum(axis=0) for k in ks]
+    return np.stack([sums / np.where(sizes < k, np.nan, draws[k]) for k, sums in zip(ks, reached, strict=True)])
 
 
 def _add_answer(state: Floats, ways: Floats, value: Floats, top: int) -> Floats:
@@ -281,12 +270,6 @@ def _add_answer(state: Floats, ways: Floats, value: Floats, top: int) -> Floats:
     joined[1] += value * joined[0]
     new[:, 1:, top:] += joined
     return new
-
-
-def _with_silent(total: Floats, ways: Floats, k: int) -> Floats:
-    """Draws of k of which any number j of silent candidates is part."""
-    found: Floats = (total[k::-1] * ways[: k + 1]).sum(axis=0)
-    return found
 
 
 def _binomials(n: int, k: int) -> Floats:

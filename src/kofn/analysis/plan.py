@@ -6,8 +6,8 @@ shrink only what is within. A judge's rate that is corrected with m labels adds 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from math import ceil, floor, inf, isfinite, isnan, nan, sqrt
+from dataclasses import asdict, dataclass, replace
+from math import ceil, floor, inf, isfinite, isnan, sqrt
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,7 +23,7 @@ from kofn.stats.intervals import check_level, normal_quantile
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kofn.core.candidate_sets import CandidateSets, Floats
+    from kofn.core.candidate_sets import CandidateSets, Floats, Ints
     from kofn.stats.corrected_curve import Rates
 
 REPEATS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 32, 64)
@@ -95,9 +95,9 @@ class PlanQuestion:
         return detectable_difference(v.n_cases, between=v.per_case(v.repeats), power=self.power, level=self.level)
 
     def words(self) -> str:
-        if self.width is not None:
-            return f"a {format_level(self.level)} interval of width {self.width:g}"
         level = format_level(self.level)
+        if self.width is not None:
+            return f"a {level} interval of width {self.width:g}"
         return f"a difference of {self.difference:g} found with power {self.power:g} (two-sided, {level})"
 
 
@@ -115,12 +115,9 @@ class UnitPrices:
             if price is not None and not (isfinite(price) and price >= 0):
                 raise InputError(f"cost per {name}: expected 0 or more, not {price:g}")
 
-    @property
-    def known(self) -> bool:
-        return bool(self.case or self.candidate or self.label)
-
     def of(self, cases: int, candidates: int, labels: int) -> float | None:
-        if not self.known or (self.case and self.candidate is None):  # what repeats cost would be missing
+        known = self.case or self.candidate or self.label
+        if not known or (self.case and self.candidate is None):  # what repeats cost would be missing
             return None
         return cases * (self.case or 0.0) + candidates * (self.candidate or 0.0) + labels * (self.label or 0.0)
 
@@ -138,8 +135,7 @@ class Mix:
     cheapest: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        names = ("repeats", "cases", "exact", "candidates", "labels", "dollars", "cheapest")
-        return {name: getattr(self, name) for name in names}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -166,14 +162,13 @@ class Plan(Displayable):
 
     def to_dict(self) -> dict[str, Any]:
         """As `kofn plan --json` prints it."""
-        q = self.question
         best = self.cheapest
         return {
-            "question": {"width": q.width, "difference": q.difference, "power": q.power, "level": q.level},
+            "question": asdict(self.question),
             "variances": self.variances.to_dict(),
             "now": self.pilot_precision,
             "systems": self.systems,
-            "mixes": [mix.to_dict() for mix in self.mixes],
+            "mixes": self.rows(),
             "cheapest": None if best is None else best.to_dict(),
             "answer": plan_sentence(self),
             "notes": list(self.notes),
@@ -211,21 +206,16 @@ def pilot_variances(sets: CandidateSets) -> Variances:
     >>> round(found.between, 4), round(found.within, 4)
     (0.1667, 0.1667)
     """
-    owner = np.repeat(np.arange(len(sets)), sets.sizes)
-    graded = sets.graded
-    if not graded.any():
+    values, cases = _graded_rows(sets)
+    if not values.size:
         raise InputError("nothing is graded: there is no variance to plan with")
-    values, cases = sets.values[graded], owner[graded]
     if bool((values == values[0]).all()):
         # a variance of 0 would ask for one case: the cautious end of what the pilot can say is used
         return _uniform_variances(float(values[0]), len(np.unique(cases)), len(values))
     shares = variance_shares(values, cases)
-    common: dict[str, Any] = {
-        "mean": shares.mean,
-        "n_cases": shares.n_cases,
-        "repeats": shares.n_rows / shares.n_cases,
-    }
-    if shares.n_cases < 2:
+    n = shares.n_cases
+    common: dict[str, Any] = {"mean": shares.mean, "n_cases": n, "repeats": shares.n_rows / n}
+    if n < 2:
         raise InputError("the pilot has one case: nothing can be said of how cases differ; give --between and --within")
     if isnan(shares.within):
         between = float(values.var(ddof=1))
@@ -233,6 +223,11 @@ def pilot_variances(sets: CandidateSets) -> Variances:
         return Variances(between=between, within=None, notes=(note,), **common)
     notes = ("no variance between cases was found, so repeats count as much as cases",) if shares.clipped else ()
     return Variances(between=shares.between, within=shares.within, notes=notes, **common)
+
+
+def _graded_rows(sets: CandidateSets) -> tuple[Floats, Ints]:
+    """The values of all graded candidates, and the case of each."""
+    return sets.values[sets.graded], np.repeat(np.arange(len(sets)), sets.sizes)[sets.graded]
 
 
 def _uniform_variances(value: float, n_cases: int, n_rows: int) -> Variances:
@@ -244,8 +239,8 @@ def _uniform_variances(value: float, n_cases: int, n_rows: int) -> Variances:
         f"every candidate of the pilot {'passes' if value else 'fails'}: planned with a share of {p:.3f}, "
         f"the cautious end of what {format_count(n_cases, 'case')} can tell"
     )
-    repeats = n_rows / n_cases
-    return Variances(between=p * (1 - p), within=None, mean=value, n_cases=n_cases, repeats=repeats, notes=(note,))
+    known: dict[str, Any] = {"mean": value, "n_cases": n_cases, "repeats": n_rows / n_cases}
+    return Variances(between=p * (1 - p), within=None, notes=(note,), **known)
 
 
 def share_variances(p: float) -> Variances:
@@ -272,9 +267,10 @@ def alike_variances(v: Variances, correlation: float) -> Variances:
     if not -1 <= correlation <= 1:
         raise InputError(f"correlation: expected a number from -1 to 1, not {correlation:g}")
     within = None if v.within is None else 2 * v.within
-    said = "two systems like the pilot on the same cases"
-    how = f"which agree on what is hard with a correlation of {correlation:g}"
-    note = f"{said}, {how}{'' if correlation else ' (cautious: give --against or --correlation)'}"
+    note = (
+        f"two systems like the pilot on the same cases, which agree on what is hard with a correlation of "
+        f"{correlation:g}{'' if correlation else ' (cautious: give --against or --correlation)'}"
+    )
     return replace(v, between=2 * v.between * (1 - correlation), within=within, mean=None, notes=(*v.notes, note))
 
 
@@ -291,12 +287,12 @@ def paired_variances(a: CandidateSets, b: CandidateSets) -> Variances:
     at_a, at_b = (np.array(x) for x in zip(*shared, strict=True))
     differences = mean_a[at_a] - mean_b[at_b]
     spread = float(differences.var(ddof=1))
-    within_a, within_b = (_within(sets) for sets in (a, b))
+    within_a, within_b = (variance_shares(*_graded_rows(sets)).within for sets in (a, b))  # NaN without repeats
     repeats = float(np.mean([size_a[at_a].mean(), size_b[at_b].mean()]))
     common: dict[str, Any] = {"mean": float(differences.mean()), "n_cases": len(shared), "repeats": repeats}
-    if not spread and not (within_a and within_b):
+    if not spread and not (within_a > 0 and within_b > 0):
         raise InputError("the two pilots have the same value in every case: there is no variance to plan with")
-    if within_a is None or within_b is None:
+    if isnan(within_a) or isnan(within_b):
         note = "a pilot has one candidate a case: how much repeats vary is not known, so one is planned with"
         return Variances(between=spread, within=None, notes=(note,), **common)
     # the variance that repeats leave in a case's mean, averaged over cases of unequal size
@@ -307,18 +303,11 @@ def paired_variances(a: CandidateSets, b: CandidateSets) -> Variances:
 
 def _case_means(sets: CandidateSets) -> tuple[list[str], Floats, Floats]:
     """(ids, mean value, graded candidates) of the cases that have any."""
-    owner, graded = np.repeat(np.arange(len(sets)), sets.sizes), sets.graded
-    counts = np.bincount(owner[graded], minlength=len(sets)).astype(float)
-    totals = np.bincount(owner[graded], weights=sets.values[graded], minlength=len(sets))
+    values, cases = _graded_rows(sets)
+    counts = np.bincount(cases, minlength=len(sets)).astype(float)
+    totals = np.bincount(cases, weights=values, minlength=len(sets))
     some = counts > 0
-    ids = [name for name, there in zip(sets.case_ids.to_list(), some, strict=True) if there]
-    return ids, totals[some] / counts[some], counts[some]
-
-
-def _within(sets: CandidateSets) -> float | None:
-    owner, graded = np.repeat(np.arange(len(sets)), sets.sizes), sets.graded
-    found = variance_shares(sets.values[graded], owner[graded]).within
-    return None if isnan(found) else found
+    return sets.case_ids.filter(some).to_list(), totals[some] / counts[some], counts[some]
 
 
 # the plan
@@ -343,7 +332,13 @@ def make_plan(
     if not variances.per_case(1):
         raise InputError("both variances are 0: one case would do, which is not to be believed; give a pilot or --p")
     repeats = {*repeats_to_try(variances, prices, systems), *_least_repeats(question, variances, most_cases)}
-    mixes = [_mix(question, variances, prices, k, systems) for k in sorted(repeats)]
+    mixes = []
+    for k in sorted(repeats):
+        exact = question.cases(variances, k)
+        cases = _round_up(exact)
+        asked = cases * k * systems
+        mix = Mix(repeats=k, cases=cases, exact=exact, candidates=asked, dollars=prices.of(cases, asked, 0))
+        mixes.append(mix)
     kept = [mix for mix in mixes if most_cases is None or mix.cases <= most_cases]
     return Plan(
         question=question,
@@ -385,14 +380,6 @@ def _least_repeats(question: PlanQuestion, v: Variances, most_cases: int | None)
     if room <= 0 or (least := ceil(a_unit * v.within / room - 1e-9)) > MOST_REPEATS:
         return set()
     return {max(1, least)}
-
-
-def _mix(question: PlanQuestion, v: Variances, prices: UnitPrices, repeats: int, systems: int) -> Mix:
-    exact = question.cases(v, repeats)
-    cases = _round_up(exact)
-    candidates = cases * repeats * systems
-    spent = prices.of(cases, candidates, 0)
-    return Mix(repeats=repeats, cases=cases, exact=exact, candidates=candidates, dollars=spent)
 
 
 def _round_up(cases: float) -> int:
@@ -477,14 +464,8 @@ def _label_mix(a: float, b: float, variance: float, repeats: int, prices: UnitPr
     left = variance - a / cases
     labels = max(1, ceil(b / left - 1e-9)) if b else 0
     candidates = cases * repeats
-    return Mix(
-        repeats=repeats,
-        cases=cases,
-        exact=exact,
-        candidates=candidates,
-        labels=labels,
-        dollars=prices.of(cases, candidates, labels),
-    )
+    asked: dict[str, Any] = {"cases": cases, "candidates": candidates, "labels": labels}
+    return Mix(repeats=repeats, exact=exact, dollars=prices.of(**asked), **asked)
 
 
 # what it says
@@ -514,9 +495,8 @@ def current_precision(found: Plan) -> str | None:
     if found.pilot_precision is None or v.n_cases is None or v.repeats is None:
         return None
     size = f"{format_count(v.n_cases, 'case')} x {v.repeats:.3g}"
-    if found.question.width is not None:
-        return f"the pilot's {size} give a width of {found.pilot_precision:.3f}"
-    return f"the pilot's {size} find a difference of {found.pilot_precision:.3f}"
+    what = "find a difference" if found.question.width is None else "give a width"
+    return f"the pilot's {size} {what} of {found.pilot_precision:.3f}"
 
 
 def plan_assumptions(found: Plan) -> list[str]:
@@ -524,10 +504,8 @@ def plan_assumptions(found: Plan) -> list[str]:
     v = found.variances
     within = "not known" if v.within is None else f"{v.within:.4g}"
     value = "" if v.mean is None else f"{'difference' if found.systems == 2 else 'value'} {v.mean:.3f}, "
-    return [
-        f"{value}variance between cases {v.between:.4g}, within {within}",
-        *filter(None, [current_precision(found)]),
-    ]
+    first = f"{value}variance between cases {v.between:.4g}, within {within}"
+    return [first, *filter(None, [current_precision(found)])]
 
 
 def plan_grid(found: Plan) -> Grid:
@@ -545,12 +523,8 @@ def plan_grid(found: Plan) -> Grid:
     ]
     header = ("repeats", "cases", "candidates", "labels", "dollars", "")
     kept = [i for i, name in enumerate(header) if not name or any(row[i] != "-" for row in rows)]
-    return Grid(
-        "",
-        tuple(header[i] for i in kept),
-        tuple(tuple(row[i] for i in kept) for row in rows),
-        tuple(header[i] != "" for i in kept),
-    )
+    shown = tuple(tuple(row[i] for i in kept) for row in (header, *rows))
+    return Grid("", shown[0], shown[1:], tuple(name != "" for name in shown[0]))
 
 
 def candidate_cost(sets: CandidateSets) -> float | None:
@@ -558,5 +532,4 @@ def candidate_cost(sets: CandidateSets) -> float | None:
     if sets.costs is None:
         return None
     known = sets.costs[~np.isnan(sets.costs)]
-    mean = float(known.mean()) if len(known) else nan
-    return None if isnan(mean) else mean
+    return float(known.mean()) if len(known) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,6 @@ from kofn.scoring.evaluate import evaluate, result_of
 from kofn.stats import compare
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kofn.runs.record import Run
     from kofn.scoring.grade import Graded
     from kofn.scoring.result import ScoredResult
@@ -111,10 +109,7 @@ def rescore(source: Path | Run, options: GradingConfig) -> RescoredRun:
     Outputs, references and labels are those of the run. Its metrics that a model graded are kept, for nothing is asked
     again. With neither an extractor, a metric nor a threshold the stored grades stay and only numbers are made anew.
     """
-    from kofn.runs.record import (
-        load_run,
-        restore_table,  # pydantic: only for runs, not for files
-    )
+    from kofn.runs.record import load_run, restore_table  # pydantic: only for runs, not for files
 
     run = load_run(source) if isinstance(source, (str, Path)) else source
     if run.result is None:
@@ -122,25 +117,17 @@ def rescore(source: Path | Run, options: GradingConfig) -> RescoredRun:
             f"{run.path or run.name}: no candidates to grade again: give a run of kofn score --out or kofn run"
         )
     plain = GradingConfig()
-    given = {
-        name: value for name in _option_names(options) if (value := getattr(options, name)) != getattr(plain, name)
-    }
+    given = {f.name: v for f in fields(options) if (v := getattr(options, f.name)) != getattr(plain, f.name)}
     merged = replace(run.options, **{**_explicit_options(run, given.get("extract")), **given})
     table = restore_table(run.result)
     if not given.keys() & set(_REGRADES):
         result = replace(run.result, table=table)
-        return RescoredRun(
-            parent=run, result=reestimate(result, merged) if given else result, options=merged, changes=()
-        )
+        result = reestimate(result, merged) if given else result
+        return RescoredRun(parent=run, result=result, options=merged, changes=())
     result = _with_judges(evaluate(table, merged), run.result, merged)
-    changes = [_verdict_changes(run.result, result, one, merged) for one in result.scored if _is_new(one, result)]
+    new = [one for one in result.scored if one.metric and one.metric not in result.judges]
+    changes = [_verdict_changes(run.result, result, one, merged) for one in new]
     return RescoredRun(parent=run, result=result, options=merged, changes=tuple(c for c in changes if c is not None))
-
-
-def _option_names(options: GradingConfig) -> list[str]:
-    from dataclasses import fields
-
-    return [field.name for field in fields(options)]
 
 
 def _explicit_options(run: Run, extract: Any) -> dict[str, Any]:
@@ -155,10 +142,6 @@ def _explicit_options(run: Run, extract: Any) -> dict[str, Any]:
         names = [one.metric for one in result.scored if one.metric and one.metric not in result.judges]
         metrics = tuple(name for name in names if parse_spec("metric", name)[0] in METRICS)
     return {"extract": stored.get("extract"), "metrics": metrics}
-
-
-def _is_new(scored: Graded, result: ScoredResult) -> bool:
-    return bool(scored.metric) and scored.metric not in result.judges
 
 
 def _with_judges(result: ScoredResult, stored: ScoredResult, options: GradingConfig) -> ScoredResult:
@@ -186,22 +169,28 @@ def _verdict_changes(
     old = next((one for one in stored.scored if one.metric == scored.metric), stored.scored[0])
     if not old.metric:
         return None
-    frame = _join_candidates(_frame(old), _frame(scored))
+    # candidates of both: those that are left out now are not among them
+    key, named = ["case_id", "index"], ("answer", "value", "passed")
+    before, after = (
+        _frame(one).rename({name: f"{name}_{side}" for name in named})
+        for one, side in ((old, "before"), (scored, "after"))
+    )
+    frame = after.join(before, on=key, how="inner", maintain_order="left")
+    frame = frame.select(*key, *(f"{name}_{side}" for name in named for side in ("before", "after")))
     # here passes are 1, 0 and -1, never null
     moved = frame.filter(pl.col("passed_before") != pl.col("passed_after"))
-    counts = (
-        moved.group_by("passed_before", "passed_after").len().sort("passed_before", "passed_after", descending=True)
-    )
-    differs = pl.any_horizontal(
-        *(pl.col(f"{name}_before").ne_missing(pl.col(f"{name}_after")) for name in ("answer", "value", "passed"))
-    )
+    sides = ("passed_before", "passed_after")
+    counts = moved.group_by(*sides).len().sort(*sides, descending=True)
+    differs = (pl.col(f"{name}_before").ne_missing(pl.col(f"{name}_after")) for name in named)
+    # passes as true, false or null, as every other file has them
+    as_flags = (pl.when(pl.col(s) >= 0).then(pl.col(s) == 1).alias(s) for s in sides)
     return VerdictChanges(
         before=old.metric,
         after=scored.metric,
         n=frame.height,
         moved={(_WORDS[a], _WORDS[b]): n for a, b, n in counts.iter_rows()},
         n_answers=int(frame["answer_before"].ne_missing(frame["answer_after"]).sum()),
-        rows=_with_boolean_passes(frame.filter(differs)),
+        rows=frame.filter(pl.any_horizontal(*differs)).with_columns(as_flags),
         numbers=_compare_numbers(stored, result, old.metric, scored.metric, options),
     )
 
@@ -221,35 +210,13 @@ def _frame(scored: Graded) -> pl.DataFrame:
     )
 
 
-def _join_candidates(before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
-    """Candidates of both, those that are left out now not among them."""
-    key = ["case_id", "index"]
-    named = {name: f"{name}_before" for name in ("answer", "value", "passed")}
-    joined = after.join(before.rename(named), on=key, how="inner", maintain_order="left")
-    joined = joined.rename({name: f"{name}_after" for name in named})
-    return joined.select(*key, *(f"{n}_{side}" for n in named for side in ("before", "after")))
-
-
-def _with_boolean_passes(rows: pl.DataFrame) -> pl.DataFrame:
-    """Passes as true, false or null, as every other file has them."""
-    sides = ("passed_before", "passed_after")
-    return rows.with_columns(pl.when(pl.col(s) >= 0).then(pl.col(s) == 1).alias(s) for s in sides)
-
-
 def _compare_numbers(
     stored: ScoredResult, result: ScoredResult, before: str, after: str, options: GradingConfig
 ) -> dict[str, Comparison]:
     a, b = stored.table.cases["case_id"].to_list(), result.table.cases["case_id"].to_list()
     out: dict[str, Comparison] = {}
-    names: Sequence[str] = [name for metric, name in result.case_values if metric == after]
-    for name in (n for n in names if (n in _COMPARED or options.aggregate) and (before, n) in stored.case_values):
-        out[name] = compare(
-            a,
-            stored.case_values[before, name],
-            b,
-            result.case_values[after, name],
-            level=options.level,
-            n_resamples=options.n_resamples,
-            seed=options.seed,
-        )
+    names = [name for metric, name in result.case_values if metric == after and (before, name) in stored.case_values]
+    for name in (n for n in names if n in _COMPARED or options.aggregate):
+        pair = stored.case_values[before, name], result.case_values[after, name]
+        out[name] = compare(a, pair[0], b, pair[1], **options.drawing)
     return out

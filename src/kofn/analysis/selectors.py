@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -72,15 +72,18 @@ class Selector:
 
     def to_dict(self) -> dict[str, Any]:
         """For a manifest."""
-        described = {"name": self.name, "by": self.by, "prefer": self.prefer, "version": self.version}
-        return {**described, "model": self.model, "fingerprint": self.fingerprint()}
+        described = {name: getattr(self, name) for name in ("name", "by", "prefer", "version", "model")}
+        return {**described, "fingerprint": self.fingerprint()}
 
 
 def _scores(by: str, sets: CandidateSets) -> Floats:
     if by in sets.selectors:
         return sets.selectors[by]
     if by == "first":
-        return 0.0 - _places(sets)  # earlier is higher; 0.0 - x and not -x, for the first place is 0.0 and not -0.0
+        places = np.arange(len(sets.values)) - np.repeat(sets.offsets[:-1], sets.sizes)
+        return 0.0 - places.astype(
+            np.float64
+        )  # earlier is higher; 0.0 - x and not -x, for the first place is 0.0 and not -0.0
     if by == "random":  # equal scores share, which is what drawing one gives on average
         return np.zeros(len(sets.values))
     if by == "length":
@@ -93,10 +96,6 @@ def _scores(by: str, sets: CandidateSets) -> Floats:
         return _by_function(by, sets)
     known = [*sets.selectors, *BUILT_IN]
     raise UnknownName("selector", by, known, hint=f"there is {', '.join(known)}, or a function module:name")
-
-
-def _places(sets: CandidateSets) -> Floats:
-    return (np.arange(len(sets.values)) - np.repeat(sets.offsets[:-1], sets.sizes)).astype(np.float64)
 
 
 def _support(sets: CandidateSets) -> Floats:
@@ -121,9 +120,8 @@ def _by_function(spec: str, sets: CandidateSets) -> Floats:
         # a place, from 0; True is an int and no place
         if isinstance(said, int | np.integer) and not isinstance(said, bool):
             if not 0 <= int(said) < n:
-                raise InputError(
-                    f"selector {spec}: case {one.case_id!r}: picked {said} of {n} candidates: from 0 to {n - 1}"
-                )
+                where = f"selector {spec}: case {one.case_id!r}"
+                raise InputError(f"{where}: picked {said} of {n} candidates: from 0 to {n - 1}")
             out[low : low + n] = np.arange(n) == int(said)
         elif said is not None:
             scores = [np.nan if s is None else float(s) for s in said]
@@ -135,8 +133,6 @@ def _by_function(spec: str, sets: CandidateSets) -> Floats:
 
 def with_selector(sets: CandidateSets, name: str, scores: Floats) -> CandidateSets:
     """The same sets with one more column of selector scores."""
-    from dataclasses import replace
-
     return replace(sets, selectors={**sets.selectors, name: scores})
 
 
@@ -208,20 +204,18 @@ def evaluate_selector(
         "agreement": np.where(mixed, picked, np.nan),
         "chance": np.where(mixed, average, np.nan),
     }
-    return Selection(
-        selector=selector,
-        metric=metric,
-        **{name: _estimate(name, column, options, common) for name, column in columns.items()},
-    )
+    how = {"interval": suitable_interval(options.interval, resampled=True), **options.drawing, **common}
+    estimates = {name: estimate(column, aggregator=name, **how) for name, column in columns.items()}
+    return Selection(selector=selector, metric=metric, **estimates)
 
 
 def pick_outcomes(sets: CandidateSets, selector: Selector) -> tuple[Floats, Floats, Floats]:
     """(pass of the pick, share of candidates that pass, whether any does) of every set; NaN where undefined."""
     passes = np.where(sets.passes == NOT_GRADED, np.nan, sets.passes).astype(np.float64)
-    graded = with_values(sets, passes)
-    graded, known = with_selector(graded, selector.name, graded_scores(sets, selector)), sets.counts[0] > 0
+    graded = with_selector(with_values(sets, passes), selector.name, graded_scores(sets, selector))
     picked = Selected(selector.name)(graded)
     n, c = sets.counts
+    known = n > 0
     share = np.where(known, c / np.maximum(n, 1), np.nan)
     return picked, share, np.where(known, (c > 0).astype(np.float64), np.nan)
 
@@ -233,18 +227,4 @@ def graded_scores(sets: CandidateSets, selector: Selector) -> Floats:
 
 def with_values(sets: CandidateSets, values: Floats) -> CandidateSets:
     """The same sets with other values."""
-    from dataclasses import replace
-
     return replace(sets, values=values)
-
-
-def _estimate(name: str, column: Floats, options: GradingConfig, common: dict[str, Any]) -> Estimate:
-    return estimate(
-        column,
-        aggregator=name,
-        interval=suitable_interval(options.interval, resampled=True),
-        level=options.level,
-        n_resamples=options.n_resamples,
-        seed=options.seed,
-        **common,
-    )

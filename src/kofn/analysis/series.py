@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kofn.errors import InputError
+from kofn.runs.index import QUESTION_COLUMNS, Questions
 from kofn.stats import clustered_se, compare, holm
 from kofn.stats.intervals import cluster_codes
 from kofn.stats.paired import same_cases
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kofn.core.candidate_sets import Floats
+    from kofn.core.table import Table
     from kofn.core.types import Estimate
-    from kofn.runs.index import Questions
     from kofn.stats import Comparison
 
 
@@ -57,8 +58,7 @@ class Change:
     @property
     def sign(self) -> int:
         """1 up, -1 down, 0 neither (or nothing to compare)."""
-        d = self.comparison.difference
-        return 0 if d is None else (d > 0) - (d < 0)
+        return self.comparison.sign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,8 @@ def build_series(points: Sequence[TrendPoint], *, alpha: float = 0.05, level: fl
     """
     if not 0 < alpha < 1:
         raise InputError(f"alpha takes a number between 0 and 1, not {alpha}")
-    pairs = _pairs(points)
+    # (earlier, later) of the runs that have the number
+    pairs = list(pairwise(i for i, p in enumerate(points) if p.estimate.point is not None))
     # each run with the one before it that has the number: a gap is stepped over
     found = {b: compare_points(points[a], points[b], level=level) for a, b in pairs}
     known = [b for b, c in found.items() if c.p is not None]
@@ -132,32 +133,18 @@ def build_series(points: Sequence[TrendPoint], *, alpha: float = 0.05, level: fl
     for a, b in pairs:
         p = adjusted.get(b)
         changes[b] = Change(against=a, comparison=found[b], p_holm=p, real=_is_real(p, found[b], alpha))
-    return Series(
-        points=tuple(points),
-        changes=tuple(changes),
-        overall=_overall(points, pairs, alpha, level),
-        spread=estimate_spread(points),
-        alpha=alpha,
-    )
-
-
-def _pairs(points: Sequence[TrendPoint]) -> list[tuple[int, int]]:
-    """(earlier, later) of the runs that have the number."""
-    known = [i for i, p in enumerate(points) if p.estimate.point is not None]
-    return list(pairwise(known))
+    overall = None
+    if pairs:
+        first, last = pairs[0][0], pairs[-1][1]
+        whole = compare_points(points[first], points[last], level=level)
+        overall = Change(against=first, comparison=whole, p_holm=whole.p, real=_is_real(whole.p, whole, alpha))
+    spread = estimate_spread(points)
+    return Series(points=tuple(points), changes=tuple(changes), overall=overall, spread=spread, alpha=alpha)
 
 
 def _is_real(p: float | None, found: Comparison, alpha: float) -> bool:
     # a difference of 0 is no change, whatever its p
     return p is not None and p < alpha and bool(found.difference)
-
-
-def _overall(points: Sequence[TrendPoint], pairs: list[tuple[int, int]], alpha: float, level: float) -> Change | None:
-    if not pairs:
-        return None
-    first, last = pairs[0][0], pairs[-1][1]
-    found = compare_points(points[first], points[last], level=level)
-    return Change(against=first, comparison=found, p_holm=found.p, real=_is_real(found.p, found, alpha))
 
 
 def compare_points(a: TrendPoint, b: TrendPoint, *, level: float = 0.95) -> Comparison:
@@ -190,6 +177,8 @@ def estimate_spread(points: Sequence[TrendPoint]) -> Spread | None:
     >>> estimate_spread(alike).sd, estimate_spread(alike).p
     (0.0, 1.0)
     """
+    from scipy.special import chdtrc
+
     known = [p for p in points if p.estimate.point is not None]
     if not known:
         return None
@@ -198,7 +187,9 @@ def estimate_spread(points: Sequence[TrendPoint]) -> Spread | None:
     own = float(np.mean(errors)) if errors else None
     shared = shared_cases(known)
     same = len(known) > 1 and len(shared) > 1 and all(len(shared) >= MOSTLY * p.estimate.n for p in known)
-    noise, p = _repeat_noise(known, shared) if same else (own, _spread_p_value(means, own))
+    noise, p = _repeat_noise(known, shared) if same else (own, None)
+    if not same and means.size > 1 and own:  # χ² of runs that are samples of their own
+        p = float(chdtrc(means.size - 1, float(((means - means.mean()) ** 2).sum()) / own**2))
     return Spread(
         n=len(known),
         mean=float(means.mean()),
@@ -243,8 +234,13 @@ def _repeat_noise(points: Sequence[TrendPoint], shared: list[str]) -> tuple[floa
     """The standard deviation of run means that repeating the same cases gives, and p of the one there is."""
     from scipy.special import fdtrc
 
-    rows = [_align(p, p.values, shared) for p in points]
-    weights, units = _design(points[0], shared)
+    rows, first = [_align(p, p.values, shared) for p in points], points[0]
+    weights = np.ones(len(shared)) if first.weights is None else _align(first, first.weights, shared)
+    weights = weights if weights.any() else np.ones(len(shared))
+    weights = weights / weights.sum()
+    # each case belongs to the unit of its cluster, or is one itself
+    own = np.arange(len(shared))
+    units = cluster_codes(own if first.clusters is None else _align(first, cluster_codes(first.clusters), shared))
     n_units, n_runs = int(units.max()) + 1, len(rows)
     if n_units < 2:
         return None, None
@@ -263,14 +259,6 @@ def _repeat_noise(points: Sequence[TrendPoint], shared: list[str]) -> tuple[floa
     return noise, float(fdtrc(n_runs - 1, (n_runs - 1) * (n_units - 1), apart / noise**2))
 
 
-def _design(point: TrendPoint, cases: list[str]) -> tuple[Floats, NDArray[np.intp]]:
-    """The cases' weights, which sum to 1, and the unit each belongs to: its cluster, or itself."""
-    weights = np.ones(len(cases)) if point.weights is None else _align(point, point.weights, cases)
-    weights = weights if weights.any() else np.ones(len(cases))
-    units = np.arange(len(cases)) if point.clusters is None else _align(point, cluster_codes(point.clusters), cases)
-    return weights / weights.sum(), cluster_codes(units)
-
-
 def _align(point: TrendPoint, column: NDArray[Any], cases: list[str]) -> NDArray[Any]:
     """A run's column on these cases."""
     if list(point.cases) == cases:
@@ -279,13 +267,10 @@ def _align(point: TrendPoint, column: NDArray[Any], cases: list[str]) -> NDArray
     return column[[at[c] for c in cases]]
 
 
-def _spread_p_value(means: Floats, error: float | None) -> float | None:
-    """χ² of runs that are samples of their own."""
-    from scipy.special import chdtrc
-
-    if means.size < 2 or not error:
-        return None
-    return float(chdtrc(means.size - 1, float(((means - means.mean()) ** 2).sum()) / error**2))
+def questions_in(table: Table) -> Questions:
+    """What the cases of a table ask and expect."""
+    hashes = {c: table.cases[c].hash().to_numpy() for c in QUESTION_COLUMNS if c in table.cases.columns}
+    return Questions(table.cases["case_id"].to_list(), hashes)
 
 
 def count_changed_questions(a: Questions, b: Questions) -> tuple[int, int]:
@@ -296,19 +281,16 @@ def count_changed_questions(a: Questions, b: Questions) -> tuple[int, int]:
     >>> count_changed_questions(before, Questions("yz", {"input": np.array([7, 9])}))
     (1, 1)
     """
-    in_a, in_b = _shared_positions(a.cases, b.cases)
+    if same_cases(a.cases, b.cases):
+        in_a = in_b = np.arange(len(a.cases), dtype=np.intp)
+    else:
+        at = {case: i for i, case in enumerate(a.cases)}
+        shared = [(at[c], i) for i, c in enumerate(b.cases) if c in at]
+        in_a, in_b = np.array(shared, dtype=np.intp).reshape(-1, 2).T
     differ = np.zeros(len(in_a), dtype=bool)
     for name in a.hashes.keys() & b.hashes.keys():
         differ |= a.hashes[name][in_a] != b.hashes[name][in_b]
     return int(differ.sum()), len(in_a)
-
-
-def _shared_positions(a: Sequence[str], b: Sequence[str]) -> NDArray[np.intp]:
-    """Where the cases that both have stand in each: two rows."""
-    if same_cases(a, b):
-        return np.tile(np.arange(len(a), dtype=np.intp), (2, 1))
-    at = {case: i for i, case in enumerate(a)}
-    return np.array([(at[c], i) for i, c in enumerate(b) if c in at], dtype=np.intp).reshape(-1, 2).T
 
 
 def case_histories(runs: Sequence[tuple[Sequence[str], Sequence[bool | None]]]) -> list[CaseHistory]:
@@ -353,18 +335,14 @@ def sparkline(values: Sequence[float | None], width: int = 80) -> str:
     >>> sparkline([0.1, 0.5, None, 0.9]), sparkline([2, 2]), sparkline([0, 1, 1, 1], width=2)
     ('▁▅ █', '▄▄', '▅█')
     """
-    numbers = np.array([nan if v is None else v for v in values], dtype=np.float64)
+    numbers = np.array(values, dtype=np.float64)  # None becomes NaN
     known = numbers[~np.isnan(numbers)]
     if not known.size:
         return " " * min(numbers.size, width)
     low, high = float(known.min()), float(known.max())
     if numbers.size > width:
-        numbers = np.array([_mean(part) for part in np.array_split(numbers, width)])
+        parts = [part[~np.isnan(part)] for part in np.array_split(numbers, width)]
+        numbers = np.array([float(part.mean()) if part.size else nan for part in parts])
     # values all alike are drawn at half height: 3/7 is the fourth of eight blocks
     share = (numbers - low) / (high - low) if high > low else numbers * 0 + 3 / 7
     return "".join(" " if isnan(s) else BLOCKS[int(s * (len(BLOCKS) - 1) + 0.5)] for s in share.tolist())
-
-
-def _mean(values: Floats) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if known.size else nan

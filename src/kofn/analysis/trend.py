@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from kofn.analysis.series import TrendPoint, build_series, case_histories, count_changed_questions, most_flaky
+from kofn.analysis.series import (
+    TrendPoint,
+    align_column,
+    build_series,
+    case_histories,
+    count_changed_questions,
+    most_flaky,
+)
 from kofn.core.document import Displayable
 from kofn.core.types import Estimate
 from kofn.errors import InputError, UnknownName
@@ -19,8 +26,6 @@ from kofn.stats import estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
 
     from kofn.analysis.series import CaseHistory, Change, Series
     from kofn.runs.index import IndexColumn, StoredRun
@@ -141,7 +146,11 @@ def load_trend(
     selected = [r for r in found if task in (None, r.task)]
     result = build_trend(selected, left_out, aggregate=aggregate, metric=metric, alpha=alpha, last=last)
     if not result.tasks:
-        raise _no_runs_error(directories, result.left_out)
+        where, why = ", ".join(map(str, directories[:3])) + (", ..." if len(directories) > 3 else ""), result.left_out
+        if not why:
+            raise InputError(f"{where}: no run in it: expected run directories (kofn score ... --out DIR)")
+        more = f" (and {len(why) - 1:,} more)" if len(why) > 1 else ""
+        raise InputError(f"{where}: no run that can be read: {why[0].reason}{more}")
     return result
 
 
@@ -156,9 +165,9 @@ def build_trend(
     read: Callable[[StoredRun, Sequence[IndexColumn]], StoredRun] = read_columns,
 ) -> Trend:
     """The same of runs that are loaded already; `read` gives a run with the columns that are followed."""
-    tasks = sorted({r.task for r in found})
-    ordered = {t: sorted((r for r in found if r.task == t), key=_sort_key) for t in tasks}
-    kept = {t: runs if last is None else runs[-last:] for t, runs in ordered.items()}
+    # by the time a run was made: run.json tells it to the second; of one second the evaluation's own time decides
+    ordered = sorted(found, key=lambda r: (r.when.replace(microsecond=0), r.evaluation.timestamp, r.name, str(r.path)))
+    kept = {t: [r for r in ordered if r.task == t][-last if last else 0 :] for t in sorted({r.task for r in found})}
     _check_requested([r for runs in kept.values() for r in runs], aggregate, metric)
     parts, left = [], list(left_out)
     for name, runs in kept.items():
@@ -166,21 +175,11 @@ def build_trend(
         whole, damaged = _read_columns(runs, numbers, read)
         left += damaged
         if whole:
-            parts.append(_task_trend(name, _unique_names(whole), numbers, alpha))
+            named = _unique_names(whole)
+            metrics = tuple(_metric_trend(named, n, alpha) for n in numbers)
+            cases = tuple(case_histories([(r.cases, r.verdicts) for r in named]))
+            parts.append(TaskTrend(task=name, runs=tuple(named), metrics=metrics, cases=cases))
     return Trend(tasks=tuple(parts), left_out=tuple(left), alpha=alpha)
-
-
-def _no_runs_error(directories: Sequence[Path | str], left_out: Sequence[SkippedRun]) -> InputError:
-    where = ", ".join(str(d) for d in directories[:3]) + (", ..." if len(directories) > 3 else "")
-    if not left_out:
-        return InputError(f"{where}: no run in it: expected run directories (kofn score ... --out DIR)")
-    more = f" (and {len(left_out) - 1:,} more)" if len(left_out) > 1 else ""
-    return InputError(f"{where}: no run that can be read: {left_out[0].reason}{more}")
-
-
-def _sort_key(run: StoredRun) -> tuple[Any, ...]:
-    """By the time a run was made. run.json tells it to the second; of one second the evaluation's own time decides."""
-    return (run.when.replace(microsecond=0), run.evaluation.timestamp, run.name, str(run.path))
 
 
 def _unique_names(runs: Sequence[StoredRun]) -> list[StoredRun]:
@@ -262,81 +261,43 @@ def _read_columns(
     return whole, left_out
 
 
-def _task_trend(task: str, runs: Sequence[StoredRun], numbers: Sequence[TrendNumber], alpha: float) -> TaskTrend:
-    return TaskTrend(
-        task=task,
-        runs=tuple(runs),
-        metrics=tuple(_metric_trend(runs, n, alpha) for n in numbers),
-        cases=tuple(case_histories([(r.cases, r.verdicts) for r in runs])),
-    )
-
-
 def _metric_trend(runs: Sequence[StoredRun], number: TrendNumber, alpha: float) -> MetricTrend:
     found = build_series([_point(r, number) for r in runs], alpha=alpha)
     columns = [c for r in runs if (c := _find_column(r, number))]
     metric = columns[-1].metric if columns else ""
+    layouts = [r.manifest["layout"] for r in runs if r.result]
+    said = [m["higher_is_better"] for layout in layouts for m in layout["metrics"] if m["metric"] == metric]
+    more_is_better = bool(said[-1]) if said else True  # as the newest run that has the metric says
     return MetricTrend(
         name=number.aggregator,
         metric=metric,
-        higher_is_better=number.aggregator in FROM_REPORTS
-        or higher_is_better(number.aggregator, _metric_higher_is_better(runs, metric)),
+        higher_is_better=number.aggregator in FROM_REPORTS or higher_is_better(number.aggregator, more_is_better),
         series=found,
         notes=tuple(_notes(runs, i, found.changes[i], number) for i in range(len(runs))),
     )
 
 
-def _metric_higher_is_better(runs: Sequence[StoredRun], metric: str) -> bool:
-    """Whether more of the metric is better, as the newest run that has it says."""
-    layouts = [r.manifest["layout"] for r in runs if r.result]
-    said = [m["higher_is_better"] for layout in layouts for m in layout["metrics"] if m["metric"] == metric]
-    return bool(said[-1]) if said else True
-
-
 def _point(run: StoredRun, number: TrendNumber) -> TrendPoint:
-    """The number of every case of a run, with its estimate: the stored one, or made now."""
-    name, column = number.aggregator, _find_column(run, number)
-    if column is not None and run.stored is not None:
-        stored, values = run.stored, run.stored.values[column.column]
-        # the stored estimate, so that a trend shows what the run showed
-        found = _stored_estimate(run, column) or estimate(
-            values, aggregator=name, clusters=stored.clusters, weights=stored.weights
-        )
-        return TrendPoint(
-            name=run.name,
-            cases=stored.cases,
-            values=values,
-            estimate=found,
-            clusters=stored.clusters,
-            weights=stored.weights,
-        )
-    if name not in FROM_REPORTS:
+    """The number of every case of a run, with its estimate: the stored one, so that a trend shows what the run did."""
+    name, column, stored = number.aggregator, _find_column(run, number), run.stored
+    if column is not None and stored is not None:
+        units: dict[str, Any] = {"clusters": stored.clusters, "weights": stored.weights}
+        cases, values = stored.cases, stored.values[column.column]
+        key, estimates = (column.metric, column.aggregator, None), run.manifest["result"]["estimates"]
+        known = next((e for e in estimates if (e["metric"], e["aggregator"], e["segment"]) == key), None)
+        found = Estimate(**known) if known else estimate(values, aggregator=name, **units)
+    elif name in FROM_REPORTS:
+        cases, values = run.cases, run.scores if name == "score" else run.passed.astype(np.float64)
+        units = {"clusters": None, "weights": run.weights if name == "score" else None}
+        if stored is not None and stored.clusters is not None:
+            aligned = align_column(cases, stored.cases, stored.clusters.tolist(), None)
+            units["clusters"] = np.array(aligned, dtype=object)
+        found = estimate(values, aggregator=name, **units)
+    else:
         # a run without the number keeps its place in the series
-        nothing = np.full(len(run.cases), np.nan)
-        return TrendPoint(name=run.name, cases=run.cases, values=nothing, estimate=estimate([], aggregator=name))
-    values = run.scores if name == "score" else run.passed.astype(np.float64)
-    weights, clusters = run.weights if name == "score" else None, _clusters(run)
-    found = estimate(values, aggregator=name, clusters=clusters, weights=weights)
-    return TrendPoint(name=run.name, cases=run.cases, values=values, estimate=found, clusters=clusters, weights=weights)
-
-
-def _clusters(run: StoredRun) -> NDArray[Any] | None:
-    """The cluster of every case report."""
-    if run.stored is None or run.stored.clusters is None:
-        return None
-    known = dict(zip(run.stored.cases, run.stored.clusters.tolist(), strict=True))
-    return np.array([known.get(case) for case in run.cases], dtype=object)
-
-
-def _stored_estimate(run: StoredRun, column: IndexColumn) -> Estimate | None:
-    key = (column.metric, column.aggregator, None)
-    return next(
-        (
-            Estimate(**e)
-            for e in run.manifest["result"]["estimates"]
-            if (e["metric"], e["aggregator"], e["segment"]) == key
-        ),
-        None,
-    )
+        cases, values, units = run.cases, np.full(len(run.cases), np.nan), {}
+        found = estimate([], aggregator=name)
+    return TrendPoint(name=run.name, cases=cases, values=values, estimate=found, **units)
 
 
 def _notes(runs: Sequence[StoredRun], at: int, change: Change | None, number: TrendNumber) -> tuple[str, ...]:
@@ -393,22 +354,15 @@ def _settings(run: StoredRun, number: TrendNumber) -> dict[str, str]:
             **{name: options.get(name) for name in ("threshold", "top_k")},
             **{name: understood[name] for name in ("weight", "cluster")},
         }
-    return {k: _short("none" if v is None else str(v)) for k, v in known.items()}
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else text[:39] + "…"
+    texts = {k: "none" if v is None else str(v) for k, v in known.items()}
+    return {k: text if len(text) <= 40 else text[:39] + "…" for k, text in texts.items()}
 
 
 def change_verdict(change: Change, more_is_better: bool | None) -> str:
     """A change in a word or two: better, worse, higher, lower, noise; other cases where there is none to compare."""
     if not change.comparison.n:
         return "other cases"
-    if not change.real:
-        return "noise"
-    if more_is_better is None:
-        return "higher" if change.sign > 0 else "lower"
-    return "better" if (change.sign > 0) == more_is_better else "worse"
+    return change.comparison.word(more_is_better) if change.real else "noise"
 
 
 def _task_dict(part: TaskTrend) -> dict[str, Any]:
@@ -424,32 +378,20 @@ def _task_dict(part: TaskTrend) -> dict[str, Any]:
     }
 
 
+_SPREAD = {"low": "min", "high": "max", "standard_error": "mean_standard_error"}  # field -> key of the documented JSON
+
+
 def _metric_dict(part: TaskTrend, f: MetricTrend) -> dict[str, Any]:
+    spread = None
+    if (s := f.series.spread) is not None:
+        spread = {**{_SPREAD.get(k, k): v for k, v in asdict(s).items()}, "is_noise": s.is_noise(f.series.alpha)}
     return {
         "aggregator": f.name,
         "metric": f.metric,
         "higher_is_better": f.higher_is_better,
         "runs": [_run_dict(part.runs, f, i) for i in range(len(part.runs))],
         "first_to_last": _change_dict(f.series.overall, f, part.runs),
-        "spread": _spread_dict(f.series),
-    }
-
-
-def _spread_dict(found: Series) -> dict[str, Any] | None:
-    s = found.spread
-    if s is None:
-        return None
-    return {
-        "n": s.n,
-        "mean": s.mean,
-        "sd": s.sd,
-        "min": s.low,
-        "max": s.high,
-        "mean_standard_error": s.standard_error,
-        "noise": s.noise,
-        "same_cases": s.same_cases,
-        "p": s.p,
-        "is_noise": s.is_noise(found.alpha),
+        "spread": spread,
     }
 
 
@@ -459,13 +401,7 @@ def _run_dict(runs: Sequence[StoredRun], f: MetricTrend, at: int) -> dict[str, A
         "run": run.name,
         "path": str(run.path),
         "when": run.when.isoformat(),
-        "point": e.point,
-        "low": e.low,
-        "high": e.high,
-        "level": e.level,
-        "method": e.method,
-        "n": e.n,
-        "n_missing": e.n_missing,
+        **{name: getattr(e, name) for name in ("point", "low", "high", "level", "method", "n", "n_missing")},
         "passed": run.n_passed,
         "total": len(run.cases),
         "cost": run.cost,
@@ -481,16 +417,9 @@ def _change_dict(change: Change | None, f: MetricTrend, runs: Sequence[StoredRun
     c = change.comparison
     return {
         "against": runs[change.against].name,
-        "n": c.n,
-        "difference": c.difference,
-        "low": c.low,
-        "high": c.high,
-        "level": c.level,
-        "p": c.p,
+        **{name: getattr(c, name) for name in ("n", "difference", "low", "high", "level", "p")},
         "p_holm": change.p_holm,
         "real": change.real,
         "verdict": change_verdict(change, f.higher_is_better),
-        "wins": c.wins,
-        "ties": c.ties,
-        "losses": c.losses,
+        **{name: getattr(c, name) for name in ("wins", "ties", "losses")},
     }

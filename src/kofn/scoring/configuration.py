@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from kofn.core.types import Estimate
     from kofn.scoring.splits import Split
+    from kofn.stats.intervals import Drawing
 
 Spec = str | Callable[..., Any]  # a registered name with its settings, "module:name", or a function itself
 
@@ -168,6 +169,11 @@ class GradingConfig:
     def __post_init__(self) -> None:
         if self.use is not None and self.use not in USES:
             raise UnknownName("use", self.use, list(USES), hint="expected any, vote, select, list or all")
+
+    @property
+    def drawing(self) -> Drawing:
+        """How intervals and p-values are made, as keywords of `kofn.stats`."""
+        return {"level": self.level, "n_resamples": self.n_resamples, "seed": self.seed}
 
     def to_dict(self) -> dict[str, Any]:
         """As run.json keeps it."""

@@ -97,10 +97,12 @@ def fit(passes: ArrayLike, tries: ArrayLike, weights: ArrayLike | None = None) -
     if int(n.max(initial=0)) < 2:
         return None
     w = np.ones(len(c)) if weights is None else np.asarray(weights, dtype=float)[np.asarray(tries) > 0]
-    p, spread = fits(Tails(*((w @ part / w.sum())[None, :] for part in _indicators(c, n))))
-    return BetaBinomial(
-        p=float(p[0]), spread=float(spread[0]), kind=_kind(float(p[0]), float(spread[0])), n_cases=len(c)
-    )
+    found = fits(Tails(*((w @ part / w.sum())[None, :] for part in _indicators(c, n))))
+    p, spread = (float(column[0]) for column in found)
+    kind = "alike" if spread == 0 else "all or nothing" if isinf(spread) else "fit"
+    if p in (0.0, 1.0):
+        kind = "all" if p else "none"
+    return BetaBinomial(p=p, spread=spread, kind=kind, n_cases=len(c))
 
 
 def _counts(passes: ArrayLike, tries: ArrayLike) -> tuple[Ints, Ints]:
@@ -109,12 +111,6 @@ def _counts(passes: ArrayLike, tries: ArrayLike) -> tuple[Ints, Ints]:
     if c.shape != n.shape or c.ndim != 1 or bool(((c < 0) | (c > n)).any()):
         raise InputError("passes must be one count a case, from 0 to its number of tries")
     return c[n > 0], n[n > 0]
-
-
-def _kind(p: float, spread: float) -> str:
-    if p in (0.0, 1.0):
-        return "all" if p else "none"
-    return "alike" if spread == 0 else "all or nothing" if isinf(spread) else "fit"
 
 
 def _indicators(c: Ints, n: Ints) -> Tails:
@@ -149,7 +145,11 @@ def fits(tails: Tails) -> tuple[Floats, Floats]:
     p = tails.passes.sum(axis=1) / tails.tries.sum(axis=1)
     spread = np.zeros(len(p))
     mixed = (p > 0) & (p < 1)
-    beyond = mixed & (_tarone(tails, p) > 1e-12)
+    i = np.arange(tails.tries.shape[1])
+    # Tarone's score: the slope of the log-likelihood in the spread at 0, sum of i S_i/p + i F_i/q - i N_i
+    with np.errstate(divide="ignore", invalid="ignore"):
+        score = tails.passes @ i / p + tails.fails @ i / (1 - p) - tails.tries @ i
+    beyond = mixed & (score > 1e-12)
     every = tails.tries[:, 0]
     extreme = beyond & (np.abs(tails.passes[:, 0] + tails.fails[:, 0] - every) < 1e-12)  # all pass or all fail
     spread[extreme] = inf
@@ -158,13 +158,6 @@ def fits(tails: Tails) -> tuple[Floats, Floats]:
     if len(rows):
         p[rows], spread[rows] = _climb(Tails(*(part[rows] for part in tails)), p[rows])
     return p, spread
-
-
-def _tarone(tails: Tails, p: Floats) -> Floats:
-    """Tarone's score: the slope of the log-likelihood in the spread at 0, sum of i S_i/p + i F_i/q - i N_i."""
-    i = np.arange(tails.tries.shape[1])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(tails.passes @ i / p + tails.fails @ i / (1 - p) - tails.tries @ i)
 
 
 def _likelihood(tails: Tails, x: Floats, y: Floats) -> Floats:

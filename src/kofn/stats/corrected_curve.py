@@ -183,19 +183,17 @@ class _Sets:
         pairs = np.stack([self.tries, np.asarray(passes, dtype=np.int64)], axis=1)
         self.kinds, kind = np.unique(pairs, axis=0, return_inverse=True)
         self.kind = kind.ravel()
-        self.weights = None if weights is None else np.asarray(weights, dtype=float)
-        self.clusters = None if clusters is None else np.asarray(clusters)
+        self.units = {"weights": weights, "clusters": clusters}
 
     def at(self, k: int, rates: Rates, drawn: Floats, level: float, seed: int) -> CorrectedPoint:
-        enough = self.tries >= k
-        used = self.kinds[:, 0] >= k
+        enough, used = self.tries >= k, self.kinds[:, 0] >= k
         table = np.array([_draws_of(int(n), int(c), k) for n, c in self.kinds[used]])
         place = np.cumsum(used) - 1
         member = np.eye(int(used.sum()))[place[self.kind[enough]]]
-        kept = [None if x is None else x[enough] for x in (self.weights, self.clusters)]
-        shares = resampled_means(member, weights=kept[0], clusters=kept[1], n_resamples=len(drawn), seed=seed)
+        kept = {name: None if x is None else np.asarray(x)[enough] for name, x in self.units.items()}
+        shares = resampled_means(member, **kept, n_resamples=len(drawn), seed=seed)
         means = 1 - (shares * _wrong(table, drawn)).sum(axis=1)
-        point = float(1 - np.average(member, axis=0, weights=kept[0]) @ _wrong(table, np.array([rates]))[0])
+        point = float(1 - np.average(member, axis=0, weights=kept["weights"]) @ _wrong(table, np.array([rates]))[0])
         tail = (1 - check_level(level)) / 2
         low, high = np.clip(np.nanquantile(means, [tail, 1 - tail]), 0, 1).tolist()
         inside = min(1.0, max(0.0, point))
@@ -246,20 +244,16 @@ def any_of_candidates(
     data = labelled_data(human, judge, judged, weights, clusters, list(cases), None)
     value = prevalence_from_rates(data)
     parts = variance_parts(data, value, inside=False)
-    passed, exists = _by_case(
-        data.judged,
-        unit_codes(np.empty(0, dtype=np.intp), len(cases), None, cases)[1],
-        np.asarray(places, dtype=np.intp),
-    )
-    sizes = np.bincount(exists.sum(axis=1).astype(np.intp), minlength=exists.shape[1] + 1) / len(exists)
-    confusion = data.confusion
-    rates = np.array([confusion.sensitivity, confusion.specificity])[:, None]
+    _, codes = unit_codes(np.empty(0, dtype=np.intp), len(cases), None, cases)
+    passed, exists = _by_case(data.judged, codes, np.asarray(places, dtype=np.intp))
+    k = exists.shape[1]
+    sizes = np.bincount(exists.sum(axis=1).astype(np.intp), minlength=k + 1) / len(exists)
+    rates = (np.array([rate]) for rate in (data.confusion.sensitivity, data.confusion.specificity))
     q = (passed.sum(axis=0) / exists.sum(axis=0))[None, :]
-    by_place = np.clip(_prevalence_by_place(q, rates[0], rates[1]), 0.0, 1.0)
+    by_place = np.clip(_prevalence_by_place(q, *rates), 0.0, 1.0)
     rng = np.random.default_rng(seed)
     s, t = draw_rates(data, parts, rng, n_resamples)
     sums = resampled_sums_of_units(np.hstack([passed, exists]), n_resamples, rng)
-    k = exists.shape[1]
     drawn = _prevalence_by_place(sums[:, :k] / np.maximum(sums[:, k:], 1.0), s, t)
     low, high = percentile_ends(_any_pass(np.clip(drawn, 0.0, 1.0), sizes), level)
     return AnyOfCandidates(
@@ -288,8 +282,7 @@ def _by_case(judged: Floats, codes: NDArray[np.intp], places: NDArray[np.intp]) 
 
 
 def _prevalence_by_place(q: Floats, s: Floats, t: Floats) -> Floats:
-    columns = [prevalence_of_draws(q[:, j], s, t) for j in range(q.shape[1])]
-    return np.column_stack(columns)
+    return np.column_stack([prevalence_of_draws(column, s, t) for column in q.T])
 
 
 def _any_pass(by_place: Floats, sizes: Floats) -> Floats:

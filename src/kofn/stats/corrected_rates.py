@@ -109,17 +109,22 @@ def corrected_rate(
     confusion = (data.by_verdict() if inside else data).confusion
     parts = variance_parts(data, value, inside=inside)
     if data.design == "all labelled":
-        low, high, made = _human_interval(data, level, n_resamples, seed)
+        clusters_of = data.unit if data.clustered else None
+        rate = estimate(data.human, clusters=clusters_of, level=level, n_resamples=n_resamples, seed=seed)
+        low, high = (rate.point or 0.0 if end is None else end for end in (rate.low, rate.high))
+        made = f"human rate, {rate.method}"
     elif method == "lang_reiczigel":
-        low, high, made = _closed_form(data.by_verdict() if inside else data, level)
-    elif method == "bootstrap":
-        low, high, made = _bootstrap(data, level, n_resamples, seed, inside=inside)
+        low, high, made = *_closed_form(data.by_verdict() if inside else data, level), method
     else:
-        low, high, made = _jeffreys(data, parts, level, n_resamples, seed, inside=inside)
+        rng, made = np.random.default_rng(seed), "bootstrap" if method == "bootstrap" else "jeffreys"
+        if method == "bootstrap":
+            drawn = _bootstrap(data, rng, n_resamples, inside=inside)
+        else:
+            drawn = _jeffreys(data, parts, rng, n_resamples, inside=inside)
+        low, high = percentile_ends(drawn, level)
+        made += ", post-stratified" if inside else ""
     return Corrected(
-        point=value.point,
-        unclipped=value.unclipped,
-        clipped=value.clipped,
+        **value._asdict(),
         low=min(clip_to_unit(low).point, value.point),  # a point that was clipped may lie beyond all draws
         high=max(clip_to_unit(high).point, value.point),
         fits=high >= 0 and low <= 1,
@@ -173,15 +178,13 @@ def prevalence_of_draws(q: Floats, s: Floats, t: Floats) -> Floats:
 
 
 def _jeffreys(
-    data: LabelledData, parts: VarianceParts, level: float, n_resamples: int, seed: int, *, inside: bool
-) -> tuple[float, float, str]:
-    rng = np.random.default_rng(seed)
-    q = _draw_rate(rng, data.q, data.judged.size / parts.judged_effect, n_resamples)
+    data: LabelledData, parts: VarianceParts, rng: np.random.Generator, draws: int, *, inside: bool
+) -> Floats:
+    q = _draw_rate(rng, data.q, data.judged.size / parts.judged_effect, draws)
     if inside:
-        of_passed, of_failed = _draw_shares(data, parts, rng, n_resamples)
-        return *percentile_ends(q * of_passed + (1 - q) * of_failed, level), "jeffreys, post-stratified"
-    s, t = draw_rates(data, parts, rng, n_resamples)
-    return *percentile_ends(prevalence_of_draws(q, s, t), level), "jeffreys"
+        of_passed, of_failed = _draw_shares(data, parts, rng, draws)
+        return q * of_passed + (1 - q) * of_failed
+    return prevalence_of_draws(q, *draw_rates(data, parts, rng, draws))
 
 
 def _draw_shares(
@@ -189,11 +192,8 @@ def _draw_shares(
 ) -> tuple[Floats, Floats]:
     """Draws of p₁ and p₀, the shares that people pass of what the judge passes and of what it fails."""
     sizes = [effective_number(data.weights[of]) if of.any() else 0.0 for of in (data.judge == 1, data.judge == 0)]
-    p1, p0 = data.shares()
-    return (
-        _draw_rate(rng, p1, sizes[0] / parts.row_effect, draws),
-        _draw_rate(rng, p0, sizes[1] / parts.row_effect, draws),
-    )
+    drawn = (_draw_rate(rng, p, n / parts.row_effect, draws) for p, n in zip(data.shares(), sizes, strict=True))
+    return next(drawn), next(drawn)
 
 
 def draw_rates(data: LabelledData, parts: VarianceParts, rng: np.random.Generator, draws: int) -> tuple[Floats, Floats]:
@@ -212,64 +212,37 @@ def draw_rates(data: LabelledData, parts: VarianceParts, rng: np.random.Generato
     return tp / (tp + fn), tn / (tn + fp)
 
 
-def _closed_form(data: LabelledData, level: float) -> tuple[float, float, str]:
+def _closed_form(data: LabelledData, level: float) -> tuple[float, float]:
     """Lang and Reiczigel's, with sizes over the design effects."""
     c = data.confusion
     check_informative(c.sensitivity, c.specificity)
     parts = variance_parts(data, rogan_gladen(data.q, c.sensitivity, c.specificity), inside=False)
-    n1 = float(data.human.sum())
-    found = lang_reiczigel(
-        data.q,
-        data.judged.size / parts.judged_effect,
-        c.sensitivity,
-        n1 / parts.labels_effect,
-        c.specificity,
-        (data.human.size - n1) / parts.labels_effect,
-        level=level,
-    )
-    return *found.unclipped, "lang_reiczigel"
+    n1, n = float(data.human.sum()), data.judged.size / parts.judged_effect
+    sizes = n1 / parts.labels_effect, (data.human.size - n1) / parts.labels_effect
+    return lang_reiczigel(data.q, n, c.sensitivity, sizes[0], c.specificity, sizes[1], level=level).unclipped
 
 
-def _human_interval(data: LabelledData, level: float, n_resamples: int, seed: int) -> tuple[float, float, str]:
-    """Everything is labelled: the interval of the rate that people give."""
-    rate = estimate(
-        data.human, clusters=data.unit if data.clustered else None, level=level, n_resamples=n_resamples, seed=seed
-    )
-    low = rate.point if rate.low is None else rate.low
-    high = rate.point if rate.high is None else rate.high
-    assert low is not None
-    assert high is not None
-    return low, high, f"human rate, {rate.method}"
-
-
-def _bootstrap(
-    data: LabelledData, level: float, n_resamples: int, seed: int, *, inside: bool
-) -> tuple[float, float, str]:
-    """Percentiles over resampled units, drawn within strata: labelled only, both, judged only.
+def _bootstrap(data: LabelledData, rng: np.random.Generator, draws: int, *, inside: bool) -> Floats:
+    """The corrected rate of resampled units, drawn within strata: labelled only, both, judged only.
 
     Weighted labels were drawn by verdict, so that is a stratum as well (of units whose labels agree on it); the
     frequency of each verdict in the pool they were drawn from is drawn too.
     """
-    rng = np.random.default_rng(seed)
     matrix, strata = _unit_rows(data)
-    sums = sum(resampled_sums_of_units(matrix[strata == stratum], n_resamples, rng) for stratum in np.unique(strata))
+    sums = sum(resampled_sums_of_units(matrix[strata == stratum], draws, rng) for stratum in np.unique(strata))
     tp, fp, fn, tn, passed, failed = np.asarray(sums).T
     if data.weighted and not inside:
         pool = np.array([data.weights[data.judge == v].sum() for v in (1.0, 0.0)])
-        often = rng.multinomial(max(round(pool.sum()), 1), pool / pool.sum(), size=n_resamples).T
-        tp, fp, fn, tn = (
-            column * often[i // 2] / max(pool[i // 2], 1e-300) for i, column in enumerate((tp, fp, fn, tn))
-        )
+        often = rng.multinomial(max(round(pool.sum()), 1), pool / pool.sum(), size=draws).T
+        tp, fp, fn, tn = (x * often[i // 2] / max(pool[i // 2], 1e-300) for i, x in enumerate((tp, fp, fn, tn)))
     with np.errstate(invalid="ignore", divide="ignore"):
         q = passed / (passed + failed)
         if inside:
             of_passed, of_failed = tp / (tp + fp), fn / (fn + tn)
             p = np.where(q > 0, q * of_passed, 0.0) + np.where(q < 1, (1 - q) * of_failed, 0.0)
             p[np.isnan(p)] = np.where(np.arange(np.isnan(p).sum()) % 2, np.inf, -np.inf)
-        else:
-            s, t = tp / (tp + fn), tn / (tn + fp)
-            p = prevalence_of_draws(q, np.nan_to_num(s), np.nan_to_num(t))
-    return *percentile_ends(p, level), "bootstrap, post-stratified" if inside else "bootstrap"
+            return np.asarray(p)
+        return prevalence_of_draws(q, np.nan_to_num(tp / (tp + fn)), np.nan_to_num(tn / (tn + fp)))
 
 
 def _unit_rows(data: LabelledData) -> tuple[Floats, NDArray[np.intp]]:
@@ -314,9 +287,7 @@ def corrected_with_known_rates(
     n = v.size / (max(effect, 1.0) if judged_clusters is not None else 1.0)
     value, ends = known_rates(q * n, n, sensitivity, specificity, level=level)
     return Corrected(
-        point=value.point,
-        unclipped=value.unclipped,
-        clipped=value.clipped,
+        **value._asdict(),
         low=ends.low,
         high=ends.high,
         fits=ends.low < 1 and ends.high > 0,

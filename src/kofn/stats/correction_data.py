@@ -50,11 +50,9 @@ class LabelledData:
 
     def shares(self) -> tuple[float, float]:
         """(p₁, p₀): the share that people pass of what the judge passes, and of what it fails; 0 where it has none."""
-        shares = []
-        for verdict in (1.0, 0.0):
-            of = self.judge == verdict
-            shares.append(float(np.average(self.human[of], weights=self.weights[of])) if of.any() else 0.0)
-        return shares[0], shares[1]
+        of = (self.judge == 1.0, self.judge == 0.0)
+        p = [float(np.average(self.human[at], weights=self.weights[at])) if at.any() else 0.0 for at in of]
+        return p[0], p[1]
 
     def by_verdict(self) -> LabelledData:
         """Labels weighted so that those of each verdict stand for the judged cases with that verdict."""
@@ -225,20 +223,12 @@ def variance_parts(data: LabelledData, value: Prevalence, *, inside: bool) -> Va
     """Variances by unit and design effects; units that both sets share make both effects smaller or larger."""
     psi, psi_judged = _influence(data, value, inside=inside)
     plain, plain_judged = _independent_variance(data, value, inside=inside)
-    labels, judged = (
-        cluster_variance(psi, data.unit) + _pool_variance(data, value),
-        cluster_variance(psi_judged, data.judged_unit),
-    )
-    shared = 1.0
-    if data.design != "separate" or data.clustered:
+    by_unit, judged = cluster_variance(psi, data.unit), cluster_variance(psi_judged, data.judged_unit)
+    labels, shared = by_unit + _pool_variance(data, value), 1.0
+    if (data.design != "separate" or data.clustered) and by_unit + judged > 0:
         together = cluster_variance(np.append(psi, psi_judged), np.append(data.unit, data.judged_unit))
-        separate = cluster_variance(psi, data.unit) + cluster_variance(psi_judged, data.judged_unit)
-        shared = max(together / separate, _LEAST_SHARE) if separate > 0 else 1.0
-    by_rows = (
-        cluster_variance(psi, np.arange(psi.size)) + labels - cluster_variance(psi, data.unit)
-        if data.weighted
-        else plain
-    )
+        shared = max(together / (by_unit + judged), _LEAST_SHARE)
+    by_rows = cluster_variance(psi, np.arange(psi.size)) + labels - by_unit if data.weighted else plain
     return VarianceParts(
         labels=labels,
         judged=judged,

@@ -81,13 +81,6 @@ def _sums_of_rest(rng: np.random.Generator, rows: Floats, drawn: Ints) -> Floats
     return np.asarray(drawn[:, None] * mean + np.sqrt(drawn)[:, None] * normal)
 
 
-def _heaviest_first(pairs: Floats) -> NDArray[np.intp]:
-    """Pairs (S, W) by their weight and what they contribute to ΣS/ΣW, each against its mean."""
-    total, weight = pairs.sum(axis=0)
-    part = np.abs(pairs[:, 0] - total / weight * pairs[:, 1])
-    return np.argsort(-(pairs[:, 1] / weight + part / part.sum()), kind="stable")
-
-
 def resampled_ratios(sums: Floats, weights: Floats, n_resamples: int, seed: int) -> Floats:
     """Σsums/Σweights of `n_resamples` resamples of the units, whatever the order these come in.
 
@@ -102,7 +95,10 @@ def resampled_ratios(sums: Floats, weights: Floats, n_resamples: int, seed: int)
     if len(pairs) <= HEAVIEST:
         drawn = _sums_of_few(rng, pairs, n_resamples)
     else:
-        pairs = pairs[_heaviest_first(pairs)]
+        # heaviest first: by their weight and what they contribute to ΣS/ΣW, each against its mean
+        total, weight = pairs.sum(axis=0)
+        part = np.abs(pairs[:, 0] - total / weight * pairs[:, 1])
+        pairs = pairs[np.argsort(-(pairs[:, 1] / weight + part / part.sum()), kind="stable")]
         n_heavy = rng.binomial(len(pairs), HEAVIEST / len(pairs), size=n_resamples)
         drawn = _sums_of_rest(rng, pairs[HEAVIEST:], len(pairs) - n_heavy)
         for some, counts in _counts(rng, n_heavy, HEAVIEST):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import isfinite, sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from math import sqrt
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from kofn.core.candidate_sets import Array, Floats, Ints
+    from kofn.stats.intervals import Drawing
 
 DEFAULT_INTERVAL = "auto"
 SMALL_SEGMENT = 30  # a segment with fewer cases is marked
@@ -82,11 +83,16 @@ def estimate(
     check_interval(interval)
     check_level(level)
     check_resamples(n_resamples)
-    x, w, c = _with_values(values, weights, clusters)
+    x = np.asarray(values, dtype=float)
+    if x.ndim != 1:
+        raise InputError(f"values must be one number a case, got an array of shape {x.shape}")
+    kept = ~np.isnan(x)
+    w, c = _matching("weights", weights, kept, float), _matching("clusters", clusters, kept, None)
+    x = x if kept.all() else x[kept]
     point, ends = None, NO_INTERVAL
     if x.size and (w is None or w.any()):
         point = as_units(x, w, None).point
-        ends = _interval(x, w, c, interval=interval, level=level, n_resamples=n_resamples, seed=seed, rate=rate)
+        ends = _interval(x, w, c, interval, rate=rate, level=level, n_resamples=n_resamples, seed=seed)
         if ends.method == "degenerate":
             ends = NO_INTERVAL._replace(method="degenerate")
     return Estimate(
@@ -94,26 +100,13 @@ def estimate(
         metric=metric,
         segment=segment,
         point=point,
-        low=ends.low if isfinite(ends.low) else None,
-        high=ends.high if isfinite(ends.high) else None,
+        **ends.finite(),
         level=level,
         n=x.size,
         n_missing=np.size(values) - x.size,
         method=ends.method,
         recipe=dict(recipe or {}),
     )
-
-
-def _with_values(
-    values: ArrayLike, weights: ArrayLike | None, clusters: ArrayLike | None
-) -> tuple[Floats, Array | None, Array | None]:
-    """Values, weights and clusters of the cases that have a value."""
-    x = np.asarray(values, dtype=float)
-    if x.ndim != 1:
-        raise InputError(f"values must be one number a case, got an array of shape {x.shape}")
-    kept = ~np.isnan(x)
-    w, c = _matching("weights", weights, kept, float), _matching("clusters", clusters, kept, None)
-    return x if kept.all() else x[kept], w, c
 
 
 def _matching(name: str, given: ArrayLike | None, kept: NDArray[np.bool_], kind: Any) -> Array | None:
@@ -129,13 +122,12 @@ def _interval(
     x: Floats,
     weights: Array | None,
     clusters: Array | None,
-    *,
     interval: str,
-    level: float,
-    n_resamples: int,
-    seed: int,
+    *,
     rate: bool,
+    **drawing: Unpack[Drawing],
 ) -> Interval:
+    level = drawing["level"]
     if not rate and interval in ("auto", *BOOTSTRAPS) and bool((x == x[0]).all()):
         return NO_INTERVAL._replace(method="degenerate")
     if interval == "auto":
@@ -145,15 +137,7 @@ def _interval(
             rarer=rarer_side(x) if rate else None,
         )
     if interval in BOOTSTRAPS:
-        return bootstrap_mean(
-            x,
-            weights=weights,
-            clusters=clusters,
-            level=level,
-            method=BOOTSTRAPS[interval],
-            n_resamples=n_resamples,
-            seed=seed,
-        )
+        return bootstrap_mean(x, weights=weights, clusters=clusters, method=BOOTSTRAPS[interval], **drawing)
     if interval == "cluster":
         if clusters is None:
             raise InputError("interval 'cluster' needs clusters: give one a case, or use 't'")
@@ -255,21 +239,15 @@ def segment_estimates(
     x = np.asarray(values, dtype=float)
     if len(names) != x.size:
         raise InputError(f"{x.size} values but {len(names)} segments: give one a case")
-    w = None if weights is None else np.asarray(weights, dtype=float)
-    c = None if clusters is None else np.asarray(clusters)
+    units = {"weights": weights, "clusters": clusters}
     order, codes = np.unique(np.array(names, dtype=str), return_inverse=True)
     estimates = []
     for i, name in enumerate(order.tolist()):
         of = codes == i
-        estimates.append(
-            estimate(
-                x[of],
-                segment=name,
-                weights=None if w is None else w[of],
-                clusters=None if c is None else c[of],
-                **options,
-            )
-        )
+        own: dict[str, Any] = {
+            role: None if column is None else np.asarray(column)[of] for role, column in units.items()
+        }
+        estimates.append(estimate(x[of], segment=name, **own, **options))
     return estimates
 
 
@@ -353,7 +331,7 @@ def estimate_tally(
 
 def _interval_of_tally(tally: Tally, interval: str, level: float, *, rate: bool) -> Interval:
     """The interval of a tally of more than `EXPANDED_UP_TO` cases, to which no rule for few cases applies."""
-    values, n = tally.values, tally.n
+    values, n, moments = tally.values, tally.n, moments_of_mean(tally.values, tally.counts)
     zero_one, successes = is_rate(values), int(tally.counts[values == 1].sum())
     if interval == "auto":
         interval = choose_interval(n, rarer=rarer_side(values, tally.counts) if rate else None)
@@ -366,10 +344,7 @@ def _interval_of_tally(tally: Tally, interval: str, level: float, *, rate: bool)
     if values.size == 1 and interval in BOOTSTRAPS:
         return wilson(float(successes), n, level) if rate and zero_one else NO_INTERVAL._replace(method="degenerate")
     if interval == "t":
-        moments = moments_of_mean(values, tally.counts)
         half = t_quantile((1 + level) / 2, n - 1) * moments.sd / sqrt(n - 1)
         return Interval(moments.mean - half, moments.mean + half, "t")
     law = mean_law(values, tally.counts)
-    return interval_from(
-        law, level, BOOTSTRAPS[interval], n, lambda: moments_of_mean(values, tally.counts).skewness / 6
-    )
+    return interval_from(law, level, BOOTSTRAPS[interval], n, lambda: moments.skewness / 6)

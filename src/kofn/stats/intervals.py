@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from math import inf, isfinite, nan, sqrt
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
 
 import numpy as np
 
 from kofn.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import ArrayLike, NDArray
 
     from kofn.core.candidate_sets import Floats
@@ -25,8 +27,20 @@ class Interval(NamedTuple):
     high: float
     method: str
 
+    def finite(self) -> dict[str, float | None]:
+        """Both ends by name, None where there is none."""
+        return {name: end if isfinite(end) else None for name, end in (("low", self.low), ("high", self.high))}
+
 
 NO_INTERVAL = Interval(nan, nan, "none")
+
+
+class Drawing(TypedDict):
+    """How intervals and p-values are made: the keywords that estimates and comparisons of a run have in common."""
+
+    level: float
+    n_resamples: int
+    seed: int
 
 
 def check_level(level: float) -> float:
@@ -106,13 +120,7 @@ def clopper_pearson(successes: float, n: float, level: float = 0.95) -> Interval
     >>> clopper_pearson(0, 20)
     Interval(low=0.0, high=0.1684..., method='clopper_pearson')
     """
-    from scipy.special import betaincinv
-
-    _check_count(successes, n)
-    tail = (1 - check_level(level)) / 2
-    low = 0.0 if successes == 0 else float(betaincinv(successes, n - successes + 1, tail))
-    high = 1.0 if successes == n else float(betaincinv(successes + 1, n - successes, 1 - tail))
-    return Interval(low, high, "clopper_pearson")
+    return _beta_interval(successes, n, level, 0, 1, "clopper_pearson")
 
 
 def jeffreys(successes: float, n: float, level: float = 0.95) -> Interval:
@@ -124,24 +132,30 @@ def jeffreys(successes: float, n: float, level: float = 0.95) -> Interval:
     >>> jeffreys(0, 20)
     Interval(low=0.0, high=0.1166..., method='jeffreys')
     """
+    return _beta_interval(successes, n, level, 0.5, 0.5, "jeffreys")
+
+
+def _beta_interval(successes: float, n: float, level: float, near: float, far: float, method: str) -> Interval:
+    """Beta quantiles: of (x + near, n - x + far) below and of (x + far, n - x + near) above; 0 and 1 at the ends."""
     from scipy.special import betaincinv
 
     _check_count(successes, n)
     tail = (1 - check_level(level)) / 2
-    a, b = successes + 0.5, n - successes + 0.5
-    low = 0.0 if successes == 0 else float(betaincinv(a, b, tail))
-    high = 1.0 if successes == n else float(betaincinv(a, b, 1 - tail))
-    return Interval(low, high, "jeffreys")
+    low = 0.0 if successes == 0 else float(betaincinv(successes + near, n - successes + far, tail))
+    high = 1.0 if successes == n else float(betaincinv(successes + far, n - successes + near, 1 - tail))
+    return Interval(low, high, method)
 
 
 FOR_RATES = {"wilson": wilson, "clopper_pearson": clopper_pearson, "jeffreys": jeffreys}
 
 
-def _mean_and_se(values: ArrayLike) -> tuple[float, float, int]:
+def _around_mean(values: ArrayLike, quantile: Callable[[int], float], method: str) -> Interval:
+    """Mean ± quantile x s/√n; undefined below two values."""
     x = np.asarray(values, dtype=float)
     if x.size < 2:
-        return (float(x[0]) if x.size else nan), nan, x.size
-    return float(x.mean()), float(x.std(ddof=1)) / sqrt(x.size), x.size
+        return NO_INTERVAL
+    mean, half = float(x.mean()), quantile(x.size) * (float(x.std(ddof=1)) / sqrt(x.size))
+    return Interval(mean - half, mean + half, method)
 
 
 def normal_interval(values: ArrayLike, level: float = 0.95) -> Interval:
@@ -150,9 +164,8 @@ def normal_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     >>> normal_interval([0.0, 1.0, 1.0, 0.0])
     Interval(low=-0.0657..., high=1.0657..., method='normal')
     """
-    mean, se, n = _mean_and_se(values)
-    half = normal_quantile((1 + check_level(level)) / 2) * se
-    return Interval(mean - half, mean + half, "normal") if n > 1 else NO_INTERVAL
+    z = normal_quantile((1 + check_level(level)) / 2)
+    return _around_mean(values, lambda _: z, "normal")
 
 
 def t_interval(values: ArrayLike, level: float = 0.95) -> Interval:
@@ -162,11 +175,7 @@ def t_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     Interval(low=-0.484..., high=4.484..., method='t')
     """
     check_level(level)
-    mean, se, n = _mean_and_se(values)
-    if n < 2:
-        return NO_INTERVAL
-    half = t_quantile((1 + level) / 2, n - 1) * se
-    return Interval(mean - half, mean + half, "t")
+    return _around_mean(values, lambda n: t_quantile((1 + level) / 2, n - 1), "t")
 
 
 def cluster_codes(clusters: ArrayLike) -> NDArray[np.intp]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite, isnan, nan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from kofn.core.candidate_sets import Floats
+    from kofn.stats.intervals import Drawing
 
 FEW_LABELS = 30  # with fewer labels of a class its rate is too uncertain to correct with, which is a warning
 SMOOTH = 1e-6  # pseudo-count, so that no verdict is impossible and logarithms stay finite
@@ -151,20 +152,16 @@ def judge_rates(
     if codes is not None and codes.size != h.size:
         raise InputError(f"{h.size} labels but {codes.size} cluster names: give one a label")
 
-    def rate(name: str, right: Floats, of: NDArray[np.bool_]) -> Estimate:
-        plain = codes is None and w is None
-        return estimate(
-            right[of],
-            aggregator=name,
-            weights=None if w is None else w[of],
-            clusters=None if codes is None else codes[of],
-            interval=suitable_interval("wilson", rate=True, plain=plain),
-            level=level,
-            n_resamples=n_resamples,
-            seed=seed,
-        )
+    drawing: Drawing = {"level": level, "n_resamples": n_resamples, "seed": seed}
+    interval = suitable_interval("wilson", rate=True, plain=codes is None and w is None)
 
-    same = (h == j).astype(float)
+    def rate(name: str, right: ArrayLike, of: NDArray[np.bool_]) -> Estimate:
+        own: dict[str, Any] = {
+            "weights": None if w is None else w[of],
+            "clusters": None if codes is None else codes[of],
+        }
+        return estimate(np.asarray(right)[of], aggregator=name, interval=interval, **own, **drawing)
+
     return JudgeRates(
         confusion=Confusion.of(h, j, w),
         n=h.size,
@@ -172,8 +169,8 @@ def judge_rates(
         n_failing=int(h.size - h.sum()),
         sensitivity=rate("sensitivity", j, h == 1),
         specificity=rate("specificity", 1 - j, h == 0),
-        agreement=rate("agreement", same, np.ones(h.size, dtype=bool)),
-        kappa=_kappa_estimate(columns, codes, level, n_resamples, seed),
+        agreement=rate("agreement", h == j, np.ones(h.size, dtype=bool)),
+        kappa=_kappa_estimate(columns, codes, **drawing),
     )
 
 
@@ -190,16 +187,10 @@ def _kappa_estimate(
         drawn = drawn[~np.isnan(drawn)]
         if drawn.size > n_resamples / 2:
             low, high = percentile_ends(drawn, level)
-    return Estimate(
-        aggregator="kappa",
-        point=None if isnan(point) else point,
-        low=low,
-        high=high,
-        level=level,
-        n=len(columns),
-        n_missing=0,
-        method="bootstrap" if low is not None else "none",
-    )
+    known = None if isnan(point) else point
+    method = "none" if low is None else "bootstrap"
+    ends: dict[str, Any] = {"low": low, "high": high, "level": level, "method": method}
+    return Estimate(aggregator="kappa", point=known, n=len(columns), n_missing=0, **ends)
 
 
 # --- several judges of the same items
@@ -376,16 +367,16 @@ def position_bias(
     decided = both.ravel()[(both != 0).ravel()]
     units = np.arange(both.shape[1]) if clusters is None else cluster_codes(clusters)[graded]
     pair = np.tile(units, 2)[(both != 0).ravel()]
-    consistent = (both[0] == -both[1]).astype(float)
+    own = None if clusters is None else units
+    way = suitable_interval("wilson", rate=True, plain=clusters is None)
+    drawing: dict[str, Any] = {"level": level, "seed": seed}
+    same = estimate(both[0] == -both[1], aggregator="consistent", clusters=own, interval=way, **drawing)
     return PositionBias(
         n=int(graded.sum()),
         n_missing=int((~graded).sum()),
-        consistent=estimate(consistent, aggregator="consistent", clusters=None if clusters is None else units,
-                            interval=suitable_interval("wilson", rate=True, plain=clusters is None),
-                            level=level, seed=seed),
-        first_shown=estimate((decided > 0).astype(float), aggregator="first shown", clusters=pair, level=level,
-                             seed=seed),
+        consistent=same,
+        first_shown=estimate(decided > 0, aggregator="first shown", clusters=pair, **drawing),
         wins=int((for_a > 0).sum()),
         ties=int((for_a == 0).sum()),
         losses=int((for_a < 0).sum()),
-    )  # fmt: skip
+    )

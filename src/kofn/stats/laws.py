@@ -152,7 +152,7 @@ def moments_of_mean(values: Floats, counts: Ints | None = None) -> Moments:
     >>> moments_of_mean(np.array([0.0, 0.0, 0.0, 1.0]))
     Moments(mean=0.25, sd=0.433..., skewness=0.577..., kurtosis=-0.166...)
     """
-    n = values.size if counts is None else int(counts.sum())
+    n = _size(values, counts)
     mean = _mean(values, counts)
     m2 = m3 = m4 = 0.0
     for start in range(0, values.size, 8192):  # a block stays in cache, and is too short for BLAS to start threads
@@ -188,12 +188,6 @@ def binomial_pmf(n: int, p: float) -> tuple[Ints, Floats]:
     left = np.cumprod(down / (n - down + 1) * ((1 - p) / p))
     pmf = np.concatenate([left[::-1], [1.0], right])
     return np.arange(mode - left.size, mode + right.size + 1), pmf / pmf.sum()
-
-
-def _two_level_law(low: float, high: float, n: int, n_high: int) -> Discrete:
-    counts, pmf = binomial_pmf(n, n_high / n)
-    support = (low * (n - counts) + high * counts) / n
-    return Discrete(support, pmf, (low * (n - n_high) + high * n_high) / n)
 
 
 def _float_gcd(fractions: Floats) -> float:
@@ -280,12 +274,10 @@ def convolve(pmf: Floats, n: int, window: float = WINDOW) -> tuple[int, Floats] 
 
 def _lattice_law(counts: Ints, low: float, high: float, point: float) -> Discrete | None:
     n = int(counts.sum())
-    summed = convolve(counts / n, n)
-    if summed is None:
+    if (summed := convolve(counts / n, n)) is None:
         return None
     first, pmf = summed
-    top = counts.size - 1
-    at = np.arange(first, first + pmf.size)
+    top, at = counts.size - 1, np.arange(first, first + pmf.size)
     return Discrete((low * (n * top - at) + high * at) / (n * top), pmf, point)
 
 
@@ -354,11 +346,11 @@ def split_on_lattice(values: Floats, origin: float, step: float, counts: Ints | 
     often = 1 if counts is None else counts
     mass = np.bincount(at, weights=(1 - right) * often, minlength=size)
     mass += np.bincount(at + 1, weights=right * often, minlength=size)
-    return mass / (values.size if counts is None else int(counts.sum()))
+    return mass / _size(values, counts)
 
 
 def _binned_law(values: Floats, moments: Moments, low: float, counts: Ints | None) -> Discrete:
-    n = values.size if counts is None else int(counts.sum())
+    n = _size(values, counts)
     # steps of 0.02 to 0.04 standard deviations of a value, unless the bounds of the size make them finer or coarser
     size = 1 << min(max(int(np.log2(WINDOW * sqrt(n) / 0.02)), 16), 20)
     step = WINDOW * moments.sd * sqrt(n) / (size - 2 * MARGIN)
@@ -386,35 +378,35 @@ def mean_law(values: Floats, counts: Ints | None = None) -> Law:
     >>> mean_law(np.array([0.0, 1.0]), np.array([1, 3])).lower(0.025)
     0.25
     """
-    n = values.size if counts is None else int(counts.sum())
+    n = _size(values, counts)
     low, high = float(values.min()), float(values.max())
-    n_low, n_high = (_how_many(values == end, counts) for end in (low, high))
+    at_low, at_high = values == low, values == high
+    n_low, n_high = (int(np.count_nonzero(at) if counts is None else counts[at].sum()) for at in (at_low, at_high))
     if n_low + n_high == n:
-        return _two_level_law(low, high, n, n_high)
+        ones, pmf = binomial_pmf(n, n_high / n)
+        support = (low * (n - ones) + high * ones) / n
+        return Discrete(support, pmf, (low * (n - n_high) + high * n_high) / n)
     if n <= ENUMERATE_UP_TO:
         return enumerated_law(values if counts is None else np.repeat(values, counts), None)
     part = values[:: max(1, n // 2048)] if counts is None else values
     levels = np.unique(part)
     found = lattice_counts(values, levels, low, high, counts)
     law = None if found is None else _lattice_law(found, low, high, _mean(values, counts))
-    return law or _continuous_law(values, low, counts, tied=2 * levels.size < (n if counts is not None else part.size))
+    if law is not None:
+        return law
+    moments, tied = moments_of_mean(values, counts), 2 * levels.size < (n if counts is not None else part.size)
+    enough = n >= (SMOOTH_FROM_TIED if tied else SMOOTH_FROM)
+    if enough and nearly_normal(moments.skewness, moments.kurtosis):
+        return Smooth(moments.mean, moments.sd / sqrt(n), moments.skewness, moments.kurtosis)
+    return _binned_law(values, moments, low, counts)
 
 
 def _mean(values: Floats, counts: Ints | None) -> float:
     return float(values.mean()) if counts is None else float(values @ counts) / int(counts.sum())
 
 
-def _how_many(where: NDArray[np.bool_], counts: Ints | None) -> int:
-    return int(np.count_nonzero(where) if counts is None else counts[where].sum())
-
-
-def _continuous_law(values: Floats, low: float, counts: Ints | None, *, tied: bool) -> Law:
-    moments = moments_of_mean(values, counts)
-    n = values.size if counts is None else int(counts.sum())
-    enough = n >= (SMOOTH_FROM_TIED if tied else SMOOTH_FROM)
-    if enough and nearly_normal(moments.skewness, moments.kurtosis):
-        return Smooth(moments.mean, moments.sd / sqrt(n), moments.skewness, moments.kurtosis)
-    return _binned_law(values, moments, low, counts)
+def _size(values: Floats, counts: Ints | None) -> int:
+    return values.size if counts is None else int(counts.sum())
 
 
 RATIO_WINDOW = 16.0  # standard errors: enough for one probability near the middle of the distribution

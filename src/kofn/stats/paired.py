@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from math import exp, fsum, isfinite, pi, sqrt
-from typing import TYPE_CHECKING
+from math import exp, fsum, pi, sqrt
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
 from kofn.errors import InputError, UnknownName
-from kofn.stats.estimates import BOOTSTRAPS, DEFAULT_INTERVAL, choose_interval
+from kofn.stats.estimates import BOOTSTRAPS, DEFAULT_INTERVAL, choose_interval, is_rate
 from kofn.stats.intervals import NO_INTERVAL, Interval, check_level, check_resamples, cluster_codes, wilson
 from kofn.stats.laws import LARGEST_FFT, MOST_LEVELS, WINDOW, binomial_pmf, lattice_counts
 from kofn.stats.resample import as_units, bootstrap_mean
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from kofn.core.candidate_sets import Floats
+    from kofn.stats.intervals import Drawing
 
 ENUMERATE_UP_TO = 16  # differences: 65,536 patterns of signs
 EXPAND_BELOW = 1e-3  # Σd⁴/(Σd²)² below which an expansion of the symmetric law errs by under 1e-5
@@ -54,10 +55,13 @@ def sign_flip_p(differences: Floats, *, n_resamples: int = 10_000, seed: int = 0
         return binomial_two_sided(min(wins, sizes.size - wins), sizes.size)
     sizes, observed = np.sort(sizes), abs(fsum(differences.tolist()))  # so that no order of cases matters
     if sizes.size <= ENUMERATE_UP_TO:
-        return _enumerated(sizes, observed)
+        sums = np.zeros(1)
+        for size in sizes:
+            sums = np.concatenate([sums + size, sums - size])
+        return float(np.mean(np.abs(sums) >= observed * TIE))
     p, least = _on_lattice(sizes, observed, high), FLOOR
     if p is None and float((sizes**4).sum()) <= EXPAND_BELOW * float(sizes @ sizes) ** 2:
-        p = _expanded(sizes, observed)
+        p = min(1.0, max(2 * float(_upper_tail(sizes, np.array([observed]))[0]), FLOOR))
     if p is None:
         p, least = _drawn(sizes, observed, n_resamples, seed), 1 / (n_resamples + 1)
     return p if p > least else min(p, tail_bound(sizes, observed))
@@ -94,13 +98,6 @@ def mcnemar_p(only_a: int, only_b: int) -> float:
     return binomial_two_sided(min(only_a, only_b), only_a + only_b)
 
 
-def _enumerated(sizes: Floats, observed: float) -> float:
-    sums = np.zeros(1)
-    for size in sizes:
-        sums = np.concatenate([sums + size, sums - size])
-    return float(np.mean(np.abs(sums) >= observed * TIE))
-
-
 def _on_lattice(sizes: Floats, observed: float, high: float) -> float | None:
     levels = np.unique(sizes[:: max(1, sizes.size // 2048)])
     counts = lattice_counts(sizes, levels, 0.0, high) if levels.size <= MOST_LEVELS else None
@@ -122,14 +119,8 @@ def _on_lattice(sizes: Floats, observed: float, high: float) -> float | None:
     return min(1.0, max(float(law[far].sum() / law.sum()), FLOOR))
 
 
-def _expanded(sizes: Floats, observed: float) -> float:
-    """Edgeworth for a symmetric sum: the first correction is the kurtosis, -2 Σd⁴/(Σd²)²."""
-    upper = float(_upper_tail(sizes, np.array([observed]))[0])
-    return min(1.0, max(2 * upper, FLOOR))
-
-
 def _upper_tail(sizes: Floats, sums: Floats) -> Floats:
-    """P(Σ ±d ≥ sum) for each sum, by the expansion."""
+    """P(Σ ±d ≥ sum) for each sum, by Edgeworth for a symmetric one: first comes the kurtosis, -2 Σd⁴/(Σd²)²."""
     from scipy.special import ndtr
 
     variance = float(sizes @ sizes)
@@ -208,6 +199,17 @@ class Comparison:
     only_a: tuple[str, ...] = ()
     only_b: tuple[str, ...] = ()
 
+    @property
+    def sign(self) -> int:
+        """1 where b is higher, -1 where it is lower, 0 neither."""
+        return 0 if self.difference is None else (self.difference > 0) - (self.difference < 0)
+
+    def word(self, more_is_better: bool | None) -> str:
+        """What b is beside a: better, worse, higher or lower; None where nobody can know whether more is better."""
+        if more_is_better is None:
+            return "higher" if self.sign > 0 else "lower"
+        return "better" if (self.sign > 0) == more_is_better else "worse"
+
 
 def _positions(ids: Sequence[str], values: Floats, side: str) -> dict[str, int]:
     if len(ids) != values.size:
@@ -236,13 +238,6 @@ def _shared_rows(at_a: dict[str, int], at_b: dict[str, int]) -> tuple[NDArray[np
     shared = [(i, at_b[case]) for case, i in at_a.items() if case in at_b]
     rows = np.array(shared, dtype=np.intp).reshape(-1, 2)
     return rows[:, 0], rows[:, 1]
-
-
-def _means(a: Floats, b: Floats, weights: Floats | None) -> tuple[float | None, float | None, float | None]:
-    if not a.size:
-        return None, None, None
-    mean_a, mean_b, difference = (as_units(x, weights, None).point for x in (a, b, b - a))
-    return mean_a, mean_b, difference
 
 
 def compare(
@@ -284,18 +279,17 @@ def compare(
     heavy = None if weights is None else np.asarray(weights, dtype=float)[rows_a]
     heavy = heavy if heavy is not None and heavy.any() else None
     a, b = a[rows_a], b[rows_b]
-    binary = bool(((a == 0) | (a == 1)).all() and ((b == 0) | (b == 1)).all())
+    binary = is_rate(a) and is_rate(b)
     drawing: dict[str, int] = {"n_resamples": n_resamples, "seed": seed}
-    ends = _difference_interval(b - a, groups, heavy, interval, level, binary=binary, **drawing)
-    mean_a, mean_b, difference = _means(a, b, heavy)
+    ends = _difference_interval(b - a, groups, heavy, interval, binary=binary, level=level, **drawing)
+    mean_a, mean_b, difference = (as_units(x, heavy, None).point if x.size else None for x in (a, b, b - a))
     wins, losses = int((b > a).sum()), int((b < a).sum())
     return Comparison(
         n=a.size,
         a=mean_a,
         b=mean_b,
         difference=difference,
-        low=ends.low if isfinite(ends.low) else None,
-        high=ends.high if isfinite(ends.high) else None,
+        **ends.finite(),
         level=level,
         method=ends.method,
         p=sign_flip_p(as_units(b - a, heavy, groups).sums, **drawing) if a.size else None,
@@ -314,11 +308,9 @@ def _difference_interval(
     clusters: NDArray[np.intp] | None,
     weights: Floats | None,
     interval: str,
-    level: float,
     *,
     binary: bool,
-    n_resamples: int,
-    seed: int,
+    **drawing: Unpack[Drawing],
 ) -> Interval:
     """The bootstrap of the differences; where they are all equal, what Wilson's interval leaves open.
 
@@ -326,19 +318,12 @@ def _difference_interval(
     of at most Wilson's upper end u for none of n, so the difference lies within u of what was seen.
     Other values that all differ alike leave no width, as in `bootstrap_mean`.
     """
-    found = bootstrap_mean(
-        difference,
-        clusters=clusters,
-        weights=weights,
-        level=level,
-        method=DIFFERENCES[interval],
-        n_resamples=n_resamples,
-        seed=seed,
-    )
+    method = DIFFERENCES[interval]
+    found = bootstrap_mean(difference, clusters=clusters, weights=weights, method=method, **drawing)
     if found.method not in ("wilson", "degenerate"):
         return found
     value = float(difference[0])
     if not binary:
         return Interval(value, value, "degenerate") if difference.size > 1 else NO_INTERVAL
-    reach = wilson(0, as_units(difference, weights, clusters).effective_size(), level).high
+    reach = wilson(0, as_units(difference, weights, clusters).effective_size(), drawing["level"]).high
     return Interval(max(-1.0, value - reach), min(1.0, value + reach), "wilson")

@@ -54,15 +54,13 @@ class Units(NamedTuple):
         """S - point·W: the influence of each unit on the statistic, up to a factor."""
         return self.sums - self.point * (1.0 if self.weights is None else self.weights)
 
-    def acceleration(self) -> float:
-        """Of BCa: see `acceleration_of`."""
-        return acceleration_of(self.influence)
-
     def effective_size(self) -> float:
-        """(Σw)²/Σw², Kish (1965): the number of units when their weights are equal."""
-        if self.weights is None:
-            return float(self.sums.size)
-        return effective_number(self.weights)
+        """The number of units that would tell as much if their weights were equal: see `effective_number`."""
+        return float(self.sums.size) if self.weights is None else effective_number(self.weights)
+
+    def interval(self, law: Law, level: float, method: str) -> Interval:
+        """The interval of a law of the mean of these units."""
+        return interval_from(law, level, method, self.sums.size, lambda: acceleration_of(self.influence))
 
 
 def as_values(values: ArrayLike) -> Floats:
@@ -165,9 +163,11 @@ def acceleration_of(influence: Floats) -> float:
     return float(square @ influence) / (6 * total**1.5) if total > 0 else 0.0
 
 
-def _check_method(method: str, known: tuple[str, ...]) -> None:
+def _check(method: str, known: tuple[str, ...], level: float, n_resamples: int) -> None:
     if method not in known:
         raise UnknownName("bootstrap method", method, list(known))
+    check_level(level)
+    check_resamples(n_resamples)
 
 
 def bootstrap_mean(
@@ -193,17 +193,14 @@ def bootstrap_mean(
     >>> bootstrap_mean([0] * 10)
     Interval(low=0.0, high=0.2775..., method='wilson')
     """
-    _check_method(method, METHODS)
-    check_level(level)
-    check_resamples(n_resamples)
+    _check(method, METHODS, level, n_resamples)
     units = as_units(values, weights, clusters)
     if units.sums.size == 0:
         return NO_INTERVAL
-    narrow = without_width(units, level)
-    if narrow is not None:
+    if (narrow := without_width(units, level)) is not None:
         return narrow
     law = ratio_law(units.sums, units.weights, n_resamples=n_resamples, seed=seed)
-    return interval_from(law, level, method, units.sums.size, units.acceleration)
+    return units.interval(law, level, method)
 
 
 def interval_from(law: Law, level: float, method: str, n: int, acceleration: Callable[[], float]) -> Interval:
@@ -263,18 +260,14 @@ def bootstrap_means(
     >>> [interval.method for interval in bootstrap_means([[0, 0.25], [0, 1], [0, 0.5]])]
     ['wilson', 'bootstrap']
     """
-    _check_method(method, METHODS)
-    check_level(level)
+    _check(method, METHODS, level, n_resamples)
     m = np.asarray(matrix, dtype=float)
     draws = resampled_means(m, weights=weights, clusters=clusters, n_resamples=n_resamples, seed=seed)
     intervals = []
     for column, means in zip(m.T, draws.T, strict=True):
         units = as_units(column, weights, clusters)
         narrow = without_width(units, level)
-        law = drawn_law(means, units.point)
-        intervals.append(
-            interval_from(law, level, method, units.sums.size, units.acceleration) if narrow is None else narrow
-        )
+        intervals.append(narrow or units.interval(drawn_law(means, units.point), level, method))
     return intervals
 
 
@@ -299,9 +292,7 @@ def bootstrap(
     >>> bootstrap(data, np.median, n_resamples=500)
     Interval(low=1.0, high=50.0, method='bootstrap')
     """
-    _check_method(method, ("percentile", "basic", "bca"))
-    check_level(level)
-    check_resamples(n_resamples)
+    _check(method, ("percentile", "basic", "bca"), level, n_resamples)
     n, of = _statistic_of_units(np.asarray(values), statistic, clusters)
     if n < 2:
         return NO_INTERVAL
@@ -309,7 +300,12 @@ def bootstrap(
     rng = np.random.default_rng(seed)
     law = drawn_law(np.array([of(rng.integers(0, n, size=n)) for _ in range(n_resamples)], dtype=float), point)
     if method != "basic":
-        return interval_from(law, level, method, n, lambda: _jackknife_acceleration(of, n))
+
+        def acceleration() -> float:
+            without = np.array([of(np.delete(np.arange(n), i)) for i in range(n)])
+            return acceleration_of(without.mean() - without)
+
+        return interval_from(law, level, method, n, acceleration)
     tail = (1 - level) / 2
     return Interval(2 * point - law.upper(tail), 2 * point - law.lower(tail), "basic")
 
@@ -326,9 +322,3 @@ def _statistic_of_units(
     order = np.argsort(codes, kind="stable")
     members = np.split(order, np.cumsum(np.bincount(codes))[:-1])
     return len(members), lambda units: float(statistic(x[np.concatenate([members[u] for u in units])]))
-
-
-def _jackknife_acceleration(of: Callable[[Ints], float], n: int) -> float:
-    units = np.arange(n)
-    without = np.array([of(np.delete(units, i)) for i in range(n)])
-    return acceleration_of(without.mean() - without)

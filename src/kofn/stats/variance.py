@@ -81,19 +81,15 @@ def variance_shares(
     else:
         between, within, judge = _three_levels(x, cases, cluster_codes(candidate_index))
     found = {"between": between, "within": within, "judge": judge}
+    naive = float(x.var(ddof=1)) / x.size if x.size > 1 else nan
     return VarianceShares(
         **{name: nan if isnan(part) else max(part, 0.0) for name, part in found.items()},
         mean=float(x.mean()),
         n_cases=int(cases.max()) + 1,
         n_rows=x.size,
-        design_effect=_design_effect(x, cases),
+        design_effect=clustered_se(x, cases) ** 2 / naive if naive > 0 else nan,
         clipped=tuple(name for name, part in found.items() if part < 0),
     )
-
-
-def _design_effect(x: Floats, cases: NDArray[np.intp]) -> float:
-    naive = float(x.var(ddof=1)) / x.size if x.size > 1 else nan
-    return clustered_se(x, cases) ** 2 / naive if naive > 0 else nan
 
 
 def _over(numerator: float, denominator: float) -> float:

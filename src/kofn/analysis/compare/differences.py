@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kofn.core.candidate_sets import Floats
     from kofn.core.warnings import CodedWarning
     from kofn.stats import Comparison, JudgeRates
+    from kofn.stats.intervals import Drawing
 
 Kind = Literal["runs", "graders", "selectors"]
 
@@ -40,6 +41,11 @@ class ComparisonRules:
     def __post_init__(self) -> None:
         if not 0 < self.alpha < 1:
             raise InputError(f"alpha takes a number between 0 and 1, not {self.alpha}")
+
+    @property
+    def drawing(self) -> Drawing:
+        """How intervals and p-values are made, as keywords of `kofn.stats`."""
+        return {"level": self.level, "n_resamples": self.n_resamples, "seed": self.seed}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,29 +114,21 @@ class Difference:
     @property
     def sign(self) -> int:
         """1 where b is higher, -1 where it is lower, 0 neither."""
-        d = self.comparison.difference
-        return 0 if d is None else (d > 0) - (d < 0)
+        return self.comparison.sign
 
     @property
     def word(self) -> str:
         """What b is where the difference holds: better, worse, higher, lower; nothing where it may be noise."""
-        if not self.holds:
-            return ""
-        if self.more_is_better is None:
-            return "higher" if self.sign > 0 else "lower"
-        return "better" if (self.sign > 0) == self.more_is_better else "worse"
+        return self.comparison.word(self.more_is_better) if self.holds else ""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON prints it; `a` and `b` are the values on the cases both have."""
         c = self.comparison
         described = ("a", "b", "difference", "low", "high", "level", "method", "p")
         counts = ("mcnemar_p", "wins", "ties", "losses", "n", "n_missing")
+        own = ("metric", "aggregator", "segment", "name_a", "name_b")
         return {
-            "metric": self.metric,
-            "aggregator": self.aggregator,
-            "segment": self.segment,
-            "name_a": self.name_a,
-            "name_b": self.name_b,
+            **{name: getattr(self, name) for name in own},
             **{name: getattr(c, name) for name in described},
             "p_holm": self.p_holm,
             **{name: getattr(c, name) for name in counts},
@@ -149,7 +147,7 @@ class CandidateExcerpt:
     passed: bool | None
 
     def to_dict(self, most: int) -> dict[str, Any]:
-        return {"index": self.index, "text": cut_middle(self.text, most), "answer": self.answer, "passed": self.passed}
+        return {**asdict(self), "text": cut_middle(self.text, most)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,12 +176,9 @@ class ChangedCase:
 
     def to_dict(self, most: int = 2000) -> dict[str, Any]:
         """As JSON prints it, long texts cut in the middle."""
+        own = ("case", "name_a", "name_b", "passed_a", "passed_b")
         return {
-            "case": self.case,
-            "name_a": self.name_a,
-            "name_b": self.name_b,
-            "passed_a": self.passed_a,
-            "passed_b": self.passed_b,
+            **{name: getattr(self, name) for name in own},
             "input": cut_middle(self.input, most),
             "reference": self.reference,
             "a": [one.to_dict(most) for one in self.a],
@@ -201,12 +196,7 @@ class UnmatchedCases:
     only_b: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "name_a": self.name_a,
-            "name_b": self.name_b,
-            "only_a": list(self.only_a),
-            "only_b": list(self.only_b),
-        }
+        return {**asdict(self), "only_a": list(self.only_a), "only_b": list(self.only_b)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,17 +333,7 @@ def compare_values(a: SideValues, b: SideValues, rules: ComparisonRules) -> Comp
     """
     weights = a.weights if b.weights is None else b.on(a.cases, b.weights)
     clusters = a.clusters if a.clusters is not None else b.on(a.cases, b.clusters)
-    return compare(
-        a.cases,
-        a.values,
-        b.cases,
-        b.values,
-        clusters=clusters,
-        weights=weights,
-        level=rules.level,
-        n_resamples=rules.n_resamples,
-        seed=rules.seed,
-    )
+    return compare(a.cases, a.values, b.cases, b.values, clusters=clusters, weights=weights, **rules.drawing)
 
 
 def differences_of(
@@ -386,11 +366,6 @@ def differences_of(
                     sides=(a, b),
                 )
                 found.append((difference, (a, b, difference.segment, _value_key(left), _value_key(right))))
-    return _adjust_p_values(found)
-
-
-def _adjust_p_values(found: Sequence[tuple[Difference, Any]]) -> tuple[tuple[Difference, ...], int]:
-    """The differences with p adjusted for all different tests (Holm 1979); equal keys are one test."""
     # a dict: numbers that are equal in every case are one key and so one test
     p_of = {key: d.comparison.p for d, key in found if d.comparison.p is not None}
     adjusted = dict(zip(p_of, holm(list(p_of.values())), strict=True))

@@ -66,12 +66,10 @@ def by_metric(names: Sequence[str], options: GradingConfig) -> dict[str, Grading
 
 def _check_distinct(kind: str, names: Sequence[str]) -> Sequence[str]:
     if len(names) < 2:
-        raise InputError(f"give at least two {kind}s to compare, such as --{kind}s {_EXAMPLES[kind]}")
+        examples = {"extractor": "number boxed", "metric": "exact_match numeric"}
+        raise InputError(f"give at least two {kind}s to compare, such as --{kind}s {examples[kind]}")
     check_unique(names, f"{kind} {{}} is there twice: compare it with another")
     return names
-
-
-_EXAMPLES = {"extractor": "number boxed", "metric": "exact_match numeric"}
 
 
 def compare_graders(
@@ -98,58 +96,43 @@ def compare_graders(
     {'both_pass': 1, 'only_a': 2, 'only_b': 0, 'both_fail': 0}
     """
     rules = rules or ComparisonRules()
-    results = [_grade(table, name, options) for name, options in ways.items()]
-    scored = [result.scored[0] for result in results]
+    results = [evaluate(table, replace(options, aggregate=("mean",), by=())) for options in ways.values()]
+    for name, result in zip(ways, results, strict=True):
+        if not result.scored[0].metric:
+            raise InputError(f"{name}: nothing is graded: the outputs have no references or labels to compare with")
+    first, scored = results[0], [result.scored[0] for result in results]
     pairs, names = pairs_of(len(ways), every=all_pairs), list(ways)
     metrics = list(dict.fromkeys(one.metric for one in scored))
     metric = metrics[0] if len(metrics) == 1 else ""  # nothing where it is what differs
-    numbers = [
-        ComparedNumber(
-            metric, rule.name, tuple(_column(results[0], apply_aggregator(rule, one), units) for one in scored), None
-        )
-        for rule in map(aggregator, aggregate or ("mean",))
-    ]  # to grade higher is not to grade better
+    cases = first.table.cases["case_id"].to_list()
+    numbers = []
+    for rule in map(aggregator, aggregate or ("mean",)):
+        values = (apply_aggregator(rule, one) for one in scored)
+        columns = tuple(SideValues(cases=cases, values=column, **(units or {})) for column in values)
+        numbers.append(ComparedNumber(metric, rule.name, columns, None))  # to grade higher is not to grade better
     differences, n_tests = differences_of(numbers, names, pairs, rules)
+    about = f"the same {format_count(first.n_candidates, 'candidate')} of {format_count(first.n_cases, 'case')}"
     return ComparisonReport(
         kind="graders",
         names=tuple(names),
-        about=_about(results[0], metrics),
+        about=f"{about}, metric {metric}" if len(metrics) == 1 else about,
         differences=differences,
         levels=levels_of(numbers),
         rules=rules,
         verdict="a candidate's verdict",
-        changed=tuple(one for a, b in pairs for one in _changed_candidates(results[0], scored, names, a, b)),
+        changed=tuple(one for a, b in pairs for one in _changed_candidates(first, scored, names, a, b)),
         agreements=tuple(_agreement(scored[a].sets, scored[b].sets, names[a], names[b], rules) for a, b in pairs),
-        warnings=_grader_warnings(names, results),
+        warnings=tuple(_grader_warnings(names, results)),
         n_tests=n_tests,
-        facts={"n_cases": results[0].n_cases, "n_candidates": results[0].n_candidates, "metrics": metrics},
+        facts={"n_cases": first.n_cases, "n_candidates": first.n_candidates, "metrics": metrics},
     )
-
-
-def _grade(table: Table, name: str, options: GradingConfig) -> ScoredResult:
-    result = evaluate(table, replace(options, aggregate=("mean",), by=()))
-    if not result.scored[0].metric:
-        raise InputError(f"{name}: nothing is graded: the outputs have no references or labels to compare with")
-    return result
-
-
-def _column(result: ScoredResult, values: Any, units: Mapping[str, Any] | None) -> SideValues:
-    return SideValues(cases=result.table.cases["case_id"].to_list(), values=values, **(units or {}))
-
-
-def _about(result: ScoredResult, metrics: Sequence[str]) -> str:
-    same = f", metric {metrics[0]}" if len(metrics) == 1 else ""
-    return f"the same {format_count(result.n_candidates, 'candidate')} of {format_count(result.n_cases, 'case')}{same}"
 
 
 def _agreement(a: CandidateSets, b: CandidateSets, name_a: str, name_b: str, rules: ComparisonRules) -> GraderAgreement:
     both = (a.passes != NOT_GRADED) & (b.passes != NOT_GRADED)
     owner = np.repeat(np.arange(len(a)), a.sizes)
     # grader a takes the place of the human: the rates are symmetric in agreement and kappa
-    rates = judge_rates(
-        a.passes[both], b.passes[both], clusters=owner[both], level=rules.level,
-        n_resamples=rules.n_resamples, seed=rules.seed,
-    )  # fmt: skip
+    rates = judge_rates(a.passes[both], b.passes[both], clusters=owner[both], **rules.drawing)
     same = None
     if a.answers is not None and b.answers is not None and len(a.answers):
         # two missing answers agree
@@ -185,13 +168,11 @@ def _changed_candidates(
         )
 
 
-def _grader_warnings(names: Sequence[str], results: Sequence[ScoredResult]) -> tuple[CodedWarning, ...]:
-    out = []
+def _grader_warnings(names: Sequence[str], results: Sequence[ScoredResult]) -> Iterator[CodedWarning]:
     for name, result in zip(names, results, strict=True):
         failed, n = result.extraction.get("n_failed") or 0, result.extraction.get("n") or 0
         if failed and failed >= 0.05 * n:
-            out.append(CodedWarning.of("no-answer-found", name, n=failed, of=n, compared=True))
-    return tuple(out)
+            yield CodedWarning.of("no-answer-found", name, n=failed, of=n, compared=True)
 
 
 PASSES, VALUES = "selected", "value of the pick"
@@ -221,14 +202,16 @@ def compare_selectors(
     (0.0, 0)
     """
     rules = rules or ComparisonRules()
-    _check(selectors)
+    if len(selectors) < 2:
+        raise InputError("give at least two selectors to compare, such as --selectors first vote")
+    names = [one.name for one in selectors]
+    check_unique(names, "two selectors are called {!r}: give each a name of its own")
     scored = _with_metrics(result, evaluator)
-    sets, names = scored.sets, [one.name for one in selectors]
-    common = dict(units or {})
+    sets, common = scored.sets, dict(units or {})
     pairs = pairs_of(len(selectors), every=all_pairs)
     numbers = list(_numbers(sets, selectors, evaluator, common))
     differences, n_tests = differences_of(numbers, names, pairs, rules)
-    drawn = replace(options, level=rules.level, n_resamples=rules.n_resamples, seed=rules.seed)
+    drawn = replace(options, **rules.drawing)
     about = f"the same {format_count(int(sets.sizes.sum()), 'candidate')} of {format_count(len(sets), 'case')}"
     return ComparisonReport(
         kind="selectors",
@@ -260,13 +243,6 @@ def _numbers(
         yield ComparedNumber(evaluator, VALUES, columns, sets.higher_is_better)
 
 
-def _check(selectors: Sequence[Selector]) -> None:
-    if len(selectors) < 2:
-        raise InputError("give at least two selectors to compare, such as --selectors first vote")
-    names = [one.name for one in selectors]
-    check_unique(names, "two selectors are called {!r}: give each a name of its own")
-
-
 def _with_metrics(result: ScoredResult, evaluator: str) -> Graded:
     """The sets as the evaluator grades them, with the values of every other metric as a column that may pick."""
     scored = next(one for one in result.scored if one.metric == evaluator)
@@ -285,6 +261,8 @@ def _changed_picks(
     """The cases in which two selectors have no pick in common; equal scores share a pick."""
     chosen = [_top_candidates(sets, one) for one in selectors]
     passes = [pick_outcomes(sets, one)[0].tolist() for one in selectors]
+    # of a pick: none where it is not graded, or shared by candidates that pass and others that fail
+    verdicts = {0.0: False, 1.0: True}
     for a, b in pairs:
         for i in range(len(sets)):
             low, high = int(sets.offsets[i]), int(sets.offsets[i + 1])
@@ -296,8 +274,8 @@ def _changed_picks(
                 case=str(sets.case_ids[i]),
                 name_a=selectors[a].name,
                 name_b=selectors[b].name,
-                passed_a=_verdict(passes[a][i]),
-                passed_b=_verdict(passes[b][i]),
+                passed_a=verdicts.get(passes[a][i]),
+                passed_b=verdicts.get(passes[b][i]),
                 a=candidate_excerpts(sets, i, np.flatnonzero(in_a).tolist()),
                 b=candidate_excerpts(sets, i, np.flatnonzero(in_b).tolist()),
                 **questions_of(result.table, i),
@@ -313,11 +291,6 @@ def _top_candidates(sets: CandidateSets, selector: Selector) -> Bools:
     of_row = np.repeat(best, sets.sizes)
     found: Bools = (known == of_row) & np.isfinite(of_row)
     return found
-
-
-def _verdict(value: float) -> bool | None:
-    """Of a pick; None where it is not graded, or shared by candidates that pass and others that fail."""
-    return bool(value) if value in (0.0, 1.0) else None
 
 
 def _selector_warnings(result: ScoredResult, scored: Graded, selectors: Sequence[Selector]) -> Iterator[CodedWarning]:
@@ -344,11 +317,11 @@ def selector_double_dipping(
     As `find_double_dipping`, and the model or fingerprint that a selector file names is compared with the judge.
     """
     found = find_double_dipping(scored, selector.by, judges)
-    judge = judges.get(scored.metric)
+    judge, fault = judges.get(scored.metric), {"by": selector.by, "metric": scored.metric}
     if found is not None or judge is None:
         return found
     if judge.get("fingerprint") == selector.fingerprint():
-        return {"by": selector.by, "metric": scored.metric, "fault": "same-judge"}
+        return {**fault, "fault": "same-judge"}
     if selector.model is not None and selector.model in judge.get("models", ()):
-        return {"by": selector.by, "metric": scored.metric, "fault": "selector-model", "model": selector.model}
+        return {**fault, "fault": "selector-model", "model": selector.model}
     return None

@@ -22,18 +22,17 @@ from kofn.analysis.compare.differences import (
     levels_of,
     pairs_of,
 )
-from kofn.analysis.series import count_changed_questions
+from kofn.analysis.series import count_changed_questions, questions_in
 from kofn.core.candidate_sets import NOT_GRADED
 from kofn.core.format import format_count
 from kofn.core.table import case_column, segment_names
 from kofn.core.warnings import DOUBLE_DIPPING, CodedWarning, with_code
 from kofn.errors import InputError, UnknownName
 from kofn.registry import aggregator, check_unique, higher_is_better, parse_spec
-from kofn.runs.index import QUESTION_COLUMNS, Questions
 from kofn.scoring.configuration import Requirement
 from kofn.scoring.diagnostics import find_double_dipping
 from kofn.scoring.evaluate import apply_aggregator
-from kofn.stats.estimates import SMALL_SEGMENT
+from kofn.stats.estimates import SMALL_SEGMENT, is_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from kofn.aggregators.base import Aggregator
     from kofn.core.candidate_sets import CandidateSets, Floats
     from kofn.core.table import Table
+    from kofn.runs.index import Questions
     from kofn.scoring.grade import Graded
     from kofn.scoring.result import ScoredResult
 
@@ -91,7 +91,13 @@ class Side:
 
     def passing_from(self, threshold: float) -> Side:
         """The same where values pass from here on; labels stay what they are."""
-        scored = [_passing_from(one, threshold) for one in self.result.scored]
+        # labels are verdicts already: no threshold applies
+        scored = [
+            one
+            if one.metric in ("", "pass")
+            else replace(one, sets=one.sets.passing_from(threshold), beside_labels=False)
+            for one in self.result.scored
+        ]
         # every stored number still fits: sets keep their sizes
         largest = max((int(one.sets.sizes.max(initial=0)) for one in scored), default=0)
         return replace(self, result=_recompute(self.result, scored, largest))
@@ -100,22 +106,13 @@ class Side:
 def _recompute(result: ScoredResult, scored: Sequence[Graded], k: int) -> ScoredResult:
     """The numbers a result has, made again of sets of at most k candidates."""
     of = {one.metric: one for one in scored}
-    kept = [key for key in result.case_values if _has_enough(key[1], k)]
-    values = {(metric, name): apply_aggregator(aggregator(name), of[metric]) for metric, name in kept}
+    values = {}
+    for metric, name in result.case_values:
+        rule = _named_aggregator(name)
+        # sets of k candidates have no number that needs more; one that is no name of ours cannot be made again
+        if rule is not None and (getattr(rule, "k", None) or 0) <= k:
+            values[metric, name] = apply_aggregator(rule, of[metric])
     return replace(result, scored=tuple(scored), case_values=values)
-
-
-def _passing_from(scored: Graded, threshold: float) -> Graded:
-    # labels are verdicts already: no threshold applies
-    if scored.metric in ("", "pass"):
-        return scored
-    return replace(scored, sets=scored.sets.passing_from(threshold), beside_labels=False)
-
-
-def _has_enough(name: str, k: int) -> bool:
-    """Whether sets of k candidates have this number; one that is no name of ours cannot be made again."""
-    rule = _named_aggregator(name)
-    return rule is not None and (getattr(rule, "k", None) or 0) <= k
 
 
 def _named_aggregator(name: str) -> Aggregator | None:
@@ -168,7 +165,12 @@ def compare_systems(
     names = [side.name for side in sides]
     differences, n_tests = differences_of(numbers, names, pairs, options.rules, segments)
     rule, metric = _verdict(sides, numbers, options)
-    changed = () if rule is None else tuple(_changed_cases(sides, pairs, metric, rule, bodies=bodies))
+    changed: tuple[ChangedCase, ...] = ()
+    verdict = None
+    if rule is not None:
+        changed = tuple(_changed_cases(sides, pairs, metric, rule, bodies=bodies))
+        # its bound only where it is not the natural one
+        verdict = rule.name if (rule.operator, rule.bound) == (">=", 1.0) else str(rule)
     return ComparisonReport(
         kind="runs",
         names=tuple(names),
@@ -176,7 +178,7 @@ def compare_systems(
         differences=differences,
         levels=levels_of(numbers, segments),
         rules=options.rules,
-        verdict=None if rule is None else _requirement_text(rule),
+        verdict=verdict,
         graded_by=metric,
         changed=changed,
         unmatched=tuple(_unmatched_cases(sides, pairs)),
@@ -231,11 +233,15 @@ def _numbers(sides: Sequence[Side], options: ComparisonOptions) -> list[Compared
     requested = [aggregator(name) for name in options.aggregate]
     names = [rule.name for rule in requested]
     check_unique(names, "aggregator {} is there twice")
-    found = [
-        number
-        for metric in _shared_metrics(sides, options.metrics)
-        for number in (_requested_numbers(sides, metric, requested) if requested else _stored_numbers(sides, metric))
-    ]
+    found: list[ComparedNumber] = []
+    for metric in _shared_metrics(sides, options.metrics):
+        if requested:
+            found += _requested_numbers(sides, metric, requested)
+            continue
+        for of, name in sides[0].result.case_values:  # the numbers that every side shows already
+            if of == metric and all((metric, name) in side.result.case_values for side in sides[1:]):
+                columns = tuple(side.of(side.result.case_values[metric, name]) for side in sides)
+                found.append(ComparedNumber(metric, name, columns, _direction(name, sides[0].metric(metric).sets)))
     if not found:
         raise InputError("no number in common: name one with -a, such as -a any_pass")
     return found
@@ -246,23 +252,13 @@ def _requested_numbers(sides: Sequence[Side], metric: str, rules: Sequence[Aggre
     for rule in rules:
         if any(one.beside_labels for one in scored) and isinstance(rule, CountAggregator):
             continue  # the same numbers as under the labels
-        columns = tuple(_apply(side, one, rule) for side, one in zip(sides, scored, strict=True))
-        yield ComparedNumber(metric, rule.name, columns, _direction(rule.name, scored[0].sets))
-
-
-def _apply(side: Side, scored: Graded, rule: Aggregator) -> SideValues:
-    try:
-        return side.of(apply_aggregator(rule, scored))
-    except InputError as problem:
-        raise InputError(f"{side.name}: {problem}") from None
-
-
-def _stored_numbers(sides: Sequence[Side], metric: str) -> Iterator[ComparedNumber]:
-    """The numbers that every side shows already."""
-    for of, name in sides[0].result.case_values:
-        if of == metric and all((metric, name) in side.result.case_values for side in sides[1:]):
-            columns = tuple(side.of(side.result.case_values[metric, name]) for side in sides)
-            yield ComparedNumber(metric, name, columns, _direction(name, sides[0].metric(metric).sets))
+        columns = []
+        for side, one in zip(sides, scored, strict=True):
+            try:
+                columns.append(side.of(apply_aggregator(rule, one)))
+            except InputError as problem:
+                raise InputError(f"{side.name}: {problem}") from None
+        yield ComparedNumber(metric, rule.name, tuple(columns), _direction(rule.name, scored[0].sets))
 
 
 def _direction(name: str, sets: CandidateSets) -> bool | None:
@@ -311,13 +307,9 @@ def _verdict(
     if options.verdict is not None:
         return _parse_verdict(options.verdict, sides[0].metric(metric).sets), metric
     of_metric = [n for n in numbers if n.metric == metric and (options.aggregate or _named_aggregator(n.aggregator))]
-    decided = [n.aggregator for n in of_metric if _zero_one(n)]
+    decided = [n.aggregator for n in of_metric if all(is_rate(c.values[~np.isnan(c.values)]) for c in n.columns)]
     name = next((v for v in VERDICTS if v in decided), decided[0] if decided else VERDICTS[0])
     return _parse_verdict(name, sides[0].metric(metric).sets), metric
-
-
-def _zero_one(number: ComparedNumber) -> bool:
-    return all(bool(np.isin(c.values[~np.isnan(c.values)], (0.0, 1.0)).all()) for c in number.columns)
 
 
 def _parse_verdict(text: str, sets: CandidateSets) -> Requirement:
@@ -332,11 +324,6 @@ def _parse_verdict(text: str, sets: CandidateSets) -> Requirement:
     if way is None:
         raise InputError(f"verdict {name}: say from where on a case passes, such as --verdict '{name} >= 1'")
     return Requirement(name=name, operator=">=" if way else "<=", bound=1.0 if way else 0.0)
-
-
-def _requirement_text(rule: Requirement) -> str:
-    """A verdict in words: its bound only where it is not the natural one."""
-    return rule.name if (rule.operator, rule.bound) == (">=", 1.0) else str(rule)
 
 
 def set_verdicts(sets: CandidateSets, rule: Requirement) -> list[bool | None]:
@@ -399,9 +386,7 @@ def questions_of(table: Table, at: int) -> dict[str, str | None]:
 
 def _about(sides: Sequence[Side], options: ComparisonOptions) -> str:
     """What is compared, in a line."""
-    shared = set(sides[0].cases)
-    for side in sides[1:]:
-        shared &= set(side.cases)
+    shared = set.intersection(*(set(side.cases) for side in sides))
     first = f", the first {options.top_k} candidates of each set" if options.top_k is not None else ""
     where = "both" if len(sides) == 2 else f"all {len(sides)}"
     return f"{format_count(len(shared), 'case')} in {where}{first}"
@@ -420,8 +405,7 @@ def _warnings(
                 f"{left.name} and {right.name} share no case id ({here}, ... against {there}, ...): "
                 "give runs or files of the same cases"
             )
-        out += [*_other_cases(left, right), *_other_sizes(left, right, shared, options.top_k)]
-        out += [*_other_extractor(left, right), *_other_weights(left, right, shared), *_other_judges(left, right)]
+        out += _pair_warnings(left, right, shared, options.top_k)
     return [*out, *dict.fromkeys(w for side in sides for w in inherited_warnings(side.result))]
 
 
@@ -430,73 +414,44 @@ def inherited_warnings(result: ScoredResult) -> tuple[CodedWarning, ...]:
     return with_code(result.warnings, "no-threshold", "judge-not-calibrated")
 
 
-def _other_judges(a: Side, b: Side) -> list[CodedWarning]:
-    """A difference between two judges is no difference between two systems."""
-    both = a.result.judges.keys() & b.result.judges.keys()
-    # the fingerprint covers model, prompt and parameters
-    differ = [n for n in sorted(both) if a.result.judges[n]["fingerprint"] != b.result.judges[n]["fingerprint"]]
-    return [
-        CodedWarning.of(
-            "different-judges",
-            metric=name,
-            a=a.name,
-            b=b.name,
-            models_a=tuple(a.result.judges[name]["models"]),
-            models_b=tuple(b.result.judges[name]["models"]),
-        )
-        for name in differ
-    ]
-
-
-def _other_cases(a: Side, b: Side) -> list[CodedWarning]:
-    """Cases of one id that are not the same case."""
+def _pair_warnings(a: Side, b: Side, shared: set[str], top_k: int | None) -> Iterator[CodedWarning]:
+    """What makes a difference of two sides more than one of their systems."""
+    names: dict[str, Any] = {"a": a.name, "b": b.name}
+    # cases of one id that are not the same case
     differ, n = count_changed_questions(_questions(a), _questions(b))
-    return [CodedWarning.of("different-cases", n=differ, of=n, a=a.name, b=b.name)] if differ else []
+    if differ:
+        yield CodedWarning.of("different-cases", n=differ, of=n, **names)
+    # any_pass of 5 candidates is not any_pass of 10
+    both = [side.result.scored[0].sets.sizes for side in (a, b)]
+    both = both if top_k is None else [np.minimum(own, top_k) for own in both]
+    sizes = [_by_case(side, own, shared) for side, own in zip((a, b), both, strict=True)]
+    if n_differ := sum(x != y for x, y in zip(*sizes, strict=True)):
+        spans = tuple(f"{min(s)}" if min(s) == max(s) else f"{min(s)} to {max(s)}" for s in sizes)
+        least = min(map(min, sizes))
+        yield CodedWarning.of("sets-differ-in-size", n=n_differ, names=(a.name, b.name), sizes=spans, least=least)
+    left, right = (side.result.extraction.get("extractor") for side in (a, b))
+    if left != right and left is not None and right is not None:
+        yield CodedWarning.of("different-extractors", **names, extractor_a=left, extractor_b=right)
+    if a.weights is not None and b.weights is not None:
+        weights = [_by_case(a, a.weights, shared), _by_case(b, b.weights, shared)]
+        if n_differ := sum(x != y for x, y in zip(*weights, strict=True)):
+            yield CodedWarning.of("different-weights", n=n_differ, **names)
+    for metric in sorted(a.result.judges.keys() & b.result.judges.keys()):
+        in_a, in_b = a.result.judges[metric], b.result.judges[metric]
+        # the fingerprint covers model, prompt and parameters
+        if in_a["fingerprint"] != in_b["fingerprint"]:
+            models = {"models_a": tuple(in_a["models"]), "models_b": tuple(in_b["models"])}
+            yield CodedWarning.of("different-judges", metric=metric, **names, **models)
+
+
+def _by_case(side: Side, column: NDArray[Any], cases: set[str]) -> list[Any]:
+    """A column of a side's cases on some of them, in the order of the set."""
+    known = dict(zip(side.cases, column.tolist(), strict=True))
+    return [known[case] for case in cases]
 
 
 def _questions(side: Side) -> Questions:
-    if side.questions is not None:
-        return side.questions
-    frame = side.table.cases
-    return Questions(side.cases, {c: frame[c].hash().to_numpy() for c in QUESTION_COLUMNS if c in frame.columns})
-
-
-def _other_sizes(a: Side, b: Side, shared: set[str], top_k: int | None) -> list[CodedWarning]:
-    """any_pass of 5 candidates is not any_pass of 10."""
-    at = [dict(zip(s.cases, _sizes(s, top_k), strict=True)) for s in (a, b)]
-    n_differ = sum(at[0][case] != at[1][case] for case in shared)
-    if not n_differ:
-        return []
-    sizes = [[of[case] for case in shared] for of in at]
-    spans, least = tuple(_span(s) for s in sizes), min(map(min, sizes))
-    names = (a.name, b.name)
-    return [CodedWarning.of("sets-differ-in-size", n=n_differ, names=names, sizes=spans, least=least)]
-
-
-def _sizes(side: Side, top_k: int | None) -> list[int]:
-    sizes = side.result.scored[0].sets.sizes
-    found: list[int] = (sizes if top_k is None else np.minimum(sizes, top_k)).tolist()
-    return found
-
-
-def _span(sizes: Sequence[int]) -> str:
-    low, high = min(sizes), max(sizes)
-    return f"{low}" if low == high else f"{low} to {high}"
-
-
-def _other_extractor(a: Side, b: Side) -> list[CodedWarning]:
-    left, right = (side.result.extraction.get("extractor") for side in (a, b))
-    if left == right or left is None or right is None:
-        return []
-    return [CodedWarning.of("different-extractors", a=a.name, b=b.name, extractor_a=left, extractor_b=right)]
-
-
-def _other_weights(a: Side, b: Side, shared: set[str]) -> list[CodedWarning]:
-    if a.weights is None or b.weights is None:
-        return []
-    at = [dict(zip(s.cases, w.tolist(), strict=True)) for s, w in ((a, a.weights), (b, b.weights))]
-    n = sum(at[0][case] != at[1][case] for case in shared)
-    return [CodedWarning.of("different-weights", n=n, a=a.name, b=b.name)] if n else []
+    return side.questions or questions_in(side.table)
 
 
 def _double_dipping_warnings(
@@ -516,9 +471,7 @@ def _double_dipping_warnings(
 
 
 def _small_segment_warnings(segments: Sequence[SegmentCases], sides: Sequence[Side]) -> list[CodedWarning]:
-    shared = set(sides[0].cases)
-    for side in sides[1:]:
-        shared &= set(side.cases)
+    shared = set.intersection(*(set(side.cases) for side in sides))
     if len(shared) < SMALL_SEGMENT:
         return [CodedWarning.of("few-cases", n=len(shared), shared=True)]
     small = tuple(s.name for s in segments if len(s.cases & shared) < SMALL_SEGMENT)
