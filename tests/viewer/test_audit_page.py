@@ -191,9 +191,9 @@ def test_a_pattern_without_end_is_ended_and_the_viewer_goes_on(folder, monkeypat
 def test_an_audit_apart_is_the_same(folder):
     table = restore_table(load_run(folder / "sums").result)
     given = (table, NAMES, GradingConfig(metrics=("numeric",)), {})
-    assert audit_in_process(given).to_dict() == audit_extractors(*given[:3]).to_dict()
+    assert audit_in_process(*given).to_dict() == audit_extractors(*given[:3]).to_dict()
     with pytest.raises(InputError, match="unknown extractor"):
-        audit_in_process((table, ["nobody"], GradingConfig(), {}))
+        audit_in_process(table, ["nobody"], GradingConfig(), {})
 
 
 def test_of_many_cases_a_sample_is_read_and_the_page_says_so(folder, monkeypatch):

@@ -26,14 +26,15 @@ from kofn.registry import EXTRACTORS, metric
 from kofn.runs.files import CANDIDATES, CASES
 from kofn.runs.record import restore_table
 from kofn.scoring.diagnostics import FAMILIES
+from kofn.viewer.caches import Computation
+from kofn.viewer.templating import whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from kofn.analysis.extraction_audit import ExtractionAudit
     from kofn.core.table import Table
     from kofn.scoring.configuration import GradingConfig
-    from kofn.scoring.result import ScoredResult
     from kofn.viewer.run_view import RunView
 
     Bools = np.ndarray[Any, np.dtype[np.bool_]]
@@ -79,12 +80,11 @@ class AuditQuery:
             raise InputError(f"{len(names)} extractors: choose at most {MAX_NAMES}")
         if names == (STORED,):
             raise InputError(f"`{STORED}` is no extractor: choose another to compare it with")
-        cases, seed = params.get("cases", ""), params.get("seed", "")
-        is_size = cases.isdigit() and cases.isascii() and int(cases[:9]) in SAMPLE_SIZES
+        cases = whole_number(params.get("cases", ""), 9)
         return cls(
             names=names,
-            cases=int(cases) if is_size else min(SAMPLE_SIZES),
-            seed=int(seed) if seed.isdigit() and seed.isascii() and len(seed) < 10 else 0,
+            cases=cases if cases in SAMPLE_SIZES else min(SAMPLE_SIZES),
+            seed=whole_number(params.get("seed", ""), 9) or 0,
         )
 
 
@@ -109,20 +109,17 @@ def available_extractors(view: RunView) -> tuple[str, ...]:
     """The extractors to choose from, the run's own first, if it is built in: anybody may have written the run."""
     extraction = {} if view.run.result is None else view.run.result.extraction
     own = str(extraction.get("extractor") or "")
-    first = (own,) if own.partition("(")[0] in EXTRACTORS and own != "none" else ()
-    stored = (STORED,) if view.sets is not None and view.sets.answers is not None and not first else ()
-    return tuple(dict.fromkeys((*first, *stored, *PLAIN)))
+    if own.partition("(")[0] in EXTRACTORS and own != "none":
+        return tuple(dict.fromkeys((own, *PLAIN)))
+    return (STORED, *PLAIN) if view.has_answers else PLAIN
 
 
 def default_extractors(view: RunView, table: Table) -> tuple[str, ...]:
     """The run's own extractor and its relatives; without a built-in one, those that fit the outputs."""
-    available = available_extractors(view)
-    first = available[0]
+    first = available_extractors(view)[0]
     if first in PLAIN or "(" in first:
-        family = FAMILIES.get(first.partition("(")[0], TEXTS)
-        return tuple(dict.fromkeys((first, *family)))
-    fitting = extractors_for(table)
-    return (*fitting, STORED) if STORED in available else fitting
+        return tuple(dict.fromkeys((first, *FAMILIES.get(first.partition("(")[0], TEXTS))))
+    return (*extractors_for(table), *([STORED] if first == STORED else []))
 
 
 COMPARISONS = ("exact_match", "numeric", "choice", "math_equal")  # metrics that compare an answer and run no code
@@ -138,9 +135,9 @@ QUICK_BYTES, QUICK_OUTPUTS = 3_000_000, 20_000  # more than these are read in a 
 def sample_of(view: RunView, size: SampleSize, seed: int) -> Table:
     """Cases drawn at random, in their order, with their texts; all of them where they are few."""
     result = view.run.result
-    if result is None or view.sets is None or "text" not in view.candidate_schema:
+    if result is None or not view.has_texts:
         raise InputError(f"{view.name or 'this run'}: no texts: nothing to extract from")
-    sizes = view.sets.sizes
+    sizes = view.candidate_sets.sizes
     order = np.random.default_rng(seed).permutation(view.n)[: size.cases]
     drawn = within_limit(order, sizes[order], size.outputs)
     selected = _mask(view.n, drawn)
@@ -148,7 +145,12 @@ def sample_of(view: RunView, size: SampleSize, seed: int) -> Table:
     owner = np.repeat(np.flatnonzero(selected), sizes[selected])
     lengths = np.bincount(owner, weights=texts.str.len_bytes().fill_null(0).to_numpy(), minlength=view.n)
     fewer = _mask(view.n, within_limit(drawn, lengths[drawn], size.bytes))
-    return _table(view, result, fewer, texts.filter(pl.Series(fewer[owner])))
+    # as an importer returns them: texts, references and choices
+    part = result.table.select_cases(fewer)
+    candidates = part.candidates.with_columns(texts.filter(pl.Series(fewer[owner])).alias("text"))
+    choices = [_read_rows(view, CASES, "choices", fewer)] if "choices" in view.case_schema else []
+    part = replace(part, candidates=candidates, cases=part.cases.with_columns(choices))
+    return restore_table(replace(result, table=part))
 
 
 def within_limit(drawn: Ints, sizes: Any, limit: int) -> Ints:
@@ -168,21 +170,11 @@ def _mask(n: int, rows: Ints) -> Bools:
 
 def _read_rows(view: RunView, file: str, column: str, mask: Bools) -> pl.Series:
     """One column of a file, the rows of the mask."""
-    scan = pl.scan_parquet(view.file(file), glob=False).select(pl.col(column))
+    scan = view.scan(file).select(pl.col(column))
     if not mask.all():
         at = pl.Series(np.flatnonzero(mask))
         scan = scan.with_row_index("at").filter(pl.col("at").is_in(at.implode())).select(column)
     return scan.collect(engine="streaming").to_series()
-
-
-def _table(view: RunView, result: ScoredResult, mask: Bools, texts: pl.Series) -> Table:
-    """The cases as an importer returns them: texts, references and choices."""
-    part = result.table.select_cases(mask)
-    cases = part.cases
-    if "choices" in view.case_schema:
-        cases = cases.with_columns(_read_rows(view, CASES, "choices", mask))
-    part = replace(part, candidates=part.candidates.with_columns(texts.alias("text")), cases=cases)
-    return restore_table(replace(result, table=part))
 
 
 # --- the audit
@@ -202,14 +194,14 @@ def options_of(view: RunView) -> GradingConfig:
 
 
 def run_audit(view: RunView, query: AuditQuery) -> ExtractionAudit:
-    """The audit of a sample of a run."""
-    table = sample_of(view, SAMPLE_SIZES[query.cases], query.seed)
-    names = query.names or default_extractors(view, table)
-    plain, options = [name for name in names if name != STORED], options_of(view)
-    read = {STORED: table.candidates["answer"].to_list()} if STORED in names else {}
-    if takes_long(table, plain, options):
-        return audit_in_process((table, plain, options, read))
-    return _audit(table, plain, options, read)
+    """The audit of a sample of a run, when it is its turn."""
+    with _RUNNING:
+        table = sample_of(view, SAMPLE_SIZES[query.cases], query.seed)
+        names = query.names or default_extractors(view, table)
+        plain, options = [name for name in names if name != STORED], options_of(view)
+        read = {STORED: table.candidates["answer"].to_list()} if STORED in names else {}
+        audit = audit_in_process if takes_long(table, plain, options) else _audit
+        return audit(table, plain, options, read)
 
 
 def _audit(table: Table, names: Sequence[str], options: GradingConfig, read: Mapping[str, Any]) -> ExtractionAudit:
@@ -228,7 +220,7 @@ def takes_long(table: Table, names: Sequence[str], options: GradingConfig) -> bo
 _CHILD = "import sys; sys.path[:] = sys.argv[1:]; from kofn.viewer.audit_jobs import child_main; child_main()"
 
 
-def audit_in_process(arguments: tuple[Any, ...]) -> ExtractionAudit:
+def audit_in_process(*arguments: Any) -> ExtractionAudit:
     """`_audit` in a process of its own, which is killed when its time is over."""
     command = [sys.executable, "-c", _CHILD, *sys.path]
     try:
@@ -266,36 +258,9 @@ def child_main() -> None:
 # --- in the background
 
 
-class AuditJob:
-    """One audit: in progress, done, or failed."""
-
-    def __init__(self, audit: Callable[[], ExtractionAudit]) -> None:
-        self.done = threading.Event()
-        self._audit: ExtractionAudit | None = None
-        self._error: Exception | None = None
-        threading.Thread(target=self._run, args=(audit,), daemon=True, name="kofn-audit").start()
-
-    def _run(self, audit: Callable[[], ExtractionAudit]) -> None:
-        try:
-            with _RUNNING:
-                self._audit = audit()
-        except Exception as error:  # raised again by `wait`
-            self._error = error
-        finally:
-            self.done.set()
-
-    def wait(self, seconds: float) -> ExtractionAudit | None:
-        """The audit; None where it takes longer than this."""
-        if not self.done.wait(seconds):
-            return None
-        if self._error is not None:
-            raise self._error
-        return self._audit
-
-
 _RUNNING = threading.Semaphore(MAX_RUNNING)
 _LOCK = threading.Lock()
-_JOBS: WeakKeyDictionary[RunView, OrderedDict[AuditQuery, AuditJob]] = WeakKeyDictionary()
+_JOBS: WeakKeyDictionary[RunView, OrderedDict[AuditQuery, Computation[ExtractionAudit]]] = WeakKeyDictionary()
 
 
 def audit_of(view: RunView, query: AuditQuery, seconds: float = 1.5) -> ExtractionAudit | None:
@@ -303,12 +268,12 @@ def audit_of(view: RunView, query: AuditQuery, seconds: float = 1.5) -> Extracti
     with _LOCK:
         jobs = _JOBS.setdefault(view, OrderedDict())
         if query not in jobs:
-            if sum(not job.done.is_set() for of_run in _JOBS.values() for job in of_run.values()) >= MAX_WAITING:
+            if sum(job.is_alive() for of_run in _JOBS.values() for job in of_run.values()) >= MAX_WAITING:
                 raise InputError("too many audits at once: wait until one is done")
-            jobs[query] = AuditJob(lambda: run_audit(view, query))
+            jobs[query] = Computation(lambda: run_audit(view, query))
         jobs.move_to_end(query)
         job = jobs[query]
-        finished = [key for key, other in jobs.items() if other.done.is_set() and other is not job]
+        finished = [key for key, other in jobs.items() if not other.is_alive() and other is not job]
         for key in finished[: -MAX_KEPT + 1 or None]:
             del jobs[key]
-    return job.wait(seconds)
+    return job.result(seconds)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
 from kofn.analysis.extraction_audit import audit_headline
 from kofn.core.escape import show_hidden
@@ -14,7 +14,16 @@ from kofn.render.audit_report import agreement_cell, disagreement_row, scores_gr
 from kofn.viewer.audit_jobs import SAMPLE_SIZES, STORED, AuditQuery, audit_of, available_extractors
 from kofn.viewer.case_list import CaseQuery, case_url
 from kofn.viewer.case_page import MAX_CANDIDATES
-from kofn.viewer.templating import breadcrumbs, pager, render_page, run_url, whole_number
+from kofn.viewer.templating import (
+    breadcrumbs,
+    changed_pairs,
+    pager,
+    query_string,
+    render_page,
+    rows_of_page,
+    run_url,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -43,7 +52,7 @@ class AuditForm:
             extract=tuple(params.getlist("extract")),
             pattern=params.get("pattern", "").strip(),
             only="verdicts" if params.get("only") == "verdicts" else "",
-            page=max(1, whole_number(params.get("page", ""), 8) or 1),
+            page=whole_number(params.get("page", ""), 8) or 1,
         )
 
 
@@ -87,22 +96,22 @@ def _choices(view: RunView, query: AuditQuery, audit: ExtractionAudit | None) ->
 
 def audit_url(view: RunView, query: AuditQuery, form: AuditForm, **changes: Any) -> str:
     """The URL of the same audit with changes."""
-    default = AuditQuery()
-    pairs: list[tuple[str, Any]] = [("extract", name) for name in form.extract]
     values = {"pattern": form.pattern, "only": form.only, "cases": query.cases, "seed": query.seed, **changes}
-    defaults = {"pattern": "", "only": "", "cases": default.cases, "seed": default.seed, "page": 1}
-    pairs += [(key, value) for key, value in values.items() if value != defaults[key]]
-    end = urlencode(pairs, errors="replace")
-    return run_url(view.name, "audit") + (f"?{end}" if end else "")
+    usual = {"pattern": "", "only": "", "cases": AuditQuery().cases, "seed": AuditQuery().seed, "page": 1}
+    pairs = [("extract", name) for name in form.extract]
+    return run_url(view.name, "audit") + query_string(pairs + changed_pairs(values, usual))
 
 
 def _results(view: RunView, query: AuditQuery, form: AuditForm, audit: ExtractionAudit) -> dict[str, Any]:
-    def url(**changes: Any) -> str:
-        return audit_url(view, query, form, **changes)
-
+    url = partial(audit_url, view, query, form)
     listed = [d for d in audit.disagreements if d.matters] if form.only else list(audit.disagreements)
-    page = min(form.page, max(1, -(-len(listed) // PAGE)))
-    outputs = listed[(page - 1) * PAGE : page * PAGE]
+    part, page = rows_of_page(len(listed), PAGE, form.page)
+    larger = [(f"up to {cases:,} cases", url(cases=cases)) for cases in SAMPLE_SIZES if cases > query.cases]
+    sample = {
+        "words": f"Looked at: {audit.n_cases:,} of {format_count(view.n, 'case')}, drawn with seed {query.seed}.",
+        "other": url(seed=query.seed + 1),
+        "larger": larger,
+    }
     return {
         "lines": audit_headline(audit),
         "scores": scores_grid(audit),
@@ -110,25 +119,13 @@ def _results(view: RunView, query: AuditQuery, form: AuditForm, audit: Extractio
         "agreement": [(a, [agreement_cell(audit.agreement[a][b]) for b in audit.names]) for a in audit.names],
         "metric": audit.metric,
         "notes": [*map(str, audit.warnings), *audit.notes],
-        "sample": _sample(view, query, form, audit),
+        "sample": None if audit.n_cases == view.n else sample,
         "n_listed": len(listed),
         "n_verdicts": audit.n_verdicts,
         "n_all": len(audit.disagreements),
-        "rows": [(disagreement_row(d, audit.names), candidate_url(view, d)) for d in outputs],
+        "rows": [(disagreement_row(d, audit.names), candidate_url(view, d)) for d in listed[part]],
         "url": url,
         "pager": pager(len(listed), PAGE, page, lambda to: url(page=to) + "#outputs", "Pages of outputs"),
-    }
-
-
-def _sample(view: RunView, query: AuditQuery, form: AuditForm, audit: ExtractionAudit) -> dict[str, Any] | None:
-    """How many cases were read, where it is not all, and links to other samples."""
-    if audit.n_cases == view.n:
-        return None
-    larger = [cases for cases in SAMPLE_SIZES if cases > query.cases]
-    return {
-        "words": f"Looked at: {audit.n_cases:,} of {format_count(view.n, 'case')}, drawn with seed {query.seed}.",
-        "other": audit_url(view, query, form, seed=query.seed + 1),
-        "larger": [(f"up to {cases:,} cases", audit_url(view, query, form, cases=cases)) for cases in larger],
     }
 
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kofn.errors import InputError
-from kofn.runs.files import CANDIDATES, CASES, MANIFEST
+from kofn.runs.files import CANDIDATES, CASES
 from kofn.runs.record import load_run
-from kofn.runs.run_tables import EVALUATION, REPORTS
-from kofn.viewer.run_folder import NotFound
+from kofn.viewer.run_folder import NotFound, run_stamp
 from kofn.viewer.run_view import RunView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
-    from pathlib import Path
 
-    from kofn.viewer.run_folder import RunFolder
+    from kofn.viewer.run_folder import RunFolder, Stamp
 
 PATIENCE = 2.0  # seconds that a request waits before its page says that it takes longer
 
@@ -31,7 +29,7 @@ class BackgroundCache(Generic[V]):
     def __init__(self, *, max_values: int, max_size: int, size: Callable[[V], int]) -> None:
         self._max_values, self._max_size, self._size = max_values, max_size, size
         self._values: OrderedDict[Hashable, V] = OrderedDict()
-        self._running: dict[Hashable, _Computation[V]] = {}
+        self._running: dict[Hashable, Computation[V]] = {}
         self._lock = threading.Lock()
         self._turn = threading.Lock()
 
@@ -46,10 +44,9 @@ class BackgroundCache(Generic[V]):
             if key in self._values:
                 self._values.move_to_end(key)
                 return self._values[key]
-            computation = self._running.get(key)
-            if computation is None:
-                computation = self._running[key] = _Computation(partial(self._compute, key, compute))
-                computation.start()
+            if key not in self._running:
+                self._running[key] = Computation(partial(self._compute, key, compute))
+            computation = self._running[key]
         return computation.result(seconds)
 
     def _compute(self, key: Hashable, compute: Callable[[], V]) -> V:
@@ -57,21 +54,21 @@ class BackgroundCache(Generic[V]):
             with self._turn:  # each takes memory, so one at a time
                 value = compute()
             with self._lock:
-                self._store(key, value)
+                self._values[key] = value
+                drop_oldest(self._values, self._max_values, self._max_size, self._size)
             return value
         finally:
             with self._lock:
                 self._running.pop(key, None)
 
-    def _store(self, key: Hashable, value: V) -> None:
-        self._values[key] = value
-        while len(self._values) > 1 and (
-            len(self._values) > self._max_values or sum(map(self._size, self._values.values())) > self._max_size
-        ):
-            self._values.popitem(last=False)
+
+def drop_oldest(values: OrderedDict[Any, V], most: int, max_size: int, size: Callable[[V], int]) -> None:
+    """Drop the values that were used longest ago, where there are too many or they are too large; never the newest."""
+    while len(values) > 1 and (len(values) > most or sum(map(size, values.values())) > max_size):
+        values.popitem(last=False)
 
 
-class _Computation(threading.Thread, Generic[V]):
+class Computation(threading.Thread, Generic[V]):
     """One value on its way; a daemon, so that it does not keep the process alive."""
 
     def __init__(self, compute: Callable[[], V]) -> None:
@@ -79,6 +76,7 @@ class _Computation(threading.Thread, Generic[V]):
         self._compute = compute
         self._value: V | None = None
         self._error: Exception | None = None
+        self.start()
 
     def run(self) -> None:
         try:
@@ -103,7 +101,7 @@ class RunCache:
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self._views: OrderedDict[str, tuple[object, RunView]] = OrderedDict()
+        self._views: OrderedDict[str, tuple[Stamp, RunView]] = OrderedDict()
         self._run_locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
@@ -114,41 +112,17 @@ class RunCache:
             str(path).encode()
         except UnicodeEncodeError:
             raise InputError("the run's name is no Unicode text, so its files cannot be opened: rename it") from None
-        stamp = _stamp(path)
+        stamp = run_stamp(path, CANDIDATES, CASES)
+        if not any(size for _, size in stamp[:2]):  # run.json is gone while a run is written again
+            raise NotFound("this run is not finished: there is nothing to show but how far it is")
         with self._lock:
-            known = self._views.get(name)
-            if known is not None and known[0] == stamp:
-                self._views.move_to_end(name)
-                return known[1]
             run_lock = self._run_locks.setdefault(name, threading.Lock())
-        with run_lock:
+        with run_lock:  # of several threads the first reads it
+            known = self._views.get(name)
+            if known is None or known[0] != stamp:
+                known = stamp, RunView(name, load_run(path, texts=False))
             with self._lock:
-                known = self._views.get(name)
-            if known is not None and known[0] == stamp:  # another thread has read it meanwhile
-                return known[1]
-            view = RunView(name, load_run(path, texts=False))
-            self._store(name, stamp, view)
-            return view
-
-    def _store(self, name: str, stamp: object, view: RunView) -> None:
-        with self._lock:
-            self._views[name] = (stamp, view)
-            self._views.move_to_end(name)
-            while len(self._views) > 1 and (
-                len(self._views) > MAX_RUNS or sum(v.bytes for _, v in self._views.values()) > MAX_BYTES
-            ):
-                self._views.popitem(last=False)
-
-
-def _stamp(path: Path) -> tuple[tuple[int, int], ...]:
-    """When the files of a run were written; while it is written again there is no manifest."""
-    stamps = []
-    for name in (MANIFEST, EVALUATION, REPORTS, CANDIDATES, CASES):
-        try:
-            stat = (path / name).stat()
-            stamps.append((stat.st_mtime_ns, stat.st_size))
-        except OSError:
-            stamps.append((0, 0))
-    if not any(size for _, size in stamps[:2]):
-        raise NotFound("this run is not finished: there is nothing to show but how far it is")
-    return tuple(stamps)
+                self._views[name] = known
+                self._views.move_to_end(name)
+                drop_oldest(self._views, MAX_RUNS, MAX_BYTES, lambda kept: kept[1].bytes)
+            return known[1]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
 import numpy as np
 import polars as pl
 
 from kofn.core.format import format_count
-from kofn.viewer.run_view import failure_reasons, has_judge_and_label, related_extractors
-from kofn.viewer.templating import run_url, whole_number
+from kofn.render.case_payload import first_failures
+from kofn.runs.case_reports import explode_structs
+from kofn.viewer.run_view import has_judge_and_label, related_extractors
+from kofn.viewer.templating import changed_pairs, query_string, run_url, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,6 +49,9 @@ SORTS = {
 }
 
 
+_KNOWN = {"within": ("outputs",), "verdict": VERDICTS, "show": FILTERS, "sort": SORTS}  # values that a query may have
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseQuery:
     """Which cases, in which order, and which page of them.
@@ -79,13 +83,10 @@ class CaseQuery:
         """
         return cls(
             q=params.get("q", "")[:500].strip(),
-            within="outputs" if params.get("within") == "outputs" else "",
-            verdict=params.get("verdict", "") if params.get("verdict") in VERDICTS else "",
-            show=params.get("show", "") if params.get("show") in FILTERS else "",
             group=params.get("group", ""),
             tags=tuple(tag for tag in tags if "=" in tag),
-            sort=params.get("sort", "") if params.get("sort") in SORTS else "",
             down=params.get("down") == "1",
+            **{name: params[name] for name, known in _KNOWN.items() if params.get(name) in known},
             page=whole_number(params.get("page", "1")) or 1,
         )
 
@@ -100,20 +101,15 @@ class CaseQuery:
         >>> CaseQuery(show="tied").query_string(page=2), CaseQuery().query_string()
         ('?show=tied&page=2', '')
         """
-        query, default = replace(self, **changes), CaseQuery()
-        pairs = [("tag", tag) for tag in query.tags]
-        for field in fields(query):
-            value = getattr(query, field.name)
-            if field.name != "tags" and value != getattr(default, field.name):
-                pairs.append((field.name, "1" if value is True else str(value)))
-        return f"?{urlencode(pairs)}" if pairs else ""
+        values = asdict(replace(self, **changes))
+        tags = [("tag", tag) for tag in values.pop("tags")]
+        return query_string(tags + changed_pairs(values, asdict(CaseQuery())))
 
 
 def case_url(name: str, case: str, row: int, query: CaseQuery) -> str:
     """The URL of a case; `query` keeps the filters of the list that it was opened from."""
-    filters = query.query_string(page=1).lstrip("?")
-    key = urlencode({"id": case, "row": row}, errors="replace")
-    return f"{run_url(name, 'case')}?{key}{'&' + filters if filters else ''}"
+    filters = query.query_string(page=1).replace("?", "&", 1)
+    return f"{run_url(name, 'case')}{query_string([('id', case), ('row', str(row))])}{filters}"
 
 
 PAGE = 50
@@ -135,15 +131,14 @@ def available_filters(view: RunView) -> dict[str, str]:
     """The filters that can match something in a run."""
     if view.sets is None:
         return {name: FILTERS[name] for name in ("flaky", "stopped") if _FLAGS[name](view).any()}
-    known = set(view.candidate_schema)
     available = {
         **dict.fromkeys(("all_fail", "some_fail", "all_pass", "not_graded"), view.graded),
-        "tied": view.sets.answers is not None,
-        "extractors": "text" in known and bool(related_extractors(view.run.result)),
+        "tied": view.has_answers,
+        "extractors": view.has_texts and bool(related_extractors(view.run.result)),
         "judge": has_judge_and_label(view.run.result),
-        "identical": "text" in known and bool((view.sets.sizes > 1).any()),
-        "truncated": "text" in known or "finish" in known,
-        "errors": "error" in known,
+        "identical": view.has_texts and bool((view.sets.sizes > 1).any()),
+        "truncated": view.has_texts or "finish" in view.candidate_schema,
+        "errors": "error" in view.candidate_schema,
     }
     return {name: words for name, words in FILTERS.items() if available.get(name)}
 
@@ -155,7 +150,12 @@ def select_cases(view: RunView, query: CaseQuery) -> CaseSelection:
     if query.verdict:
         matches &= view.verdicts == VERDICTS[query.verdict]
     if query.show and query.show in available_filters(view):
-        flags, note = _flags(view, query.show)
+        if query.show == "extractors":
+            flags, share = view.extracted_differently()
+            note = f"{share:.0%} of the outputs were read again so far: reload for the rest" if share < 1 else ""
+        else:
+            with view.lock:  # each is computed once, however many requests need it
+                flags = _FLAGS[query.show](view)
         matches &= flags
     if query.group:
         matches &= (view.scores["group"] == query.group).to_numpy()
@@ -166,29 +166,16 @@ def select_cases(view: RunView, query: CaseQuery) -> CaseSelection:
     return CaseSelection(rows=_sorted(view, np.flatnonzero(matches), query), note=note)
 
 
-def _flags(view: RunView, show: str) -> tuple[Bools, str]:
-    if show == "extractors":
-        flags, share = view.extracted_differently()
-        note = f"{share:.0%} of the outputs were read again so far: reload for the rest" if share < 1 else ""
-        return flags, note
-    with view.lock:  # each is computed once, however many requests need it
-        return _FLAGS[show](view), ""
-
-
 def _of_counts(test: Callable[[Any, Any], Any]) -> Callable[[RunView], Bools]:
     return lambda view: np.asarray(test(*view.counts), dtype=bool)
-
-
-def _not_graded(view: RunView) -> Bools:
-    # a case without candidates has nothing graded either
-    return np.asarray(view.counts[0] < np.maximum(view.candidate_sets.sizes, 1), dtype=bool)
 
 
 _FLAGS: dict[str, Callable[[RunView], Bools]] = {
     "all_fail": _of_counts(lambda graded, passing: (graded > 0) & (passing == 0)),
     "some_fail": _of_counts(lambda graded, passing: (passing > 0) & (passing < graded)),
     "all_pass": _of_counts(lambda graded, passing: (graded > 0) & (passing == graded)),
-    "not_graded": _not_graded,
+    # a case without candidates has nothing graded either
+    "not_graded": lambda view: np.asarray(view.counts[0] < np.maximum(view.candidate_sets.sizes, 1), dtype=bool),
     "tied": lambda view: view.tied,
     "judge": lambda view: view.judge_differs,
     "identical": lambda view: view.identical,
@@ -230,33 +217,28 @@ def _sorted(view: RunView, rows: Ints, query: CaseQuery) -> Ints:
 
 def _sort_values(view: RunView, sort: str) -> Any:
     """The values to sort by, null where a case has none. None: the order of the run."""
-    if sort in ("", "order"):
-        return None
-    if sort == "id":
-        return view.scores["id"]
+    if sort in ("id", "score"):
+        return view.scores[sort]
     if sort == "verdict":
         return view.verdicts
-    if sort == "score":
-        return view.scores["score"]
-    if sort == "passing":
-        if not view.graded:
-            return None
+    values = view.costs if sort == "cost" else view.seconds if sort == "seconds" else None
+    if sort == "passing" and view.graded:
         graded, passing = view.counts
         with np.errstate(all="ignore"):
-            return pl.Series(np.where(graded > 0, passing / graded, np.nan), nan_to_null=True)
-    values = view.costs if sort == "cost" else view.seconds
+            values = np.where(graded > 0, passing / graded, np.nan)
     return None if values is None else pl.Series(values, nan_to_null=True)
 
 
 # --- one page
 
 
-def page_rows(view: RunView, selection: CaseSelection, query: CaseQuery) -> list[dict[str, Any]]:
-    """The rows of one page, as the table shows them."""
-    rows = selection.rows[(query.page - 1) * PAGE : query.page * PAGE]
+def page_rows(view: RunView, rows: Ints) -> list[dict[str, Any]]:
+    """These cases, as the table shows them."""
     inputs = view.questions(rows).str.slice(0, SNIPPET).to_list()
     scores = view.scores[rows]
-    failing = failure_reasons(view.run.reports, rows) if view.sets is None else []
+    # of a program's case the first wrong attribute and the first difference
+    wrong = explode_structs(view.run.reports[rows], "results") if view.sets is None else None
+    failing = [""] * len(rows) if wrong is None else first_failures(wrong, len(rows))
     return [
         {
             "row": int(row),
@@ -267,7 +249,7 @@ def page_rows(view: RunView, selection: CaseSelection, query: CaseQuery) -> list
             "score": scores["score"][i],
             "cost": _value_at(view.costs, row),
             "seconds": _value_at(view.seconds, row),
-            "failing": failing[i] if failing else "",
+            "failing": failing[i],
             **_candidates(view, int(row)),
         }
         for i, row in enumerate(rows.tolist())
@@ -281,14 +263,18 @@ def _value_at(values: Any, row: int) -> float | None:
 def _candidates(view: RunView, row: int) -> dict[str, Any]:
     """How many candidates pass, and each of a few as a mark."""
     if view.sets is None:
-        return {"strip": None, "words": ""}
-    low, high = int(view.sets.offsets[row]), int(view.sets.offsets[row + 1])
+        return {"strip": None, "words": "", "tied": False}
+    low, high = view.sets.offsets[row : row + 2].tolist()
     if not view.graded:
-        return {"strip": None, "words": format_count(high - low, "candidate")}
+        return {"strip": None, "words": format_count(high - low, "candidate"), "tied": bool(view.tied[row])}
     graded, passing = int(view.counts[0][row]), int(view.counts[1][row])
-    passes = view.sets.passes[low:high].tolist() if high - low <= MAX_MARKS else None
-    marks = None if passes is None else [{1: "s1", 0: "s0"}.get(value, "sx") for value in passes]
+    marks = pass_marks(view.sets.passes[low:high]) if high - low <= MAX_MARKS else None
     return {"strip": marks, "words": f"{passing:,} of {graded:,}", "tied": bool(view.tied[row])}
+
+
+def pass_marks(passes: np.ndarray[Any, np.dtype[np.int8]]) -> list[str]:
+    """Whether candidates pass, as CSS classes of the marks that stand for them."""
+    return [{1: "s1", 0: "s0"}.get(value, "sx") for value in passes.tolist()]
 
 
 def tag_filters(view: RunView) -> list[dict[str, Any]]:
@@ -297,7 +283,7 @@ def tag_filters(view: RunView) -> list[dict[str, Any]]:
         return []
     by = view.run.options.by
     tags: list[dict[str, Any]] = []
-    for column in sorted(view.table.tags.iter_columns(), key=lambda c: c.name not in by):
+    for column in sorted(view.table.tags.iter_columns(), key=lambda column: column.name not in by):
         if column.dtype.is_nested() or len(tags) == MAX_TAGS:
             continue
         values = column.cast(pl.String).fill_null("(none)").unique(maintain_order=True)
@@ -308,10 +294,8 @@ def tag_filters(view: RunView) -> list[dict[str, Any]]:
 
 def neighbours(selection: CaseSelection, row: int) -> tuple[int | None, int | None, int | None]:
     """(the row before, the row after, the place) of a row among the selected ones; None where there is none."""
-    at = np.flatnonzero(selection.rows == row)
-    if not len(at):
+    rows = selection.rows.tolist()
+    if row not in rows:
         return None, None, None
-    i = int(at[0])
-    before = int(selection.rows[i - 1]) if i else None
-    after = int(selection.rows[i + 1]) if i + 1 < len(selection.rows) else None
-    return before, after, i
+    i = rows.index(row)
+    return rows[i - 1] if i else None, rows[i + 1] if i + 1 < len(rows) else None, i

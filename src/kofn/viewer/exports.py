@@ -18,7 +18,6 @@ import numpy as np
 import polars as pl
 from starlette.responses import Response, StreamingResponse
 
-from kofn.core.format import format_count
 from kofn.errors import WorldError
 from kofn.judge.label_sheet import guard_formula
 from kofn.judge.labels import DANGEROUS
@@ -29,8 +28,8 @@ from kofn.runs.record import load_run
 from kofn.runs.run_tables import REPORTS
 from kofn.viewer.case_list import CaseQuery, select_cases
 from kofn.viewer.run_folder import NotFound
-from kofn.viewer.run_list import RunLine, RunQuery, filter_runs
-from kofn.viewer.templating import breadcrumbs, render_page, run_url
+from kofn.viewer.runs_page import RunLine, RunQuery, filter_runs
+from kofn.viewer.templating import breadcrumbs, count_of, render_page, run_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -95,10 +94,7 @@ def _in_order(path: Path, n: int, rows: Ints | None) -> Iterator[pl.DataFrame]:
 def _read_rows(path: Path, rows: Ints) -> pl.DataFrame:
     """These rows, in this order."""
     order = np.argsort(rows, kind="stable")
-    frame = scan_rows(path, rows[order]).collect(engine="streaming")
-    back = np.empty(len(rows), dtype=np.int64)
-    back[order] = np.arange(len(rows))
-    return frame[back]
+    return scan_rows(path, rows[order]).collect(engine="streaming")[np.argsort(order)]
 
 
 def scan_rows(path: Path, rows: Ints) -> pl.LazyFrame:
@@ -131,20 +127,13 @@ def without_formulas(frame: pl.DataFrame) -> pl.DataFrame:
     '=1+1,-1,"[""y""]"
     x,2,
     """
-    columns = []
-    for column in frame.iter_columns():
-        text = column
-        if column.dtype.is_nested():
-            text = json_text(column)
-        elif column.dtype == pl.Binary:
-            text = column.bin.encode("base64")
-        elif column.dtype in (pl.Categorical, pl.Enum):
-            text = column.cast(pl.String)
-        columns.append(text)
+    nested = [json_text(column) for column in frame.iter_columns() if column.dtype.is_nested()]
+    flat = frame.with_columns(nested).with_columns(
+        pl.col(pl.Binary).bin.encode("base64"), pl.col(pl.Categorical, pl.Enum).cast(pl.String)
+    )
     texts = pl.col(pl.String)
     guard = pl.when(texts.str.contains(_FORMULA)).then(pl.lit("'") + texts).otherwise(texts)
-    safe = pl.DataFrame(columns).with_columns(guard.name.keep())
-    return safe.rename({name: guard_formula(name) for name in safe.columns if guard_formula(name) != name})
+    return flat.with_columns(guard.name.keep()).rename(guard_formula)
 
 
 # --- attachments
@@ -168,8 +157,9 @@ def attachment(
 ) -> Response:
     """A file to be saved, sent as it is made. An error at its beginning becomes a page instead."""
     headers = {"content-disposition": disposition(name)} | ({} if size is None else {"content-length": str(size)})
+    close = getattr(chunks, "close", lambda: None)
     if request.method == "HEAD":
-        _close(chunks)
+        close()
         return Response(headers=headers, media_type=content_type)
     first = next(chunks, b"")  # before any header is sent: an error can still change the status
 
@@ -179,15 +169,9 @@ def attachment(
             while (chunk := await anyio.to_thread.run_sync(next, chunks, None, limiter=viewer.limiter)) is not None:
                 yield chunk
         finally:
-            _close(chunks)
+            close()
 
     return StreamingResponse(send(), headers=headers, media_type=content_type)
-
-
-def _close(chunks: Iterator[bytes]) -> None:
-    close = getattr(chunks, "close", None)
-    if close is not None:
-        close()
 
 
 class FileChunks:
@@ -256,7 +240,7 @@ def show(viewer: Viewer, request: Request, name: str) -> Response:
         title=f"Export {name}",
         crumbs=breadcrumbs(name, ("export", f"{run_url(name, 'export')}{filters}")),
         run=name,
-        count=format_count(n, "case") if n == view.n else f"{n:,} of {format_count(view.n, 'case')}",
+        count=count_of(n, view.n, "case"),
         filtered=bool(filters),
         exports=list(_exports(view, filters)),
         directory=str(view.path),
@@ -266,29 +250,25 @@ def show(viewer: Viewer, request: Request, name: str) -> Response:
 def _exports(view: RunView, filters: str) -> Iterator[dict[str, Any]]:
     """The downloads: what, a description, and (format, URL)."""
 
-    def entry(what: str, description: str, *names: str) -> dict[str, Any]:
+    page = "numbers, charts and cases in one file that opens without a network; of a large run the first cases"
+    candidates = "a row a candidate: its text, answer, cost, scores and verdicts"
+    cases = "a row a case: input, reference, tags, and its value under every aggregator"
+    cases_of_program = "a row a case: group, type, score, verdict, time"
+    attributes = "a row a case and attribute: expected, actual and their difference"
+    reports = "what was verified of every case, nested, as the run keeps it"
+    for what, description, *names in (
+        ("The run as one page", page, PAGE),
+        *([("Candidates", candidates, "candidates.csv", CANDIDATES)] if view.table is not None else []),
+        ("Cases", cases_of_program if view.table is None else cases, "cases.csv", CASES),
+        *([("Attributes", attributes, "attributes.csv")] if view.table is None else []),
+        ("Case reports", reports, REPORTS),
+    ):
         formats = {"csv": "CSV", "parquet": "Parquet", "html": "HTML"}
         links = [
             (formats[n.rpartition(".")[2]], f"{run_url(view.name, n)}{'' if n in (PAGE, REPORTS) else filters}")
             for n in names
         ]
-        return {"what": what, "description": description, "links": links}
-
-    yield entry(
-        "The run as one page",
-        "numbers, charts and cases in one file that opens without a network; of a large run the first cases",
-        PAGE,
-    )
-    if view.table is not None:
-        words = "a row a candidate: its text, answer, cost, scores and verdicts"
-        yield entry("Candidates", words, "candidates.csv", CANDIDATES)
-        words = "a row a case: input, reference, tags, and its value under every aggregator"
-        yield entry("Cases", words, "cases.csv", CASES)
-    else:
-        yield entry("Cases", "a row a case: group, type, score, verdict, time", "cases.csv", CASES)
-        words = "a row a case and attribute: expected, actual and their difference"
-        yield entry("Attributes", words, "attributes.csv")
-    yield entry("Case reports", "what was verified of every case, nested, as the run keeps it", REPORTS)
+        yield {"what": what, "description": description, "links": links}
 
 
 # --- one run
@@ -297,121 +277,96 @@ def _exports(view: RunView, filters: str) -> Iterator[dict[str, Any]]:
 def report(viewer: Viewer, request: Request, name: str) -> Response:
     """report.html, made from the run as it is now."""
     view = viewer.runs.get(name)  # fails early where the run cannot be read
+    file_name = f"{view.path.name}-{PAGE}"
     if request.method == "HEAD":
-        return attachment(viewer, request, iter(()), _file_name(view.path, PAGE), HTML)
+        return attachment(viewer, request, iter(()), file_name, HTML)
     with _one_at_a_time:
-        chunks = _page_in_process(view.path) if _is_large(view) else _page_in_memory(view.path)
-    return attachment(viewer, request, chunks, _file_name(view.path, PAGE), HTML, chunks.size)
+        is_large = view.table is not None and view.file(CANDIDATES).stat().st_size > LARGE
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it is sent
+        if is_large:
+            _write_in_process(view.path, file)
+        else:
+            file.write(report_page(load_run(view.path)).encode("utf-8", "replace"))
+            file.flush()
+    file.seek(0)
+    chunks = FileChunks(file)
+    return attachment(viewer, request, chunks, file_name, HTML, chunks.size)
 
 
-def _is_large(view: RunView) -> bool:
-    path = view.file(CANDIDATES)
-    return view.table is not None and path.stat().st_size > LARGE
-
-
-def _page_in_memory(path: Path) -> FileChunks:
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it is sent
-    file.write(report_page(load_run(path)).encode("utf-8", "replace"))
-    return _rewound(file)
-
-
-def _page_in_process(path: Path) -> FileChunks:
-    """In a process of its own, which gives the memory of a large run's texts back when it ends."""
+def _write_in_process(run: Path, file: IO[bytes]) -> None:
+    """The page from a process of its own, which gives the memory of a large run's texts back when it ends."""
     script = (
         "import sys; from kofn.render.report_html import report_page; from kofn.runs.record import load_run; "
         "sys.stdout.buffer.write(report_page(load_run(sys.argv[1])).encode('utf-8', 'replace'))"
     )
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it is sent
-    command = [sys.executable, "-c", script, str(path)]
+    command = [sys.executable, "-c", script, str(run)]
     process = subprocess.run(command, stdout=file, stderr=subprocess.PIPE, check=False)  # noqa: S603 - our own command
     if process.returncode:
         file.close()
         last = process.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise WorldError(f"the page cannot be made: {last[:300]}")
-    return _rewound(file)
 
 
-def _rewound(file: IO[bytes]) -> FileChunks:
-    file.flush()
-    file.seek(0)
-    return FileChunks(file)
-
-
-def candidates_csv(viewer: Viewer, request: Request, name: str) -> Response:
-    view, path = _table(viewer, name, CANDIDATES)
-    chunks = csv_chunks(slices(path, _candidate_rows(view, CaseQuery.from_request(request))))
-    return attachment(viewer, request, chunks, _file_name(view.path, "candidates.csv"), CSV)
-
-
-def candidates_parquet(viewer: Viewer, request: Request, name: str) -> Response:
-    view, path = _table(viewer, name, CANDIDATES)
-    return _parquet(viewer, request, path, _candidate_rows(view, CaseQuery.from_request(request)))
-
-
-def cases_csv(viewer: Viewer, request: Request, name: str) -> Response:
+def candidates(viewer: Viewer, request: Request, name: str) -> Response:
+    """A row a candidate, in the order of the run."""
     view = viewer.runs.get(name)
-    rows = _case_rows(view, CaseQuery.from_request(request))
     if view.table is None:
-        frames = _in_slices(view.scores if rows is None else view.scores[rows])
-    else:
-        frames = slices(_table(viewer, name, CASES)[1], rows)
-    return attachment(viewer, request, csv_chunks(frames), _file_name(view.path, "cases.csv"), CSV)
+        raise NotFound("this run has no candidates: its cases are those of a program")
+    rows = _case_rows(view, request)
+    if rows is not None:
+        selected = np.zeros(view.n, dtype=bool)
+        selected[rows] = True
+        rows = None if selected.all() else np.flatnonzero(np.repeat(selected, view.candidate_sets.sizes))
+    return _table(viewer, request, view.file(CANDIDATES), rows, view.path)
 
 
-def cases_parquet(viewer: Viewer, request: Request, name: str) -> Response:
+def cases(viewer: Viewer, request: Request, name: str) -> Response:
+    """A row a case."""
     view = viewer.runs.get(name)
-    rows = _case_rows(view, CaseQuery.from_request(request))
-    if view.table is not None:
-        return _parquet(viewer, request, _table(viewer, name, CASES)[1], rows)
-    chunks = write_parquet((view.scores if rows is None else view.scores[rows]).lazy())
-    return attachment(viewer, request, chunks, _file_name(view.path, CASES), PARQUET, chunks.size)
+    table = view.scores if view.table is None else view.file(CASES)
+    return _table(viewer, request, table, _case_rows(view, request), view.path)
 
 
-def attributes_csv(viewer: Viewer, request: Request, name: str) -> Response:
+def attributes(viewer: Viewer, request: Request, name: str) -> Response:
     """One row per case and attribute, as in `kofn report --csv`."""
     view = viewer.runs.get(name)
     if view.table is not None:
         raise NotFound("the cases of this run are sets of outputs: they have no attributes of a program")
-    rows = _case_rows(view, CaseQuery.from_request(request))
+    rows = _case_rows(view, request)
     frames = _in_slices(view.run.reports if rows is None else view.run.reports[rows])
     chunks = (flat_frame(frame).write_csv(include_header=i == 0).encode() for i, frame in enumerate(frames))
-    return attachment(viewer, request, chunks, _file_name(view.path, "attributes.csv"), CSV)
+    return attachment(viewer, request, chunks, f"{view.path.name}-attributes.csv", CSV)
 
 
-def reports_parquet(viewer: Viewer, request: Request, name: str) -> Response:
+def reports(viewer: Viewer, request: Request, name: str) -> Response:
+    """The case reports as the run keeps them; schema 1 kept none."""
     view = viewer.runs.get(name)
-    if view.file(REPORTS).is_file():
-        return _parquet(viewer, request, view.file(REPORTS), None)
-    chunks = write_parquet(view.run.reports.lazy())  # of schema 1, which kept none
-    return attachment(viewer, request, chunks, _file_name(view.path, REPORTS), PARQUET, chunks.size)
+    table = view.file(REPORTS) if view.file(REPORTS).is_file() else view.run.reports
+    return _table(viewer, request, table, None, view.path)
 
 
-def _parquet(viewer: Viewer, request: Request, path: Path, rows: Ints | None) -> Response:
-    """A table of the run: the file as it is, or some of its rows."""
-    chunks = open_chunks(path) if rows is None else parquet_rows(path, rows)
-    return attachment(viewer, request, chunks, _file_name(path.parent, path.name), PARQUET, chunks.size)
+def _table(
+    viewer: Viewer, request: Request, table: Path | pl.DataFrame, rows: Ints | None, run: Path | None = None
+) -> Response:
+    """A table, or these rows of it in this order, as CSV or Parquet: as the end of the URL says."""
+    what = request.url.path.rpartition("/")[2]
+    name = what if run is None else f"{run.name}-{what}"
+    if isinstance(table, pl.DataFrame) and rows is not None:
+        table = table[rows]
+    if what.endswith(".csv"):
+        frames = _in_slices(table) if isinstance(table, pl.DataFrame) else slices(table, rows)
+        return attachment(viewer, request, csv_chunks(frames), name, CSV)
+    if isinstance(table, pl.DataFrame):
+        chunks = write_parquet(table.lazy())
+    else:
+        chunks = open_chunks(table) if rows is None else parquet_rows(table, rows)
+    return attachment(viewer, request, chunks, name, PARQUET, chunks.size)
 
 
-def _table(viewer: Viewer, name: str, file: str) -> tuple[RunView, Path]:
-    view = viewer.runs.get(name)
-    if view.table is None:
-        raise NotFound("this run has no candidates: its cases are those of a program")
-    return view, view.file(file)
-
-
-def _case_rows(view: RunView, query: CaseQuery) -> Ints | None:
-    """The cases that match, in order; None for all in the order of the run."""
+def _case_rows(view: RunView, request: Request) -> Ints | None:
+    """The cases that match the query, in order; None for all in the order of the run."""
+    query = CaseQuery.from_request(request)
     return select_cases(view, query).rows if query.query_string(page=1) else None
-
-
-def _candidate_rows(view: RunView, query: CaseQuery) -> Ints | None:
-    """The candidates of these cases, in the order of the run."""
-    cases = _case_rows(view, query)
-    if cases is None or len(cases) == view.n:
-        return None
-    selected = np.zeros(view.n, dtype=bool)
-    selected[cases] = True
-    return np.flatnonzero(np.repeat(selected, view.candidate_sets.sizes))
 
 
 def _in_slices(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
@@ -419,35 +374,20 @@ def _in_slices(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
     yield from (frame[low : low + SLICE] for low in range(0, max(1, frame.height), SLICE))
 
 
-def _file_name(run: Path, what: str) -> str:
-    """What a file of a run is called where it is saved."""
-    return f"{run.name}-{what}"
-
-
 # --- the list
 
 
-def runs_csv(viewer: Viewer, request: Request) -> Response:
-    return attachment(viewer, request, csv_chunks(iter([_runs(viewer, request)])), "runs.csv", CSV)
-
-
-def runs_parquet(viewer: Viewer, request: Request) -> Response:
-    chunks = write_parquet(_runs(viewer, request).lazy())
-    return attachment(viewer, request, chunks, "runs.parquet", PARQUET, chunks.size)
-
-
-def _runs(viewer: Viewer, request: Request) -> pl.DataFrame:
+def runs(viewer: Viewer, request: Request) -> Response:
     """One row per run, as the list shows them."""
     lines = filter_runs(viewer.run_list.lines(), RunQuery.parse(request.query_params))
-    numbers = dict.fromkeys(("point", "low", "high", "cost"), pl.Float64) | dict.fromkeys(
-        ("cases", "candidates", "missing"), pl.Int64
-    )
-    schema = {
-        f.name: pl.List(pl.String) if f.name == "tags" else numbers.get(f.name, pl.String) for f in fields(RunLine)
+    types: dict[str, Any] = {
+        "tags": pl.List(pl.String),
+        **dict.fromkeys(("point", "low", "high", "cost"), pl.Float64),
+        **dict.fromkeys(("cases", "candidates", "missing"), pl.Int64),
     }
-    return pl.DataFrame(
-        {name: [_encodable(getattr(line, name)) for line in lines] for name in schema}, schema=schema, strict=False
-    )
+    schema = {f.name: types.get(f.name, pl.String) for f in fields(RunLine)}
+    columns = {name: [_encodable(getattr(line, name)) for line in lines] for name in schema}
+    return _table(viewer, request, pl.DataFrame(columns, schema=schema, strict=False), None)
 
 
 def _encodable(value: Any) -> Any:

@@ -104,9 +104,6 @@ async def show(viewer: Viewer, request: Request, name: str) -> Response:
     return await viewer.respond(_post, viewer, request, name, body)
 
 
-show.is_async = True  # type: ignore[attr-defined]
-
-
 def _show(viewer: Viewer, request: Request, name: str) -> Response:
     view = viewer.runs.get(name)
     params = request.query_params

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kofn.core.types import Estimate
     from kofn.generate.progress_file import ProgressRecord
     from kofn.viewer.run_folder import RunStatus
-    from kofn.viewer.run_list import RecentLines, RunLine
+    from kofn.viewer.runs_page import RecentLines, RunLine
     from kofn.viewer.server import Viewer
 
 MAX_ROWS = 12  # of the table
@@ -205,10 +205,6 @@ async def events(viewer: Viewer, request: Request, name: str) -> Response:
 async def list_events(viewer: Viewer, request: Request) -> Response:
     """Which runs changed, are new or gone."""
     return viewer.streams.response(request, _ListPoll(viewer.recent))
-
-
-events.is_async = True  # type: ignore[attr-defined]
-list_events.is_async = True  # type: ignore[attr-defined]
 
 
 class _RunPoll:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kofn.analysis.series import CaseHistory
-    from kofn.viewer.run_list import RunLine
     from kofn.viewer.run_view import RunView
+    from kofn.viewer.runs_page import RunLine
     from kofn.viewer.server import Viewer
 
 PART = ".part"  # suffix of a run of some of the cases

@@ -13,7 +13,7 @@ from kofn.runs.run_tables import EVALUATION, REPORTS
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     Stamp = tuple[tuple[int, int], ...]
@@ -71,19 +71,19 @@ class RunFolder:
         while pending:
             path, name, depth = pending.pop()
             entries = list_entries(path)
-            stamp = tuple(_file_stamp(e) for e in entries if e.name in RUN_FILES and _is(e, "file"))
+            stamp = tuple(_file_stamp(e) for e in entries if e.name in RUN_FILES and _fits(e.is_file))
             if stamp:
                 yield RunEntry(name, path, stamp)
             # `kofn verify` writes its progress file above the runs that it makes: such a folder is searched too
             if depth < MAX_DEPTH and all(file == PROGRESS_FILE for file, _, _ in stamp):
-                below = [e for e in entries if not e.name.startswith(".") and _is(e, "dir")]
+                below = [e for e in entries if not e.name.startswith(".") and _fits(e.is_dir)]
                 pending += [(path / e.name, f"{name}/{e.name}" if name else e.name, depth + 1) for e in below]
 
 
-def run_stamp(run: Path) -> Stamp:
-    """When the files of a run were written; (0, 0) for a missing one."""
+def run_stamp(run: Path, *more: str) -> Stamp:
+    """When the files of a run were written, and `more` files of it; (0, 0) for a missing one."""
     stamps = []
-    for name in (MANIFEST, EVALUATION, REPORTS):
+    for name in (MANIFEST, EVALUATION, REPORTS, *more):
         try:
             stat = (run / name).stat()
             stamps.append((stat.st_mtime_ns, stat.st_size))
@@ -92,9 +92,9 @@ def run_stamp(run: Path) -> Stamp:
     return tuple(stamps)
 
 
-def _is(entry: os.DirEntry[str], kind: str) -> bool:
+def _fits(is_kind: Callable[..., bool]) -> bool:
     try:
-        return entry.is_file(follow_symlinks=False) if kind == "file" else entry.is_dir(follow_symlinks=False)
+        return is_kind(follow_symlinks=False)
     except OSError:
         return False
 
@@ -132,9 +132,8 @@ class RunStatus:
         """What is being done, in a word or two."""
         if not self.active or self.live is None:
             return "Finished" if self.finished else "Stopped"
-        if self.live.kind in ("judge", "verify"):
-            return {"judge": "Being judged", "verify": "Being verified"}[self.live.kind]
-        return "Being run again" if self.finished else "Running"
+        other = "Being run again" if self.finished else "Running"
+        return {"judge": "Being judged", "verify": "Being verified"}.get(self.live.kind, other)
 
     @property
     def detail(self) -> str:
@@ -154,11 +153,16 @@ class RunStatus:
 
 def read_status(path: Path) -> RunStatus:
     """The status of a run now."""
-    written = _modified(results_directory(path) / MANIFEST)
+    # a judge's store has its results in the run above it
+    results_directory = path.parent if path.name == JUDGING else path
+    try:
+        written: float | None = (results_directory / MANIFEST).stat().st_mtime
+    except OSError:
+        written = None
     own = read_progress(path)
     for live in (own, read_progress(path / JUDGING)):
         if live is not None and _is_active(live, written):
-            results = written is not None and path == results_directory(path)
+            results = written is not None and path == results_directory
             return RunStatus(phase=f"going {live.pid} {live.started}", live=live, active=True, finished=results)
     finished = written is not None or ((path / EVALUATION).is_file() and not (path / STORE_FILE).is_file())
     phase = f"finished {written}" if finished else f"stopped {own.started} {own.state}" if own else "stopped"
@@ -168,19 +172,6 @@ def read_status(path: Path) -> RunStatus:
 def fraction_done(live: ProgressRecord) -> float:
     """The share of the work that is done, from 0 to 1."""
     return min(1.0, max(0.0, live.candidates_done / live.candidates_total)) if live.candidates_total > 0 else 0.0
-
-
-def results_directory(path: Path) -> Path:
-    """The directory that gets the results: for a judge's store, the run above it."""
-    return path.parent if path.name == JUDGING else path
-
-
-def _modified(path: Path) -> float | None:
-    """When a file was written; None where there is none."""
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return None
 
 
 def _is_active(live: ProgressRecord, written: float | None) -> bool:

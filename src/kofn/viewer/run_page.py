@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 
 from starlette.responses import JSONResponse
 
-from kofn.core.format import format_count
 from kofn.render import charts as render_charts
 from kofn.render.report_html import report_data
 from kofn.viewer import live_page, program_runs
@@ -23,7 +22,7 @@ from kofn.viewer.case_list import (
     tag_filters,
 )
 from kofn.viewer.run_folder import read_status
-from kofn.viewer.templating import breadcrumbs, pager, render_fragment, render_page, run_url
+from kofn.viewer.templating import breadcrumbs, count_of, pager, render_fragment, render_page, rows_of_page, run_url
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -62,37 +61,35 @@ def case_table(view: RunView, query: CaseQuery) -> dict[str, Any]:
     """The variables of the table of cases."""
     selection = select_cases(view, query)
     n = len(selection.rows)
-    query = replace(query, page=min(max(1, query.page), max(1, -(-n // PAGE))))
-    base = run_url(view.name)
+    part, page = rows_of_page(n, PAGE, query.page)
+    query = replace(query, page=page)
 
     def link(**changes: Any) -> str:
-        return f"{base}{query.query_string(**changes)}#cases"
+        return f"{run_url(view.name)}{query.query_string(**changes)}#cases"
+
+    def sorted_by(key: str) -> str:
+        """A click on a heading: ascending, descending, and back to the order of the run."""
+        again = query.sort == key
+        return link(sort="" if again and query.down else key, down=again and not query.down, page=1)
 
     groups = view.scores["group"].unique(maintain_order=True).to_list()
     return {
         "query": query,
-        "rows": page_rows(view, selection, query),
+        "rows": page_rows(view, selection.rows[part]),
         "n_matches": n,
-        "count": format_count(n, "case") if n == view.n else f"{n:,} of {format_count(view.n, 'case')}",
+        "count": count_of(n, view.n, "case"),
         "count_note": selection.note,
         "filters": available_filters(view),
         # a tag with the values of the groups would be the same filter twice
         "tag_filters": [t for t in tag_filters(view) if set(t["values"]) != set(groups)],
         "group_names": groups[:500] if len(groups) > 1 else [],
         "sorts": {key: words for key, words in SORTS.items() if _can_sort(view, key)},
-        "sorted_by": lambda key: link(**_next_order(query, key), page=1),
+        "sorted_by": sorted_by,
         "link": link,
         "to_case": lambda row: case_url(view.name, row["id"], row["row"], query),
-        "pager": pager(n, PAGE, query.page, lambda page: link(page=page), "Pages of cases"),
-        "can_search_outputs": view.sets is not None and "text" in view.candidate_schema,
+        "pager": pager(n, PAGE, page, lambda page: link(page=page), "Pages of cases"),
+        "can_search_outputs": view.has_texts,
     }
-
-
-def _next_order(query: CaseQuery, key: str) -> dict[str, Any]:
-    """What a click on a heading changes: ascending, descending, and back to the order of the run."""
-    if query.sort != key:
-        return {"sort": key, "down": False}
-    return {"sort": "", "down": False} if query.down else {"sort": key, "down": True}
 
 
 def _can_sort(view: RunView, key: str) -> bool:
@@ -110,9 +107,8 @@ def page_links(view: RunView) -> list[tuple[str, str]]:
     links = []
     if view.sets is not None and view.graded and int(view.sets.sizes.max() if len(view.sets) else 0) > 1:
         links.append(("Best of n", run_url(view.name, "best")))
-    if view.sets is not None and "text" in view.candidate_schema:
-        links.append(("Extraction audit", run_url(view.name, "audit")))
-        links.append(("Label", run_url(view.name, "labels")))
+    if view.has_texts:
+        links += [("Extraction audit", run_url(view.name, "audit")), ("Label", run_url(view.name, "labels"))]
     compare = f"/compare?{urlencode({'run': view.name}, errors='surrogateescape')}"
     return [*links, ("Compare", compare), ("Export", run_url(view.name, "export"))]
 
@@ -121,11 +117,8 @@ def charts(viewer: Viewer, request: Request, name: str) -> Response:  # noqa: AR
     """Charts of all candidates as markup, which the page loads after itself."""
     view = viewer.runs.get(name)
     result = view.run.result
-    sets = [] if result is None else render_charts.set_charts(view.run, result)
-    spending = render_charts.spending_charts(view.run, view.scores)
-    return JSONResponse(
-        {
-            "sets": render_fragment("charts.html.j2", charts=sets),
-            "spending": render_fragment("charts.html.j2", charts=spending),
-        }
-    )
+    drawn = {
+        "sets": [] if result is None else render_charts.set_charts(view.run, result),
+        "spending": render_charts.spending_charts(view.run, view.scores),
+    }
+    return JSONResponse({place: render_fragment("charts.html.j2", charts=charts) for place, charts in drawn.items()})

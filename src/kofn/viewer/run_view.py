@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from kofn.core.format import MB, format_duration
 from kofn.extract.extractor_choice import extract_column
 from kofn.metrics.flags import Truncated
 from kofn.registry import extractor
-from kofn.render.case_payload import case_sums, first_failures, report_lines
-from kofn.runs.case_reports import case_scores, explode_structs
+from kofn.render.case_payload import case_sums, report_lines
 from kofn.runs.files import CANDIDATES, CASES, check_whole
+from kofn.runs.load import GradedCandidates
+from kofn.runs.case_reports import case_scores
 from kofn.scoring.diagnostics import FAMILIES
 
 if TYPE_CHECKING:
@@ -32,11 +34,6 @@ if TYPE_CHECKING:
     from kofn.scoring.result import ScoredResult
 
 MAX_EXECUTIONS = 20  # of a case on one page
-
-
-def failure_reasons(reports: pl.DataFrame, rows: Any) -> list[str]:
-    """For each of these cases the first wrong attribute and the first difference; "" for one that passes."""
-    return first_failures(explode_structs(reports[rows], "results"), len(rows))
 
 
 def with_attribute(reports: pl.DataFrame, attribute: str, *values: str) -> Bools:
@@ -64,16 +61,8 @@ def executions(path: Path, group: str, case: str) -> list[dict[str, Any]]:
 def _execution(number: int, row: Mapping[str, Any]) -> dict[str, Any]:
     signs = {True: ("pass", "pass"), False: ("fail", "fail"), None: ("none", "not verified")}
     sign, words = signs[row.get("passed")]
-    return {
-        "number": number,
-        "sign": sign,
-        "words": words,
-        "facts": list(_usage(row)),
-        "stopped": row.get("stopped"),
-        "harness": row.get("harness"),
-        "output": row.get("output"),
-        "stderr": row.get("stderr"),
-    }
+    texts = {name: row.get(name) for name in ("stopped", "harness", "output", "stderr")}
+    return {"number": number, "sign": sign, "words": words, "facts": list(_usage(row)), **texts}
 
 
 def _usage(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -130,19 +119,16 @@ def judge_disagrees(result: ScoredResult | None) -> Bools | None:
     if not judges or not against:
         return None
     flags = np.zeros(result.n_candidates, dtype=bool)
-    for judge in judges:
-        for other in against:
-            a, b = graded[judge], graded[other]
-            flags |= (a >= 0) & (b >= 0) & (a != b)  # negative: not graded
+    for judge, other in product(judges, against):
+        a, b = graded[judge], graded[other]
+        flags |= (a >= 0) & (b >= 0) & (a != b)  # negative: not graded
     return flags
 
 
 def has_judge_and_label(result: ScoredResult | None) -> bool:
     """Whether `judge_disagrees` has two verdicts to compare."""
-    if result is None:
-        return False
-    judges = [s.metric for s in result.scored if s.metric in result.judges]
-    return bool(judges) and len([s for s in result.scored if s.metric]) > 1
+    metrics = [] if result is None else [s.metric for s in result.scored if s.metric]
+    return result is not None and len(metrics) > 1 and any(name in result.judges for name in metrics)
 
 
 class ExtractorComparison:
@@ -175,17 +161,14 @@ def related_extractors(result: ScoredResult | None) -> tuple[str, ...]:
 
     A run names its extractor, and anybody may have written the run: the name is never imported, let alone called.
     """
-    extraction = {} if result is None else result.extraction
-    return FAMILIES.get(str(extraction.get("extractor")), ())
+    return () if result is None else FAMILIES.get(str(result.extraction.get("extractor")), ())
 
 
 def extractors_disagree(candidates: Path, extractors: Sequence[str], low: int, high: int) -> Bools:
     """Which of the candidates low to high get another answer from one of the other extractors."""
     texts = _scan(candidates).slice(low, high - low).select("text").collect().to_series()
     first, *others = [extract_column(extractor(name), texts) for name in extractors]
-    differs = np.zeros(high - low, dtype=bool)
-    for other in others:
-        differs |= (~first.eq_missing(other)).to_numpy()
+    differs: Bools = np.any([first.ne_missing(other).to_numpy() for other in others], axis=0)
     return differs
 
 
@@ -233,10 +216,26 @@ class RunView:
         """The same of a run that has candidates."""
         return self.run.scored_result.scored[0].sets
 
+    @cached_property
+    def graded_candidates(self) -> GradedCandidates:
+        """The same as `kofn compare` and `kofn curve` take it."""
+        run = self.run
+        return GradedCandidates(name=self.name, path=self.path, result=run.scored_result, options=run.options, run=run)
+
     @property
     def graded(self) -> bool:
         """Whether candidates pass or fail."""
         return self.run.result is not None and bool(self.run.result.scored[0].metric)
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether answers were extracted from the candidates."""
+        return self.sets is not None and self.sets.answers is not None
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether the candidates' texts are there."""
+        return self.sets is not None and "text" in self.candidate_schema
 
     @property
     def bytes(self) -> int:
@@ -246,6 +245,9 @@ class RunView:
 
     def file(self, name: str) -> Path:
         return self.path / name
+
+    def scan(self, name: str) -> pl.LazyFrame:
+        return _scan(self.file(name))
 
     def row_of(self, case: str, row: int | None = None) -> int | None:
         """The row of a case. Ids of programs' cases may occur once per group: then `row` says which is meant."""
@@ -283,27 +285,21 @@ class RunView:
 
     def candidates(self, row: int) -> pl.DataFrame:
         """All columns of the candidates of one case, read from the file."""
-        sets = self.candidate_sets
-        low, high = int(sets.offsets[row]), int(sets.offsets[row + 1])
-        return pl.scan_parquet(self.file(CANDIDATES), glob=False).slice(low, high - low).collect()
+        low, high = self.candidate_sets.offsets[row : row + 2].tolist()
+        return self.scan(CANDIDATES).slice(low, high - low).collect()
 
     def case(self, row: int) -> dict[str, Any]:
         """All columns of one case, read from the file."""
-        return pl.scan_parquet(self.file(CASES), glob=False).slice(row, 1).collect().row(0, named=True)
+        return self.scan(CASES).slice(row, 1).collect().row(0, named=True)
 
     def outputs_with(self, words: str) -> Bools:
         """Which cases have a candidate whose text holds these words, in upper or lower case."""
-        flags = np.zeros(self.n, dtype=bool)
-        if self.sets is None or "text" not in self.candidate_schema:
-            return flags
         text = pl.col("text")
         if words.isascii():  # most are, and then no lower-case copy of the texts is made
-            text = text.str.contains_any([words], ascii_case_insensitive=True)
+            holds = text.str.contains_any([words], ascii_case_insensitive=True)
         else:
-            text = text.str.to_lowercase().str.contains(words.lower(), literal=True)
-        rows = pl.scan_parquet(self.file(CANDIDATES), glob=False).select(text.fill_null(value=False))
-        flags[self._owner[rows.collect(engine="streaming").to_series().to_numpy()]] = True
-        return flags
+            holds = text.str.to_lowercase().str.contains(words.lower(), literal=True)
+        return self._any(_read_flags(self.file(CANDIDATES), holds) if self.has_texts else None)
 
     # --- properties of cases, one value per case
 
@@ -326,28 +322,24 @@ class RunView:
     @cached_property
     def tied(self) -> Bools:
         """Whether the vote of a case is a tie."""
-        if self.sets is None or self.sets.answers is None:
-            return np.zeros(self.n, dtype=bool)
-        return np.asarray(tally_votes(graded_votes(self.sets)).tied, dtype=bool)
+        if not self.has_answers:
+            return self._any(None)
+        return np.asarray(tally_votes(graded_votes(self.candidate_sets)).tied, dtype=bool)
 
     @cached_property
     def identical(self) -> Bools:
         """Whether a case has several candidates with one and the same text."""
-        flags = np.zeros(self.n, dtype=bool)
-        if self.sets is None or "text" not in self.candidate_schema:
+        flags = self._any(None)
+        if not self.has_texts:
             return flags
         # all texts of a case are equal where each equals the one before: a difference of running sums counts those
-        hashes = (
-            pl.scan_parquet(self.file(CANDIDATES), glob=False)
-            .select(pl.when(pl.col("text").is_not_null()).then(pl.col("text").hash()))
-            .collect(engine="streaming")
-            .to_series()
-        )
+        hashed = pl.when(pl.col("text").is_not_null()).then(pl.col("text").hash())
+        hashes = self.scan(CANDIDATES).select(hashed).collect(engine="streaming").to_series()
         same = (hashes == hashes.shift(1)).fill_null(value=False).to_numpy().astype(np.int64)
-        sizes, first = self.sets.sizes, self.sets.offsets[:-1]
         running = np.concatenate([[0], np.cumsum(same)])
+        sizes, offsets = self.candidate_sets.sizes, self.candidate_sets.offsets
         several = sizes > 1
-        low, high = first[several] + 1, self.sets.offsets[1:][several]
+        low, high = offsets[:-1][several] + 1, offsets[1:][several]
         flags[several] = running[high] - running[low] == sizes[several] - 1
         return flags
 
@@ -357,7 +349,7 @@ class RunView:
         return self._any(None if self.sets is None else cut_off(self.file(CANDIDATES), self.candidate_schema))
 
     def _any(self, candidates: Bools | None) -> Bools:
-        """Whether any candidate of a case is flagged."""
+        """Whether any candidate of a case is flagged; None flags none."""
         flags = np.zeros(self.n, dtype=bool)
         if candidates is not None and self.sets is not None:
             flags[self._owner[candidates]] = True
@@ -366,22 +358,19 @@ class RunView:
     @cached_property
     def failed_calls(self) -> Bools:
         """Whether a call of a case failed."""
-        table = self.table
-        if table is None or "error" not in table.candidates.columns:
-            return np.zeros(self.n, dtype=bool)
-        return self._any(table.candidates["error"].is_not_null().to_numpy())
+        if self.table is None or "error" not in self.table.candidates.columns:
+            return self._any(None)
+        return self._any(self.table.candidates["error"].is_not_null().to_numpy())
 
     @cached_property
     def flaky(self) -> Bools:
         """Whether a program's case passed at some times and failed at others."""
-        none = np.zeros(self.n, dtype=bool)
-        return with_attribute(self.run.reports, "flaky", "true") if self.sets is None else none
+        return with_attribute(self.run.reports, "flaky", "true") if self.sets is None else self._any(None)
 
     @cached_property
     def stopped(self) -> Bools:
         """Whether a program was stopped in a case: it took too long, or too much memory."""
-        none = np.zeros(self.n, dtype=bool)
-        return with_attribute(self.run.reports, "stopped") if self.sets is None else none
+        return with_attribute(self.run.reports, "stopped") if self.sets is None else self._any(None)
 
     @cached_property
     def judge_differs(self) -> Bools:
@@ -392,39 +381,33 @@ class RunView:
     def extractor_comparison(self) -> ExtractorComparison | None:
         """Other extractors on the same outputs; None where there are none."""
         extractors = related_extractors(self.run.result)
-        if self.sets is None or "text" not in self.candidate_schema or not extractors:
+        if not extractors or not self.has_texts:
             return None
-        return ExtractorComparison(self.file(CANDIDATES), extractors, int(self.sets.offsets[-1]))
+        return ExtractorComparison(self.file(CANDIDATES), extractors, int(self.candidate_sets.offsets[-1]))
 
     def extracted_differently(self, seconds: float = 0.7) -> tuple[Bools, float]:
         """Which cases have a candidate on which extractors disagree, and the share that was compared so far."""
         with self.lock:
             comparison = self.extractor_comparison
         if comparison is None:
-            return np.zeros(self.n, dtype=bool), 1.0
+            return self._any(None), 1.0
         return self._any(comparison.wait(seconds)), comparison.done / max(1, comparison.n)
-
-    def sums(self, values: Floats | None) -> Floats | None:
-        """The sum of a set's known values; NaN where none is known."""
-        if values is None or self.sets is None:
-            return None
-        return np.asarray(case_sums(values, self.sets), dtype=np.float64)
 
     @cached_property
     def costs(self) -> Floats | None:
-        """What the candidates of a case cost; tokens where money is not known."""
+        """What the candidates of a case cost, NaN where that is not known; tokens where money is not known."""
         if self.sets is None or self.table is None:
             return None
-        if self.sets.costs is not None:
-            return self.sums(self.sets.costs)
-        if "tokens" in self.table.candidates.columns:
-            return self.sums(self.table.candidates["tokens"].cast(pl.Float64).fill_null(np.nan).to_numpy())
-        return None
+        costs = self.sets.costs
+        if costs is None and "tokens" in self.table.candidates.columns:
+            costs = self.table.candidates["tokens"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+        return None if costs is None else np.asarray(case_sums(costs, self.sets), dtype=np.float64)
 
     @cached_property
     def seconds(self) -> Floats | None:
         """What the candidates of a case took, or the case itself."""
-        if self.sets is not None:
-            return self.sums(self.sets.seconds)
-        durations = self.scores["duration"].to_numpy()
-        return durations if durations.any() else None
+        if self.sets is None:
+            durations = self.scores["duration"].to_numpy()
+            return durations if durations.any() else None
+        times = self.sets.seconds
+        return None if times is None else np.asarray(case_sums(times, self.sets), dtype=np.float64)

@@ -7,7 +7,8 @@ import logging
 import socket
 import threading
 from functools import partial
-from importlib import import_module
+from inspect import iscoroutinefunction
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
@@ -16,19 +17,18 @@ from starlette.routing import Match, Route
 
 from kofn.errors import InputError, KofnError, WorldError
 from kofn.viewer.caches import RunCache
-from kofn.viewer.compare_data import ComparisonCache
+from kofn.viewer.compare_page import ComparisonCache
 from kofn.viewer.event_streams import EventStreams
 from kofn.viewer.run_folder import NotFound, RunFolder
-from kofn.viewer.run_list import RecentLines, RunList
+from kofn.viewer.runs_page import RecentLines, RunList
 from kofn.viewer.security import MIN_TOKEN_LENGTH, SecurityMiddleware, is_loopback
-from kofn.viewer.templating import RUN_PREFIX, asset_response, error_page, preload_assets, split_run_path
-from kofn.viewer.trend_data import TrendCache
+from kofn.viewer.templating import OWN, RUN_PREFIX, SHARED, asset_response, error_page, split_run_path, static_url
+from kofn.viewer.trend_page import TrendCache
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
     from pathlib import Path
 
-    import uvicorn
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.types import ASGIApp, Scope
@@ -64,17 +64,12 @@ def _respond(page: Callable[..., Response], *args: Any) -> Response:
     except OSError as problem:
         return error_page(503, "This cannot be read now", f"{problem.filename or 'a file'}: {problem.strerror}")
     except Exception as problem:  # a bug, or files that no test has: the viewer goes on
-        return _unexpected(problem)
-
-
-def _unexpected(problem: Exception) -> Response:
-    """The page for an unforeseen error, whose traceback goes to the terminal."""
-    # stamps were compared before, so what polars cannot parse was changed while it was read
-    if type(problem).__module__.startswith("polars"):
-        return error_page(503, "This cannot be read now", "A file changed while it was read: reload the page.")
-    logging.getLogger("kofn.viewer").exception("a page could not be made")
-    reason = "The terminal of kofn view says what went wrong; the other pages are not affected."
-    return error_page(500, "This page could not be made", reason)
+        # stamps were compared before, so what polars cannot parse was changed while it was read
+        if type(problem).__module__.startswith("polars"):
+            return error_page(503, "This cannot be read now", "A file changed while it was read: reload the page.")
+        logging.getLogger("kofn.viewer").exception("a page could not be made")
+        reason = "The terminal of kofn view says what went wrong; the other pages are not affected."
+        return error_page(500, "This page could not be made", reason)
 
 
 # page of a run -> "module:function", called with the viewer, the request and the name of the run
@@ -91,20 +86,20 @@ RUN_PAGES = {
     "labels.json": "kofn.viewer.labels_page:row",
     "export": "kofn.viewer.exports:show",
     "report.html": "kofn.viewer.exports:report",
-    "candidates.csv": "kofn.viewer.exports:candidates_csv",
-    "candidates.parquet": "kofn.viewer.exports:candidates_parquet",
-    "cases.csv": "kofn.viewer.exports:cases_csv",
-    "cases.parquet": "kofn.viewer.exports:cases_parquet",
-    "attributes.csv": "kofn.viewer.exports:attributes_csv",
-    "reports.parquet": "kofn.viewer.exports:reports_parquet",
+    "candidates.csv": "kofn.viewer.exports:candidates",
+    "candidates.parquet": "kofn.viewer.exports:candidates",
+    "cases.csv": "kofn.viewer.exports:cases",
+    "cases.parquet": "kofn.viewer.exports:cases",
+    "attributes.csv": "kofn.viewer.exports:attributes",
+    "reports.parquet": "kofn.viewer.exports:reports",
 }
 # path -> "module:function", called with the viewer and the request
 PAGES = {
     "/": "kofn.viewer.runs_page:show",
     "/rows": "kofn.viewer.runs_page:rows",
     "/events": "kofn.viewer.live_page:list_events",
-    "/runs.csv": "kofn.viewer.exports:runs_csv",
-    "/runs.parquet": "kofn.viewer.exports:runs_parquet",
+    "/runs.csv": "kofn.viewer.exports:runs",
+    "/runs.parquet": "kofn.viewer.exports:runs",
     "/compare": "kofn.viewer.compare_page:show",
     "/compare/case": "kofn.viewer.compare_page:case",
     "/trend": "kofn.viewer.trend_page:show",
@@ -125,9 +120,9 @@ def make_app(
     """The viewer of a folder behind its access checks. Who shuts the server down closes its `streams`."""
     viewer = Viewer(root, streams)
     routes = [
-        *(Route(path, _page(viewer, target)) for path, target in PAGES.items()),
+        *(Route(path, partial(_call, viewer, target)) for path, target in PAGES.items()),
         Route("/static/{hash}/{name}", _static),
-        _RunRoute(RUN_PREFIX, _run_page(viewer), methods=["GET", "POST"]),
+        _RunRoute(RUN_PREFIX, partial(_run_page, viewer), methods=["GET", "POST"]),
     ]
     app = Starlette(routes=routes, exception_handlers={404: _not_found, 405: _not_found})
     return SecurityMiddleware(app, host=host, token=token)
@@ -141,39 +136,18 @@ async def _not_found(request: Request, problem: Exception) -> Response:  # noqa:
     return error_page(404, "Nothing here", "There is no page of this address.")
 
 
-def _page(viewer: Viewer, target: str) -> Callable[[Request], Awaitable[Response]]:
-    async def endpoint(request: Request) -> Response:
-        return await _call(_load(target), viewer, request)
-
-    return endpoint
-
-
-def _run_page(viewer: Viewer) -> Callable[[Request], Awaitable[Response]]:
-    async def endpoint(request: Request) -> Response:
-        name, page = split_run_path(request.scope["raw_path"])
-        if page not in RUN_PAGES:
-            return error_page(404, "Nothing here", "There is no such page of a run.")
-        return await _call(_load(RUN_PAGES[page]), viewer, request, name)
-
-    return endpoint
+async def _run_page(viewer: Viewer, request: Request) -> Response:
+    name, page = split_run_path(request.scope["raw_path"])
+    if page not in RUN_PAGES:
+        return error_page(404, "Nothing here", "There is no such page of a run.")
+    return await _call(viewer, RUN_PAGES[page], request, name)
 
 
-async def _call(page: Callable[..., Any], viewer: Viewer, *args: Any) -> Response:
-    if getattr(page, "is_async", False):  # reads a request body, or sends a stream: not in a thread
+async def _call(viewer: Viewer, target: str, *args: Any) -> Response:
+    page = resolve_name(target)
+    if iscoroutinefunction(page):  # reads a request body, or sends a stream: not in a thread
         return await page(viewer, *args)  # type: ignore[no-any-return]
     return await viewer.respond(page, viewer, *args)
-
-
-def _load(target: str) -> Callable[..., Any]:
-    module, _, name = target.partition(":")
-    page: Callable[..., Any] = getattr(import_module(module), name)
-    return page
-
-
-def preload() -> None:
-    """Import every page, so that the first request need not wait for it."""
-    for target in (*PAGES.values(), *RUN_PAGES.values()):
-        import_module(target.partition(":")[0])
 
 
 DEFAULT_PORT = 7717
@@ -212,18 +186,6 @@ def bind_socket(host: str, port: int | None) -> socket.socket:
     raise WorldError(f"{host}: no free port")
 
 
-def make_server(config: uvicorn.Config, streams: EventStreams) -> uvicorn.Server:
-    """A server whose shutdown ends the open streams, rather than wait for clients that never leave."""
-    import uvicorn
-
-    class ViewerServer(uvicorn.Server):
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            streams.close()
-            await super().shutdown(sockets)
-
-    return ViewerServer(config)
-
-
 def serve(
     root: Path,
     *,
@@ -235,29 +197,36 @@ def serve(
     """Serve until interrupted. `announce` is called with the URL once it can be opened."""
     import uvicorn
 
+    streams = EventStreams()
+
+    class ViewerServer(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            streams.close()  # their clients never leave: a shutdown would wait for them
+            await super().shutdown(sockets)
+
     check_options(root, host, token)
     sock = bind_socket(host, port)
     try:
         name = f"[{host}]" if ":" in host else host
         url = f"http://{name}:{sock.getsockname()[1]}/" + (f"?token={token}" if token else "")
-        streams = EventStreams()
-        application = make_app(root, host=host, token=token, streams=streams)
         config = uvicorn.Config(
-            application,
+            make_app(root, host=host, token=token, streams=streams),
             log_level="warning",
             access_log=False,
             lifespan="off",
             server_header=False,
             timeout_graceful_shutdown=2,
         )
-        threading.Thread(target=_preload, daemon=True, name="kofn-preload").start()
+        threading.Thread(target=preload, daemon=True, name="kofn-preload").start()
         announce(url)
-        make_server(config, streams).run(sockets=[sock])
+        ViewerServer(config).run(sockets=[sock])
     finally:
         sock.close()
 
 
-def _preload() -> None:
-    """Load what pages need while no request waits for it."""
-    preload()
-    preload_assets()
+def preload() -> None:
+    """Load pages, scripts and style sheets while no request waits for them."""
+    for target in (*PAGES.values(), *RUN_PAGES.values()):
+        resolve_name(target)
+    for name in (*SHARED, *OWN):
+        static_url(name)

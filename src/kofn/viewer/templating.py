@@ -8,17 +8,17 @@ from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes, urlencode
 
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
-from kofn.core.format import format_amount, format_duration, format_number
+from kofn.core.format import format_amount, format_count, format_duration, format_number
 from kofn.render.page import environment as report_environment
 from kofn.render.page import read_template, wrap_script
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from jinja2 import Environment
 
@@ -60,17 +60,22 @@ def whole_number(text: str, digits: int = 11) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
 
 
-OWN = (
-    "viewer.css",
-    "viewer.js",
-    "runs.js",
-    "run.js",
-    "live.js",
-    "recommend_n.js",
-    "explore.js",
-    "labels.js",
-    "compare_form.js",
-)
+def query_string(pairs: Sequence[tuple[str, str]]) -> str:
+    """Names and values as they stand at the end of a URL; "" where there are none."""
+    return f"?{urlencode(pairs, errors='replace')}" if pairs else ""
+
+
+def changed_pairs(values: Mapping[str, Any], usual: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The names and values for a URL that are not as usual.
+
+    >>> changed_pairs({"q": "a b", "down": True, "page": 1}, {"q": "", "down": False, "page": 1})
+    [('q', 'a b'), ('down', '1')]
+    """
+    return [(name, "1" if value is True else str(value)) for name, value in values.items() if value != usual[name]]
+
+
+_TEMPLATES = files("kofn.viewer") / "templates"
+OWN = tuple(file.name for file in _TEMPLATES.iterdir() if file.name.endswith((".css", ".js")))
 SHARED = ("page.css", "page.js", "compare.js", "trend.js")  # with report.html and its siblings
 _CONTENT_TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 
@@ -79,11 +84,7 @@ _CONTENT_TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; char
 def asset(name: str) -> tuple[bytes, str]:
     """The bytes of a script or a style sheet, and its content type."""
     content_type = _CONTENT_TYPES[name.rpartition(".")[2]]
-    text = (
-        read_template(name)
-        if name in SHARED
-        else (files("kofn.viewer") / "templates" / name).read_text(encoding="utf-8")
-    )
+    text = read_template(name) if name in SHARED else (_TEMPLATES / name).read_text(encoding="utf-8")
     return (wrap_script(text) if name.endswith(".js") else text).encode(), content_type
 
 
@@ -101,12 +102,6 @@ def asset_response(name: str) -> Response:
     return Response(data, media_type=content_type, headers={"cache-control": "public, max-age=31536000, immutable"})
 
 
-def preload_assets() -> None:
-    """Read every asset, so that the first page need not."""
-    for name in (*SHARED, *OWN):
-        static_url(name)
-
-
 @cache
 def environment() -> Environment:
     """The viewer's templates, and those of the report behind them."""
@@ -117,13 +112,13 @@ def environment() -> Environment:
     overlay = base.overlay(loader=ChoiceLoader([PackageLoader("kofn.viewer"), base.loader]))
     # new dictionaries: an overlay shares those of the environment it is made from
     overlay.globals = {**overlay.globals, "static_url": static_url, "run_url": run_url}
-    filters = {
+    overlay.filters = {
+        **overlay.filters,
         "number": partial(format_number, none="–"),
         "amount": format_amount,
         "when": format_time,
         "seconds": partial(format_duration, none="–"),
     }
-    overlay.filters = {**overlay.filters, **filters}
     return overlay
 
 
@@ -142,49 +137,22 @@ def render_page(
 
     `section`: which of the top links is current. `refresh`: seconds after which a browser without JavaScript reloads.
     """
-    body = environment().get_template(template).render(**data)
-    return frame_page(
-        Markup(body),  # noqa: S704 - the template escapes
-        title=title,
-        crumbs=crumbs,
-        scripts=scripts,
+    text = render_fragment(
+        "frame.html.j2",
+        title=f"{title} · kofn",
+        body=render_fragment(template, title=title, **data),
+        crumbs=list(crumbs),
+        scripts=["page.js", "viewer.js", *scripts],
         section=section,
-        status=status,
         refresh=refresh,
-    )
-
-
-def frame_page(
-    body: Markup,
-    *,
-    title: str,
-    crumbs: Sequence[tuple[str, str]] = (),
-    scripts: Sequence[str] = (),
-    section: str = "",
-    status: int = 200,
-    refresh: int | None = None,
-) -> Response:
-    """Rendered markup in the viewer's frame; the parameters are those of `render_page`."""
-    names = ["page.js", "viewer.js", *scripts]
-    text = (
-        environment()
-        .get_template("frame.html.j2")
-        .render(
-            title=f"{title} · kofn",
-            body=body,
-            crumbs=list(crumbs),
-            scripts=names,
-            section=section,
-            refresh=refresh,
-        )
     )
     # names of files may hold surrogates, which UTF-8 does not have
     return HTMLResponse(text.encode("utf-8", "replace"), status_code=status)
 
 
-def render_fragment(template: str, **data: Any) -> str:
+def render_fragment(template: str, **data: Any) -> Markup:
     """A part of a page."""
-    return environment().get_template(template).render(**data)
+    return Markup(environment().get_template(template).render(**data))  # noqa: S704 - the template escapes
 
 
 def error_page(status: int, title: str, reason: str) -> Response:
@@ -201,18 +169,30 @@ def waiting_page(title: str, reason: str) -> Response:
 
 def pager(total: int, size: int, page: int, url: Callable[[int], str], label: str) -> Markup:
     """Links to the other pages of a table with `total` rows; `url` gives the URL of a page."""
-    first = (page - 1) * size + 1
-    markup = render_fragment(
-        "pager.html.j2",
-        pages=-(-total // size),
-        page=page,
-        url=url,
-        first=first,
-        last=min(total, first + size - 1),
-        total=total,
-        label=label,
+    pages, first, last = -(-total // size), (page - 1) * size + 1, min(total, page * size)
+    return render_fragment(
+        "pager.html.j2", pages=pages, page=page, url=url, first=first, last=last, total=total, label=label
     )
-    return Markup(markup)  # noqa: S704 - the template escapes
+
+
+def rows_of_page(total: int, size: int, page: int) -> tuple[slice, int]:
+    """Which rows of a table are on a page, and the page's number: that of the last where there are not so many.
+
+    >>> rows_of_page(5, 2, 2), rows_of_page(5, 2, 9), rows_of_page(0, 2, 1)
+    ((slice(2, 4, None), 2), (slice(4, 6, None), 3), (slice(0, 2, None), 1))
+    """
+    page = min(page, max(1, -(-total // size)))
+    return slice((page - 1) * size, page * size), page
+
+
+def count_of(n: int, total: int, noun: str) -> str:
+    """How many of all are listed.
+
+    >>> count_of(3, 3, "case"), count_of(1, 3, "case")
+    ('3 cases', '1 of 3 cases')
+    """
+    every = format_count(total, noun)
+    return every if n == total else f"{n:,} of {every}"
 
 
 # --- filters of the templates
