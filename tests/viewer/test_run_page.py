@@ -26,6 +26,11 @@ def folder(tmp_path_factory):
     write(root / "one", small_rows(60), by=["kind"])
     write(root / "evil", small_rows(12, evil=EVIL))
     write(root / "labels", [{"id": i, "pass": i % 3 > 0} for i in range(5)], aggregate=["mean"])
+    write(
+        root / "ungraded",
+        [{k: v for k, v in row.items() if k != "reference"} for row in small_rows(6)],
+        aggregate=["majority"],
+    )
     return root
 
 
@@ -54,6 +59,13 @@ def sets():
 
 def votes(texts):
     return Counter(a for t in texts if (a := extractor("number")(t)) is not None)
+
+
+def test_a_run_that_nothing_graded_lists_its_cases(base):
+    answer = ask(base, "/run/ungraded")
+    assert answer.status == 200
+    assert ids(base, "", "ungraded") == [row["id"] for row in small_rows(6)]
+    assert "4 candidates · tie" in answer.text
 
 
 EXPECTED = {

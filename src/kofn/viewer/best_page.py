@@ -36,7 +36,7 @@ from kofn.render.curve_html import LOOKS, gains_label, gains_plot, main_chart
 from kofn.render.curve_text import cost_rows, curve_cells, selection_rows
 from kofn.render.plot import Guide, TextMark
 from kofn.runs.files import CANDIDATES
-from kofn.runs.load import GradedCandidates
+from kofn.viewer.caches import drop_oldest
 from kofn.viewer.templating import breadcrumbs, render_fragment, render_page, run_url, whole_number
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kofn.analysis.best_of import BestOf
     from kofn.analysis.curve_report import BestOfReport
     from kofn.render.plot import Layer
+    from kofn.runs.load import GradedCandidates
     from kofn.scoring.grade import Graded
     from kofn.viewer.run_view import RunView
     from kofn.viewer.server import Viewer
@@ -85,22 +86,15 @@ class BestOfTables:
     def __init__(self, view: RunView) -> None:
         if view.run.result is None:
             raise InputError(f"{view.name or 'this run'}: best of n needs candidates, and this run has none")
-        options = replace(view.run.options, by=(), split=None)
-        self.graded = GradedCandidates(
-            name=view.name, path=view.path, result=view.run.result, options=options, run=view.run
-        )
-        self.path = view.file(CANDIDATES)
-        self.has_texts = "text" in view.candidate_schema
+        # not the view itself: these tables are dropped with it
+        self.path, self.has_texts = view.file(CANDIDATES), view.has_texts
+        self.graded = replace(view.graded_candidates, options=replace(view.run.options, by=(), split=None))
         self.units = {"tokens": candidate_tokens(self.graded.table), **self.graded.units()}
         self._tables: OrderedDict[tuple[str, TableKey], Any] = OrderedDict()
         self._lock = threading.Lock()
         self._kind_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     # --- choices
-
-    @property
-    def metrics(self) -> list[str]:
-        return [scored.metric for scored in self.graded.result.scored if scored.metric]
 
     @property
     def many(self) -> bool:
@@ -186,27 +180,22 @@ class BestOfTables:
         if key.threshold is not None:
             scored = replace(scored, sets=scored.sets.passing_from(key.threshold))
         if key.selector == "length" and "length" not in scored.sets.selectors:
-            lengths = self._once("lengths", TableKey(metric=""), self._lengths)
-            scored = replace(scored, sets=with_selector(scored.sets, "length", lengths))
+            length = pl.col("text").str.len_chars().cast(pl.Float64)
+            scan = pl.scan_parquet(self.path, glob=False).select(length)
+            lengths = self._once("lengths", TableKey(metric=""), lambda: scan.collect(engine="streaming").to_series())
+            scored = replace(scored, sets=with_selector(scored.sets, "length", lengths.to_numpy()))
         return scored
-
-    def _lengths(self) -> Any:
-        length = pl.col("text").str.len_chars().cast(pl.Float64)
-        return pl.scan_parquet(self.path, glob=False).select(length).collect(engine="streaming").to_series().to_numpy()
 
     def _once(self, kind: str, key: TableKey, compute: Callable[[], T]) -> T:
         """What `compute` returns, computed once; two of a kind are never computed at the same time."""
         with self._lock:
             kind_lock = self._kind_locks[kind]
         with kind_lock:
-            with self._lock:
-                known = (kind, key) in self._tables
-            value: T = self._tables[kind, key] if known else compute()
+            value: T = self._tables[kind, key] if (kind, key) in self._tables else compute()
             with self._lock:
                 self._tables[kind, key] = value
                 self._tables.move_to_end((kind, key))
-                while len(self._tables) > MAX_TABLES:
-                    self._tables.popitem(last=False)
+                drop_oldest(self._tables, MAX_TABLES)
             return value
 
 
@@ -308,6 +297,9 @@ MEASURE_WORDS = {
 }
 
 
+_BOUNDS = ("gain", "cost", "latency", "budget")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestControls:
     """What is applied to a table; None where a field of the form is empty."""
@@ -324,21 +316,22 @@ class BestControls:
         """The controls of a query string."""
         return cls(
             n=whole_number(params.get("n", ""), 6),
-            **{name: parse_number(params, name, above=0) for name in ("gain", "cost", "latency", "budget")},
+            **{name: parse_number(params, name, above=0) for name in _BOUNDS},
             sequential=params.get("sequential") == "1",
         )
 
 
 def show(viewer: Viewer, request: Request, name: str) -> Response:
     """The page."""
-    tables = tables_of(viewer.runs.get(name))
+    view = viewer.runs.get(name)
+    tables = tables_of(view)
     key, controls = tables.key(request.query_params), BestControls.parse(request.query_params)
     table, report = tables.table(key, intervals=False)
     data = table_data(tables, key, table, report)
     priced = with_cost(table, controls.cost)
     choice = choose_n(priced, controls)
     header, rows = curve_cells(priced, tables.graded.options.level)
-    fields = {name: field_text(getattr(controls, name)) for name in ("n", "gain", "cost", "latency", "budget")}
+    fields = {name: field_text(getattr(controls, name)) for name in ("n", *_BOUNDS)}
     usual = tables.key({"metric": key.metric})
     return render_page(
         "best.html.j2",
@@ -351,7 +344,7 @@ def show(viewer: Viewer, request: Request, name: str) -> Response:
         fields=fields | {"threshold": field_text(key.threshold)},
         choice=choice,
         summary=f"{format_count(table.n_cases, 'case')}, {format_count(tables.graded.table.n_candidates, 'candidate')}",
-        metrics=tables.metrics,
+        metrics=view.metrics,
         selectors=tables.selectors(key.metric),
         usual_selector=usual.selector,
         usual_measure=usual.measure,
@@ -398,6 +391,8 @@ def data(viewer: Viewer, request: Request, name: str) -> Response:
 def table_data(tables: BestOfTables, key: TableKey, table: BestOf, report: BestOfReport | None) -> dict[str, Any]:
     """One table for the script of the page."""
     steps = tables.steps(key.metric)
+    # cost and time of a candidate, and what the selector makes of all n, in words
+    facts = [*cost_rows(table), *([] if report is None else selection_rows(report))]
     return {
         "key": {**asdict(key), "measure": table.measure},
         "table": {
@@ -412,7 +407,7 @@ def table_data(tables: BestOfTables, key: TableKey, table: BestOf, report: BestO
         "measures": [name for name in MEASURE_WORDS if any(row.value(name) is not None for row in table.rows)],
         "notes": [_sentence(str(note)) for note in table.notes],
         "warnings": [] if report is None else [_sentence(str(warning)) for warning in report.warnings],
-        "facts": _facts(table, report),
+        "facts": [[name, show_hidden(text)] for name, text in facts],
         "keys": main_chart(table, tables.graded.options.level).keys,
         "kept": LOOKS[table.measure][0],
     }
@@ -427,33 +422,18 @@ def _charts(tables: BestOfTables, table: BestOf, best: int | None, controls: Bes
     guides: list[Layer] = [
         Guide(value=best, colour="var(--accent)", width=2, name="best", label=f"recommended: {best}"),
         Guide(value=None if at == best else at, colour="var(--ink)", width=1.25, name="at", label=f"n = {at}", row=1),
-        *_independent_label(table),
     ]
+    at_label = table.rows[min(2, len(table.rows) - 1)]
+    tries = at_label.independent
+    if tries is not None and at_label.any is not None and tries - at_label.any >= MIN_DISTANCE:
+        # its curve is not an estimate
+        guides.append(TextMark(x=at_label.k, y=tries, text="if independent", side="left", italic=True))
     rows = [row for row in table.rows if row.gain is not None]
     least = None if controls.gain is None else controls.gain * (table.cost or 1.0)
-    gains = Chart(
-        id="gains",
-        title="What each further candidate adds",
-        label=gains_label(rows),
-        plot=gains_plot(rows, best or 0, least, LOOKS[table.measure][0]),
-        header=(),
-        rows=(),
-    )
+    plot = gains_plot(rows, best or 0, least, LOOKS[table.measure][0])
+    title = "What each further candidate adds"
+    gains = Chart(id="gains", title=title, label=gains_label(rows), plot=plot, header=(), rows=())
     return {"curve": main_chart(table, tables.graded.options.level, guides), "gains": gains}
-
-
-def _independent_label(table: BestOf) -> list[TextMark]:
-    """A label on the curve of independent tries, since it is not an estimate."""
-    row = table.rows[min(2, len(table.rows) - 1)]
-    if row.independent is None or row.any is None or row.independent - row.any < MIN_DISTANCE:
-        return []
-    return [TextMark(x=row.k, y=row.independent, text="if independent", side="left", italic=True)]
-
-
-def _facts(table: BestOf, report: BestOfReport | None) -> list[list[str]]:
-    """Cost and time of a candidate, and what the selector makes of all n, in words."""
-    rows = [*cost_rows(table), *([] if report is None else selection_rows(report))]
-    return [[name, show_hidden(text)] for name, text in rows]
 
 
 def _sentence(text: str) -> str:
@@ -468,7 +448,6 @@ def _columns(table: BestOf) -> dict[str, bool]:
 def missing_data(tables: BestOfTables, table: BestOf) -> list[str]:
     """What this run lacks for a choice of n, and what would provide it."""
     has, sentences = _columns(table), []
-    columns = tables.graded.result.scored[0].sets.selectors
     if not has["several"]:
         return ["Most cases have one candidate: there is no curve, and no n to choose. Ask for several a case."]
     if table.cost is None:
@@ -480,7 +459,7 @@ def missing_data(tables: BestOfTables, table: BestOf) -> list[str]:
         sentences.append("Candidates cost nothing: until you say what one costs, gains are counted a candidate.")
     if not has["seconds"]:
         sentences.append("Candidates carry no time: latency cannot bound n.")
-    if not columns:
+    if not tables.graded.result.scored[0].sets.selectors:
         sentences.append("There is no column of selector scores: only what needs none can pick.")
     return sentences
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kofn.errors import InputError
@@ -62,7 +63,9 @@ class BackgroundCache(Generic[V]):
                 self._running.pop(key, None)
 
 
-def drop_oldest(values: OrderedDict[Any, V], most: int, max_size: int, size: Callable[[V], int]) -> None:
+def drop_oldest(
+    values: OrderedDict[Any, V], most: int, max_size: float = inf, size: Callable[[V], int] = lambda _: 0
+) -> None:
     """Drop the values that were used longest ago, where there are too many or they are too large; never the newest."""
     while len(values) > 1 and (len(values) > most or sum(map(size, values.values())) > max_size):
         values.popitem(last=False)
@@ -83,6 +86,8 @@ class Computation(threading.Thread, Generic[V]):
             self._value = self._compute()
         except Exception as error:  # raised again for every request that waits
             self._error = error
+        finally:
+            del self._compute  # and with it the run that it is of
 
     def result(self, seconds: float) -> V | None:
         """The value; None where it takes longer than this."""

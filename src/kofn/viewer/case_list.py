@@ -11,7 +11,7 @@ import polars as pl
 from kofn.core.format import format_count
 from kofn.render.case_payload import first_failures
 from kofn.runs.case_reports import explode_structs
-from kofn.viewer.run_view import has_judge_and_label, related_extractors
+from kofn.viewer.run_view import related_extractors
 from kofn.viewer.templating import changed_pairs, query_string, run_url, whole_number
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def available_filters(view: RunView) -> dict[str, str]:
         **dict.fromkeys(("all_fail", "some_fail", "all_pass", "not_graded"), view.graded),
         "tied": view.has_answers,
         "extractors": view.has_texts and bool(related_extractors(view.run.result)),
-        "judge": has_judge_and_label(view.run.result),
+        "judge": bool(view.judges) and len(view.metrics) > 1,
         "identical": view.has_texts and bool((view.sets.sizes > 1).any()),
         "truncated": view.has_texts or "finish" in view.candidate_schema,
         "errors": "error" in view.candidate_schema,
@@ -247,8 +247,8 @@ def page_rows(view: RunView, rows: Ints) -> list[dict[str, Any]]:
             "verdict": int(view.verdicts[row]),
             "group": scores["group"][i],
             "score": scores["score"][i],
-            "cost": _value_at(view.costs, row),
-            "seconds": _value_at(view.seconds, row),
+            "cost": value_at(view.costs, row),
+            "seconds": value_at(view.seconds, row),
             "failing": failing[i],
             **_candidates(view, int(row)),
         }
@@ -256,7 +256,7 @@ def page_rows(view: RunView, rows: Ints) -> list[dict[str, Any]]:
     ]
 
 
-def _value_at(values: Any, row: int) -> float | None:
+def value_at(values: Any, row: int) -> float | None:
     return None if values is None or np.isnan(values[row]) else float(values[row])
 
 
@@ -290,12 +290,3 @@ def tag_filters(view: RunView) -> list[dict[str, Any]]:
         if 1 < len(values) <= MAX_VALUES:
             tags.append({"name": column.name, "values": sorted(values.to_list())})
     return tags
-
-
-def neighbours(selection: CaseSelection, row: int) -> tuple[int | None, int | None, int | None]:
-    """(the row before, the row after, the place) of a row among the selected ones; None where there is none."""
-    rows = selection.rows.tolist()
-    if row not in rows:
-        return None, None, None
-    i = rows.index(row)
-    return rows[i - 1] if i else None, rows[i + 1] if i + 1 < len(rows) else None, i

@@ -12,11 +12,10 @@ from kofn.core.escape import show_hidden
 from kofn.core.format import format_amount, format_duration
 from kofn.problems.verification_runs import EXECUTIONS
 from kofn.runs.case_reports import EXECUTION
-from kofn.runs.files import check_whole
-from kofn.viewer.case_list import CaseQuery, case_url, neighbours, select_cases
-from kofn.viewer.program_runs import candidate_runs, is_set
+from kofn.viewer.case_list import CaseQuery, case_url, select_cases, value_at
+from kofn.viewer.program_runs import candidate_runs
 from kofn.viewer.run_folder import NotFound
-from kofn.viewer.run_view import executions
+from kofn.viewer.run_view import executions, rows_of_case
 from kofn.viewer.templating import breadcrumbs, render_page, run_url, whole_number
 from kofn.viewer.text_display import (
     MAX_CHARACTERS,
@@ -32,7 +31,6 @@ from kofn.viewer.text_display import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from markupsafe import Markup
     from starlette.requests import Request
     from starlette.responses import Response
 
@@ -67,23 +65,26 @@ def show(viewer: Viewer, request: Request, name: str) -> Response:
         **_case(view, row),
         **_candidates(view, row, params.get("against", ""), whole_number(params.get("from", "")) or 0),
         times=_executions(view, row),
-        own_runs=_submission_runs(viewer, view, row),
+        own_runs=candidate_runs(viewer, view, row),
         url_with=lambda against: f"{case_url(name, case, row, query)}{'&against=' + against if against else ''}",
     )
 
 
 def _neighbour_links(view: RunView, row: int, query: CaseQuery) -> dict[str, Any]:
     """The cases before and after it in the list that it was opened from."""
-    selection = select_cases(view, query)
-    before, after, at = neighbours(selection, row)
+    rows = select_cases(view, query).rows.tolist()
+    at = rows.index(row) if row in rows else None
 
-    def url(other: int | None) -> str | None:
-        return None if other is None else case_url(view.name, view.scores["id"][other], other, query)
+    def url(step: int) -> str | None:
+        place = -1 if at is None else at + step
+        if not 0 <= place < len(rows):
+            return None
+        return case_url(view.name, view.scores["id"][rows[place]], rows[place], query)
 
     return {
-        "before": url(before),
-        "after": url(after),
-        "place": "" if at is None else f"{at + 1:,} of {len(selection.rows):,}",
+        "before": url(-1),
+        "after": url(1),
+        "place": "" if at is None else f"{at + 1:,} of {len(rows):,}",
         "back": f"{run_url(view.name)}{query.query_string()}#cases",
     }
 
@@ -96,7 +97,9 @@ def _case(view: RunView, row: int) -> dict[str, Any]:
     report = view.run.reports.row(row, named=True)
     table = view.table
     columns = {} if table is None else view.case(row)
-    entries = [(f["attribute"], f["value"]) for f in report["case"] or ()] if table is None else []
+    entries = [
+        (f["attribute"], text_box(readable_json(f["value"]))) for f in (report["case"] or () if table is None else ())
+    ]
     tags = [] if table is None else [(c.name, c[row]) for c in table.tags.iter_columns() if c[row] is not None]
     units = [(name, columns[name]) for name in ("cluster", "weight") if columns.get(name) is not None]
     return {
@@ -108,13 +111,11 @@ def _case(view: RunView, row: int) -> dict[str, Any]:
         "reference": joined(columns.get("reference")),
         "choices": joined(columns.get("choices"), "\n"),
         "tags": [(name, show_hidden(plain_text(value))[:500]) for name, value in (*units, *tags)],
-        "details": [(name, text_box(readable_json(value))) for name, value in entries if name not in EXECUTION],
-        "executed": [
-            (name.replace("_", " "), text_box(readable_json(value))) for name, value in entries if name in EXECUTION
-        ],
+        "details": [(name, box) for name, box in entries if name not in EXECUTION],
+        "executed": [(name.replace("_", " "), box) for name, box in entries if name in EXECUTION],
         "attributes": [_attribute(a) for a in report["results"] or ()] if table is None else [],
         "values": [] if view.run.result is None else list(_values(view, row)),
-        "seconds": None if view.seconds is None or np.isnan(view.seconds[row]) else float(view.seconds[row]),
+        "seconds": value_at(view.seconds, row),
         "origin": " ".join(filter(None, (report["original_checkpoint"], report["original_group"]))),
     }
 
@@ -151,14 +152,6 @@ def _executions(view: RunView, row: int) -> list[dict[str, Any]]:
     return [{**execution, **{name: text_box(execution[name] or None) for name in texts}} for execution in rows]
 
 
-def _submission_runs(viewer: Viewer, view: RunView, row: int) -> dict[int, tuple[str, str]]:
-    """In a set of submissions, (name, URL) of the run of each, by the number of its candidate."""
-    if not is_set(view) or "text" not in view.candidate_schema:
-        return {}
-    runs = candidate_runs(viewer, view, row, view.candidates(row)["text"].to_list())
-    return {k + 1: run for k, run in runs.items()}
-
-
 # --- its candidates
 
 
@@ -166,10 +159,11 @@ def _candidates(view: RunView, row: int, against: str, first: int) -> dict[str, 
     if view.sets is None:
         return {"candidates": [], "tally": [], "n_candidates": 0, "against": "", "more": None, "first": 0}
     frame = view.candidates(row)
-    answers = frame["answer"].to_list() if "answer" in frame.columns else [None] * frame.height
-    passed = _passed(view, frame)
+    columns = frame.to_dict(as_series=False)
+    unknown = [None] * frame.height
+    answers, texts = columns.get("answer", unknown), columns.get("text", unknown)
+    passed = columns.get(f"passed.{view.run.scored_result.scored[0].metric}", unknown)
     verdicts = _verdicts(view, view.scores["id"][row])
-    texts = frame["text"].to_list() if "text" in frame.columns else [None] * frame.height
     base = _base_text(view, row, texts, against)
     page = range(first, min(first + MAX_CANDIDATES, frame.height))
     candidates = [_candidate(view, frame.row(k, named=True), k, passed[k], verdicts.get(k, ()), base) for k in page]
@@ -184,12 +178,6 @@ def _candidates(view: RunView, row: int, against: str, first: int) -> dict[str, 
         "tied": bool(view.tied[row]),
         "has_reference": joined(view.case(row).get("reference")) is not None,
     }
-
-
-def _passed(view: RunView, frame: pl.DataFrame) -> list[bool | None]:
-    metric = view.run.result.scored[0].metric if view.run.result is not None else ""
-    name = f"passed.{metric}"
-    return frame[name].to_list() if name in frame.columns else [None] * frame.height
 
 
 def answer_tally(answers: Sequence[str | None], passed: Sequence[bool | None]) -> list[dict[str, Any]]:
@@ -229,31 +217,26 @@ def _candidate(
     text, answer = c.get("text"), c.get("answer")
     is_answer = answer is not None and text is not None and text.strip() == answer  # nothing to point out in the text
     sign, words = SIGNS[passed]
+    is_base = base is not None and base[0] == k
+    shown = None if text is None else mark_answer(text, answer)
+    if base is not None and text is not None and not is_base:
+        shown = word_diff(base[1], text)
     return {
         "k": k + 1,
         "sign": sign,
         "words": words,
         "graded": view.graded,
         "answer": None if answer is None or is_answer else answer[:400],
-        "no_answer": answer is None and text is not None and view.sets is not None and view.sets.answers is not None,
-        "text": None if text is None else _candidate_text(text, answer, k, base),
-        "is_base": base is not None and base[0] == k,
+        "no_answer": answer is None and text is not None and view.has_answers,
+        "text": shown,
+        "is_base": is_base,
         "cut": max(0, len(text or "") - MAX_CHARACTERS),
         "reasoning": text_box(c.get("reasoning")),
         "n_reasoning": len(c.get("reasoning") or ""),
-        "error": c.get("error"),
-        "note": c.get("note"),
-        "finish": c.get("finish"),
+        **{name: c.get(name) for name in ("error", "note", "finish")},
         "facts": list(_facts(c)),
         "judged": [dict(verdict) for verdict in verdicts],
     }
-
-
-def _candidate_text(text: str, answer: str | None, k: int, base: tuple[int, str] | None) -> Markup:
-    """The text of a candidate: its differences from the base text, or its answer marked."""
-    if base is not None and base[0] != k:
-        return word_diff(base[1], text)
-    return mark_answer(text, answer)
 
 
 def _facts(c: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -271,16 +254,8 @@ def _facts(c: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _verdicts(view: RunView, case: str) -> dict[int, list[dict[str, Any]]]:
     """The verdicts of judges on each candidate, replies and all; under -1 those on the case."""
-    path = view.file(VERDICTS)
-    if not path.is_file():
-        return {}
-    check_whole(path)
-    try:
-        rows = pl.scan_parquet(path, glob=False).filter(pl.col("case_id") == case).collect()
-    except pl.exceptions.PolarsError:  # written by another version: the page does without
-        return {}
     verdicts: dict[int, list[dict[str, Any]]] = {}
-    for row in rows.iter_rows(named=True):
+    for row in rows_of_case(view.file(VERDICTS), pl.col("case_id") == case):
         index = row.get("index")
         verdict = {name: text_box(plain_text(row[name])) for name in _JUDGE_COLUMNS if row.get(name) is not None}
         verdicts.setdefault(-1 if index is None else int(index), []).append(verdict)

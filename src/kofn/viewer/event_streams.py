@@ -58,7 +58,10 @@ class EventStreams:
         yield f"retry: {RETRY_MS}\n\n".encode()
         last_sent = time.monotonic()
         while not self._closing.is_set():
-            update = await anyio.to_thread.run_sync(_poll, poll, limiter=self._limiter, abandon_on_cancel=True)
+            try:
+                update = await anyio.to_thread.run_sync(poll, limiter=self._limiter, abandon_on_cancel=True)
+            except OSError:  # a file could not be read just now
+                update = StreamUpdate()
             if update.data is not None or update.last:
                 yield encode_event(update.data, "done" if update.last else "")
                 last_sent = time.monotonic()
@@ -69,14 +72,6 @@ class EventStreams:
                 return
             with anyio.move_on_after(update.pause):  # a pause that a shutdown cuts short
                 await self._closing.wait()
-
-
-def _poll(poll: Callable[[], StreamUpdate]) -> StreamUpdate:
-    """What a poll finds; nothing where a file could not be read just now."""
-    try:
-        return poll()
-    except OSError:
-        return StreamUpdate()
 
 
 def encode_event(data: Any, event: str = "") -> bytes:

@@ -7,11 +7,10 @@ leave the server, except in the table that somebody requests afterwards.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-from urllib.parse import parse_qsl, urlencode
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
-import polars as pl
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 from starlette.responses import JSONResponse, RedirectResponse
 
 from kofn.core.format import format_count
@@ -24,7 +23,7 @@ from kofn.viewer.run_labels import (
     AGGREGATES,
     KINDS,
     MAX_ROWS,
-    LabelUpdate,
+    LabelsBody,
     SheetSpec,
     calibrate_commands,
     calibrate_sheet,
@@ -39,7 +38,15 @@ from kofn.viewer.run_labels import (
     selector_names,
     start_sheet,
 )
-from kofn.viewer.templating import breadcrumbs, error_page, render_fragment, render_page, run_url, whole_number
+from kofn.viewer.templating import (
+    breadcrumbs,
+    error_page,
+    query_string,
+    render_fragment,
+    render_page,
+    run_url,
+    whole_number,
+)
 from kofn.viewer.text_display import cut_text, joined
 
 if TYPE_CHECKING:
@@ -57,37 +64,11 @@ MAX_OUTPUTS = 100  # of a set, on one page
 DEFAULT_ROWS = 50  # of a new sheet
 
 
-class _StrictBody(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-
-class _LabelBody(_StrictBody):
-    row: int = Field(ge=0, lt=MAX_ROWS)
-    id: str
-    index: int | None = None
-    human: Annotated[int, Field(ge=0, le=1)] | None
-    skipped: bool = False
-
-
-class _LabelsBody(_StrictBody):
-    """What the page's script sends: labels of one sheet, and who gave them."""
-
-    sheet: str = Field(max_length=121)
-    by: str = Field(default="", max_length=80)
-    labels: list[_LabelBody] = Field(min_length=1, max_length=200)
-
-
-class _SheetForm(BaseModel):
+class _SheetForm(SheetSpec):
     """The form of a new sheet; not strict, because a form sends numbers as text."""
 
     model_config = ConfigDict(extra="forbid")
 
-    of: Literal["sets", "candidates", "picks"]
-    n: int
-    seed: int = 0
-    metric: str = ""
-    aggregate: str = "any_pass"
-    selector: str = ""
     title: str = Field(default="", max_length=40)
 
 
@@ -128,17 +109,15 @@ def _row_at(sheet: LabelFile, text: str) -> int:
 
 
 def _start_page(view: RunView) -> Response:
-    several = view.sets is not None and bool((view.sets.sizes > 1).any())
-    selectors, judges = selector_names(view), judge_metrics(view)
-    kinds = [of for of in KINDS if (of == "candidates" or several) and (of != "picks" or selectors)]
+    selectors, judges = selector_names(view), judge_metrics(view)  # no selectors: one output a case, and no sets
     return render_page(
         "labels.html.j2",
         title=f"Label {view.name}",
         crumbs=_crumbs(view),
         run=view.name,
-        has_outputs=view.sets is not None and "text" in view.candidate_schema,
+        has_outputs=view.has_texts,
         sheets=[{"sheet": sheet, "url": sheet_url(view, sheet)} for sheet in list_sheets(view.path)],
-        kinds={of: KINDS[of] for of in kinds},
+        kinds={of: words for of, words in KINDS.items() if of == "candidates" or selectors},
         aggregates=AGGREGATES,
         selectors=selectors,
         metrics=graded_metrics(view),
@@ -196,7 +175,8 @@ def row(viewer: Viewer, request: Request, name: str) -> Response:
 def _confusion_page(view: RunView, sheet: LabelFile) -> Response:
     result = calibrate_sheet(view, sheet)
     url = sheet_url(view, sheet)
-    rates = None if result is None else result.calibration.rates
+    found = None if result is None else result.calibration
+    rates = None if found is None else found.rates
     return render_page(
         "confusion.html.j2",
         title=f"Labels against verdicts in {view.name}",
@@ -205,8 +185,8 @@ def _confusion_page(view: RunView, sheet: LabelFile) -> Response:
         sheet=sheet,
         back=url,
         metric=None if result is None else result.metric,
-        calibration=None if result is None else result.calibration,
-        n=None if result is None else format_count(result.calibration.n_labels, "label"),
+        calibration=found,
+        n=None if found is None else format_count(found.n_labels, "label"),
         confusion=None if result is None else result.counts,
         rates=[] if rates is None else [(name, getattr(rates, name), MEANS[name]) for name in RATES],
         **calibrate_commands(view, sheet),
@@ -215,12 +195,9 @@ def _confusion_page(view: RunView, sheet: LabelFile) -> Response:
 
 def sheet_url(view: RunView, sheet: LabelFile, row: int | None = None, *, reference: bool = False) -> str:
     """The URL of a sheet, or of a row in it."""
-    params = {
-        "sheet": sheet.name,
-        **({} if row is None else {"at": row + 1}),
-        **({"reference": 1} if reference else {}),
-    }
-    return f"{run_url(view.name, 'labels')}?{urlencode(params)}"
+    at = [] if row is None else [("at", str(row + 1))]
+    pairs = [("sheet", sheet.name), *at, *([("reference", "1")] if reference else [])]
+    return run_url(view.name, "labels") + query_string(pairs)
 
 
 def _crumbs(view: RunView, *more: tuple[str, str]) -> list[tuple[str, str]]:
@@ -234,11 +211,11 @@ def label_item(view: RunView, sheet: LabelFile, row: int, *, reference: bool) ->
     missing: dict[str, Any] = {"id": case, "missing": True, "parts": [], "outputs": [], "left": 0}
     if at is None or view.sets is None:
         return missing
-    low, high = int(view.sets.offsets[at]), int(view.sets.offsets[at + 1])
+    low, high = view.sets.offsets[at : at + 2].tolist()
     if index is not None and not 0 <= index < high - low:
         return missing
     first, n = (low, min(high - low, MAX_OUTPUTS)) if index is None else (low + index, 1)
-    texts = pl.scan_parquet(view.file(CANDIDATES), glob=False).select("text").slice(first, n).collect()["text"]
+    texts = view.scan(CANDIDATES).select("text").slice(first, n).collect()["text"]
     columns = view.case(at)
     parts = [("Input", columns.get("input")), ("Choices", columns.get("choices"))]
     parts += [("Reference", columns.get("reference"))] if reference else []
@@ -269,7 +246,7 @@ def _post(viewer: Viewer, request: Request, name: str, body: bytes) -> Response:
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         if content_type == "application/json":
-            return _save(viewer, name, _LabelsBody.model_validate_json(body))
+            return _save(viewer, name, LabelsBody.model_validate_json(body))
         if content_type != "application/x-www-form-urlencoded":
             return _refusal(request, 415, "expected JSON, or a form")
         form = dict(parse_qsl(body.decode("utf-8", "strict"), keep_blank_values=True, max_num_fields=20))
@@ -286,46 +263,34 @@ def _post(viewer: Viewer, request: Request, name: str, body: bytes) -> Response:
         return _refusal(request, 503, f"nothing can be saved in the run's directory: {problem.strerror or problem}")
 
 
-def _save(viewer: Viewer, name: str, body: _LabelsBody) -> Response:
-    updates = [LabelUpdate(**label.model_dump()) for label in body.labels]
-    by = _printable(body.by)
-    sheet, left = save_labels(viewer.folder.run(name), body.sheet, updates, by=by, now=_now())
-    return JSONResponse({"saved": [update.row for update in updates], "left": left, "states": sheet.states(by)})
+def _save(viewer: Viewer, name: str, body: LabelsBody) -> Response:
+    by, now = _printable(body.by), datetime.now(UTC).isoformat(timespec="seconds")
+    sheet, left = save_labels(viewer.folder.run(name), body.sheet, body.labels, by=by, now=now)
+    return JSONResponse({"saved": [label.row for label in body.labels], "left": left, "states": sheet.states(by)})
 
 
 def _save_form(viewer: Viewer, name: str, form: Mapping[str, str]) -> Response:
     """One label from a browser without JavaScript, and on to the next row."""
     numbers = {key: int(form[key]) for key in ("row", "index", "human") if form.get(key, "").isdecimal()}
     label = {"id": form.get("id", ""), "human": None, "skipped": not form.get("human"), **numbers}
-    body = _LabelsBody.model_validate({"sheet": form.get("sheet", ""), "by": form.get("by", ""), "labels": [label]})
+    body = LabelsBody.model_validate({"sheet": form.get("sheet", ""), "by": form.get("by", ""), "labels": [label]})
     _save(viewer, name, body)
-    params = urlencode({"sheet": body.sheet, "at": body.labels[0].row + 2})
-    return RedirectResponse(f"{run_url(name, 'labels')}?{params}", status_code=303)
+    to = query_string([("sheet", body.sheet), ("at", str(body.labels[0].row + 2))])
+    return RedirectResponse(run_url(name, "labels") + to, status_code=303)
 
 
 def _start(viewer: Viewer, name: str, form: Mapping[str, str]) -> Response:
     fields = _SheetForm.model_validate({key: value for key, value in form.items() if value != ""})
-    spec = SheetSpec(
-        of=fields.of,
-        n=fields.n,
-        seed=fields.seed,
-        metric=fields.metric,
-        # a field that does not concern this kind of sheet must not tell two sheets apart
-        aggregate=fields.aggregate if fields.of == "sets" else "any_pass",
-        selector=fields.selector if fields.of == "picks" else "",
-        title=_printable(fields.title),
-    )
+    # a field that does not concern this kind of sheet must not tell two sheets apart
+    others = {"sets": {"selector"}, "candidates": {"aggregate", "selector"}, "picks": {"aggregate"}}[fields.of]
+    spec = SheetSpec(**fields.model_dump(exclude=others) | {"title": _printable(fields.title)})
     sheet = start_sheet(viewer.runs.get(name), spec)
-    return RedirectResponse(f"{run_url(name, 'labels')}?{urlencode({'sheet': sheet})}", status_code=303)
+    return RedirectResponse(run_url(name, "labels") + query_string([("sheet", sheet)]), status_code=303)
 
 
 def _printable(name: str) -> str:
     """The printable characters of a name."""
     return "".join(c for c in name if c.isprintable()).strip()
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _refusal(request: Request, status: int, why: str) -> Response:

@@ -7,7 +7,6 @@ from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from kofn.core.escape import show_hidden
@@ -22,6 +21,7 @@ from kofn.viewer.templating import breadcrumbs, render_fragment, render_page, ru
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from markupsafe import Markup
     from starlette.requests import Request
 
     from kofn.core.types import Estimate
@@ -46,6 +46,9 @@ def estimate_chart(live: ProgressRecord) -> Chart | None:
         return None
     most = max(live.cases_total, known[-1].n, 1)
     first, last = known[0], known[-1]
+    # at most `MAX_ROWS` points, evenly spaced, with the first and the last
+    step = max(1.0, (len(known) - 1) / (MAX_ROWS - 1))
+    sample = [history[round(i * step)] for i in range(min(len(known), MAX_ROWS))]
     values = [(p.n, p.point) for p in known if p.point is not None]
     band = [(p.n, p.low, p.high) for p in known if p.low is not None and p.high is not None]
     name = show_hidden(live.estimates[0].aggregator)
@@ -66,7 +69,10 @@ def estimate_chart(live: ProgressRecord) -> Chart | None:
             height=180,
         ),
         header=("cases", name, "interval", "after"),
-        rows=tuple(_row(*one) for one in _sample(history)),
+        rows=tuple(
+            (f"{p.n:,}", f"{p.point:.3f}", format_interval(p.low, p.high, none="–"), format_duration(seconds))
+            for seconds, p in sample
+        ),
         note=f"The line is the estimate over the cases done until then{'; the band is its interval' if band else ''}.",
         numbers_from=0,
     )
@@ -89,17 +95,6 @@ def domain(values: Sequence[float]) -> tuple[float, float]:
 def _summary(e: Estimate) -> str:
     interval = format_interval(e.low, e.high, none="")
     return f"{e.point:.3f}{interval and f' {interval}'} after {e.n:,}"
-
-
-def _row(seconds: float, e: Estimate) -> tuple[str, str, str, str]:
-    return f"{e.n:,}", f"{e.point:.3f}", format_interval(e.low, e.high, none="–"), format_duration(seconds)
-
-
-def _sample(points: Sequence[tuple[float, Estimate]]) -> list[tuple[float, Estimate]]:
-    """At most `MAX_ROWS` points, evenly spaced, with the first and the last."""
-    if len(points) <= MAX_ROWS:
-        return list(points)
-    return [points[round(i * (len(points) - 1) / (MAX_ROWS - 1))] for i in range(MAX_ROWS)]
 
 
 REFRESH = 5  # seconds after which a browser without JavaScript reloads
@@ -137,7 +132,7 @@ def fragment(viewer: Viewer, request: Request, name: str) -> Response:  # noqa: 
 def panel(status: RunStatus, name: str) -> Markup:
     """The progress of a run, as a part of a page."""
     live = status.live
-    markup = render_fragment(
+    return render_fragment(
         "live_panel.html.j2",
         run_status=status,
         live=live,
@@ -148,20 +143,16 @@ def panel(status: RunStatus, name: str) -> Markup:
         numbers=_numbers(live, active=status.active) if live else [],
         chart=estimate_chart(live) if live else None,
     )
-    return Markup(markup)  # noqa: S704 - the template escapes
 
 
 def _stat(e: Estimate) -> Stat:
     # the range is drawn on a scale from 0 to 1
     drawn = e.low is not None and e.high is not None and e.point is not None and e.low >= 0 and e.high <= 1
-    interval = format_interval(e.low, e.high, none="")
     return Stat(
         name=f"{e.metric} {e.aggregator}".strip(),
         value=format_number(e.point, none="–"),
-        detail=f"{interval} {e.n:,} cases".strip(),
-        point=e.point if drawn else None,
-        low=e.low if drawn else None,
-        high=e.high if drawn else None,
+        detail=f"{format_interval(e.low, e.high, none='')} {e.n:,} cases".strip(),
+        **{end: getattr(e, end) if drawn else None for end in ("point", "low", "high")},
     )
 
 
@@ -180,14 +171,9 @@ def _numbers(live: ProgressRecord, *, active: bool) -> list[tuple[str, str, str]
     if live.cost or live.unpriced:
         unknown = f"{live.unpriced:,} replies have no known price" if live.unpriced else ""
         numbers.append(("cost", format_money(live.cost) + ("+" if live.unpriced else ""), unknown))
-    if live.tokens_in or live.tokens_out:
-        numbers.append(
-            (
-                "tokens",
-                format_short(live.tokens_in + live.tokens_out),
-                f"{live.tokens_in:,} in, {live.tokens_out:,} out",
-            )
-        )
+    tokens = live.tokens_in + live.tokens_out
+    if tokens:
+        numbers.append(("tokens", format_short(tokens), f"{live.tokens_in:,} in, {live.tokens_out:,} out"))
     numbers.append(("errors", f"{live.errors:,}", ""))
     if live.kind != "verify":
         numbers.append(("retries", f"{live.retries:,}", ""))
@@ -221,17 +207,14 @@ class _RunPoll:
             return StreamUpdate({"to": f"/?q={quote(os.fsencode(self.name))}"}, last=True)
         self.seen = self.seen or status.phase
         if status.phase != self.seen:
-            return StreamUpdate({"to": run_url(self._results_name(status))}, last=True)
+            parent, _, last = self.name.rpartition("/")
+            has_results = parent if last == JUDGING and status.finished else self.name
+            return StreamUpdate({"to": run_url(has_results)}, last=True)
         message = _message(status)
         if message == self._last_sent:
             return StreamUpdate()
         self._last_sent = message
         return StreamUpdate(message)
-
-    def _results_name(self, status: RunStatus) -> str:
-        """The run that has the results."""
-        parent, _, last = self.name.rpartition("/")
-        return parent if last == JUDGING and status.finished else self.name
 
 
 def _message(status: RunStatus) -> dict[str, Any]:
@@ -245,9 +228,7 @@ def _message(status: RunStatus) -> dict[str, Any]:
         "cases": [live.cases_done, live.cases_total],
         "candidates": [live.candidates_done, live.candidates_total],
         "seconds": round(live.seconds) if status.active else None,
-        "cost": live.cost,
-        "errors": live.errors,
-        "retries": live.retries,
+        **{name: getattr(live, name) for name in ("cost", "errors", "retries")},
         "estimate": [first.aggregator, first.point, first.low, first.high] if first else None,
     }
 
@@ -273,13 +254,12 @@ class _ListPoll:
         }
         if not any(changes.values()):
             return StreamUpdate()
-        names = {kind: _encodable(names) for kind, names in changes.items()}
-        return StreamUpdate({**names, "running": _n_running(now)})
-
-
-def _encodable(names: list[str]) -> list[str]:
-    """Names as JSON can hold them: those of folders may not be valid UTF-8."""
-    return [name.encode("utf-8", "replace").decode() for name in names[:MAX_NAMES]]
+        # names as JSON can hold them: those of folders may not be valid UTF-8
+        told = {
+            kind: [name.encode("utf-8", "replace").decode() for name in names[:MAX_NAMES]]
+            for kind, names in changes.items()
+        }
+        return StreamUpdate({**told, "running": _n_running(now)})
 
 
 def _n_running(lines: dict[str, RunLine]) -> int:

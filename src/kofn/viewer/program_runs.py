@@ -19,7 +19,7 @@ from kofn.runs.index import load_stored
 from kofn.viewer.templating import run_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from kofn.analysis.series import CaseHistory
     from kofn.viewer.run_view import RunView
@@ -32,6 +32,7 @@ MAX_FLAKY = 20
 MAX_SUBMISSIONS = 200
 MAX_LINKS = 8
 _MAX_TEXT = 200
+_OF_A_CASE = "of a case, unless it says another"
 
 
 # --- how programs were executed
@@ -39,18 +40,21 @@ _MAX_TEXT = 200
 
 def execution_facts(view: RunView) -> list[tuple[str, str, str]]:
     """(what, value, detail), from the manifest."""
-    verify = view.run.manifest.get("verify")
-    if not isinstance(verify, dict):
-        return []
-    versions = {name: verify.get(f"{name}_version") for name in ("problem", "checkpoint")}
+    verify, sources = verification(view), view.run.manifest.get("sources")
+    first = sources[0] if isinstance(sources, list) and sources and isinstance(sources[0], dict) else {}
+    entry, repeats, limits = verify.get("entry"), verify.get("repeats"), verify.get("limits")
+    seconds, memory = (limits.get(name) if isinstance(limits, dict) else None for name in ("seconds", "memory"))
+    source = f"{first.get('path') or ''} {str(first.get('sha256') or '')[:12]}".strip()
+    times = "" if not isinstance(repeats, int) else "once" if repeats == 1 else f"{repeats:,} times"
     facts = [
-        *((name, verify.get(name), f"version {version}") for name, version in versions.items()),
-        ("submission", verify.get("submission"), _source(view)),
-        ("entry", _joined(verify.get("entry")), verify.get("adapter")),
+        *((name, verify.get(name), f"version {verify.get(f'{name}_version')}") for name in ("problem", "checkpoint")),
+        ("submission", verify.get("submission"), source),
+        ("entry", " ".join(map(str, entry)) if isinstance(entry, list) else entry, verify.get("adapter")),
         ("sandbox", verify.get("sandbox"), ""),
         ("python", str(verify.get("python") or "").partition(" ")[0], ""),
-        *_limits(verify.get("limits")),
-        ("every case was run", _times(verify.get("repeats")), verify.get("part")),
+        ("time limit", format_duration(seconds) if isinstance(seconds, int | float) else "", _OF_A_CASE),
+        ("memory limit", f"{memory / MB:,.0f} MB" if isinstance(memory, int) else "", ""),
+        ("every case was run", times, verify.get("part")),
     ]
     return [
         (what, cut_text(str(value), _MAX_TEXT), cut_text(str(detail or ""), _MAX_TEXT))
@@ -59,27 +63,10 @@ def execution_facts(view: RunView) -> list[tuple[str, str, str]]:
     ]
 
 
-def _source(view: RunView) -> str:
-    sources = view.run.manifest.get("sources")
-    first = sources[0] if isinstance(sources, list) and sources and isinstance(sources[0], dict) else {}
-    return " ".join(filter(None, (str(first.get("path") or ""), str(first.get("sha256") or "")[:12])))
-
-
-def _joined(words: Any) -> str:
-    return " ".join(map(str, words)) if isinstance(words, list) else str(words or "")
-
-
-def _limits(limits: Any) -> Iterator[tuple[str, str, str]]:
-    if not isinstance(limits, dict):
-        return
-    if isinstance(limits.get("seconds"), int | float):
-        yield "time limit", format_duration(limits["seconds"]), "of a case, unless it says another"
-    if isinstance(limits.get("memory"), int):
-        yield "memory limit", f"{limits['memory'] / MB:,.0f} MB", ""
-
-
-def _times(repeats: Any) -> str:
-    return "" if not isinstance(repeats, int) else "once" if repeats == 1 else f"{repeats:,} times"
+def verification(view: RunView) -> dict[str, Any]:
+    """What the manifest says of how programs were executed; nothing where it is malformed, or a run of outputs."""
+    verify = view.run.manifest.get("verify")
+    return verify if isinstance(verify, dict) else {}
 
 
 # --- flaky cases
@@ -92,11 +79,10 @@ def flaky_cases(viewer: Viewer, view: RunView) -> dict[str, Any]:
     """
     names = same_program(viewer, view)
     histories = {h.case: h for h in _histories(viewer, view, names)}
-    keys = case_keys(view)
     times = _times_passed(view)
     flaky = []
-    for row in range(view.n):
-        history, within = histories.get(keys[row]), times.get(row)
+    for row, key in enumerate(case_keys(view)):
+        history, within = histories.get(key), times.get(row)
         if within is not None or (history is not None and history.flips):
             flaky.append((row, within, history if history is not None and history.runs > 1 else None))
     flaky.sort(key=lambda case: (-(case[2].flips if case[2] else 0), case[0]))
@@ -213,37 +199,36 @@ def submissions(viewer: Viewer, view: RunView) -> dict[str, Any] | None:
     return {"checkpoints": names, "rows": rows[:MAX_SUBMISSIONS], "more": max(0, len(rows) - MAX_SUBMISSIONS)}
 
 
-def candidate_runs(viewer: Viewer, view: RunView, row: int, texts: Sequence[str | None]) -> dict[int, tuple[str, str]]:
-    """(name, URL) of the run of each candidate of a set, by its place; a text begins with its submission's name."""
-    table = submissions(viewer, view)
+def candidate_runs(viewer: Viewer, view: RunView, row: int) -> dict[int, tuple[str, str]]:
+    """(name, URL) of the run of each candidate of a set, by its number; a text begins with its submission's name."""
+    table = submissions(viewer, view) if view.has_texts else None
     if table is None:
         return {}
     lines = {name: of_submission[row] for name, of_submission in table["rows"]}
     runs = {}
-    for k, text in enumerate(texts):
+    for number, text in enumerate(view.candidates(row)["text"], 1):
         fits = [name for name in lines if text is not None and text.startswith(f"{name}: ")]
-        line = lines[max(fits, key=len)] if fits else None  # the longest: a name may hold ": " and another name
+        name = max(fits, key=len, default="")  # the longest: a name may hold ": " and another name
+        line = lines.get(name)
         if line is not None:
-            runs[k] = (max(fits, key=len), run_url(line.name))
+            runs[number] = (name, run_url(line.name))
     return runs
 
 
 def related_links(viewer: Viewer, view: RunView) -> list[tuple[str, str]]:
     """(title, URL) from a submission at a checkpoint to its other checkpoints, and to the set."""
-    verify = view.run.manifest.get("verify")
-    if view.run.result is not None or not isinstance(verify, dict):
+    verify, parent = verification(view), _parent(view.name)
+    # a run at the root has no submission of its own: the others there are other submissions'
+    if view.run.result is not None or not verify or not parent:
         return []
     lines = viewer.recent.lines()
-    parent = _parent(view.name)
-    siblings = [line for line in lines.values() if line.name.startswith(parent) and _parent(line.name) == parent]
     others = [
         line
-        for line in siblings
-        if line.kind == "verify" and line.name != view.name and line.problem == verify["problem"]
+        for line in lines.values()
+        if _parent(line.name) == parent and line.name != view.name
+        if line.kind == "verify" and line.problem == verify["problem"]
     ]
     links = [(f"Checkpoint {_base_name(line.name)}", run_url(line.name)) for line in others[:MAX_LINKS]]
-    if not parent:  # a run at the root has no submission of its own: the others there are other submissions'
-        return []
     whole_set = f"{_parent(parent.rstrip('/'))}{SET}{PART if view.name.endswith(PART) else ''}"
     return [*([("Set of submissions", run_url(whole_set))] if whole_set in lines else []), *links]
 
@@ -263,8 +248,7 @@ def page_sections(viewer: Viewer, view: RunView) -> dict[str, Any]:
 
 def _flaky_words(view: RunView, flaky: Mapping[str, Any]) -> str:
     """In which executions flaky cases were looked for."""
-    verify = view.run.manifest.get("verify")
-    repeats = verify.get("repeats") if isinstance(verify, dict) else None
+    repeats = verification(view).get("repeats")
     searched = []
     if isinstance(repeats, int) and repeats > 1:
         searched.append(f"{repeats:,} times in this run")

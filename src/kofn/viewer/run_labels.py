@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import orjson
 import polars as pl
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kofn.core.candidate_sets import NOT_GRADED
 from kofn.core.system import lock_file
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from kofn.scoring.grade import Graded
     from kofn.viewer.run_view import RunView
 
     Bools = np.ndarray[Any, np.dtype[np.bool_]]
@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     Ints = np.ndarray[Any, np.dtype[np.int64]]
     from kofn.judge.calibration import Calibration
 
+KINDS = {"sets": "sets of outputs", "candidates": "single outputs", "picks": "what a selector picks"}
+AGGREGATES = {"any_pass": "at least one output is good", "all_pass": "all outputs are good"}
+MAX_ROWS = 5_000  # of a sheet
+MAX_SEED = 2**32 - 1
+MAX_NAME_PART = 30  # characters of each part of a sheet's name
 MAX_BYTES = 32_000_000  # of a sheet
 LOCK, LOCK_TIMEOUT = ".labels.lock", 10.0  # seconds
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
@@ -63,11 +68,8 @@ class LabelFile:
 
     def next_row(self) -> int:
         """Where to continue: the first row neither labelled nor skipped, else the first skipped, else the first."""
-        for skipped in (False, True):
-            for i, row in enumerate(self.rows):
-                if row.get("human") is None and bool(row.get("skipped")) is skipped:
-                    return i
-        return 0
+        left = [i for i, row in enumerate(self.rows) if row.get("human") is None]
+        return min(left, key=lambda i: bool(self.rows[i].get("skipped")), default=0)
 
     def states(self, by: str) -> str:
         """One letter per row: o open, s skipped, d done, t done by somebody else; never the label itself."""
@@ -120,11 +122,11 @@ def read_sheet(directory: Path, name: str) -> LabelFile:
     rows = tuple(_parse_row(path.name, i, line) for i, line in enumerate(data.splitlines(), 1) if line.strip())
     if not rows or not isinstance(rows[0].get("sheet"), dict):
         raise InputError(f"{path.name}: not a sheet that the viewer made")
-    try:
-        spec = SheetSpec.from_row(rows[0]["sheet"])
-    except TypeError:
-        raise InputError(f"{path.name}: line 1: what was drawn cannot be read") from None
-    return LabelFile(name=name, path=path, spec=spec, rows=rows)
+    with suppress(ValidationError):
+        spec = SheetSpec.model_validate(rows[0]["sheet"], strict=True)
+        if spec.aggregate in AGGREGATES:
+            return LabelFile(name=name, path=path, spec=spec, rows=rows)
+    raise InputError(f"{path.name}: line 1: what was drawn cannot be read")
 
 
 def _parse_row(name: str, number: int, line: bytes) -> dict[str, Any]:
@@ -178,15 +180,26 @@ def start_sheet(view: RunView, spec: SheetSpec) -> str:
     return name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelUpdate:
+class LabelUpdate(BaseModel):
     """A label for a row; `human` None takes one back. `id` and `index` say which row was meant."""
 
-    row: int
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    row: int = Field(ge=0, lt=MAX_ROWS)
     id: str
     index: int | None = None
-    human: int | None = None
+    human: Annotated[int, Field(ge=0, le=1)] | None
     skipped: bool = False
+
+
+class LabelsBody(BaseModel):
+    """What the page's script sends: labels of one sheet, and who gave them."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    sheet: str = Field(max_length=121)
+    by: str = Field(default="", max_length=80)
+    labels: list[LabelUpdate] = Field(min_length=1, max_length=200)
 
 
 def save_labels(
@@ -198,7 +211,7 @@ def save_labels(
         rows, left = list(sheet.rows), []
         for update in updates:
             at = update.row
-            if not 0 <= at < len(rows) or row_key(rows[at]) != (update.id, update.index):
+            if at >= len(rows) or row_key(rows[at]) != (update.id, update.index):
                 raise InputError(f"{sheet.path.name}: row {at + 1} is not what was labelled: load the page again")
             if is_own(rows[at], by):
                 rows[at] = _updated(rows[at], update, by, now)
@@ -206,7 +219,7 @@ def save_labels(
                 left.append(at)
         if len(left) < len(updates):
             _write(sheet.path, rows)
-    return LabelFile(name=name, path=sheet.path, spec=sheet.spec, rows=tuple(rows)), left
+    return replace(sheet, rows=tuple(rows)), left
 
 
 def _updated(row: Mapping[str, Any], update: LabelUpdate, by: str, now: str) -> dict[str, Any]:
@@ -217,15 +230,7 @@ def _updated(row: Mapping[str, Any], update: LabelUpdate, by: str, now: str) -> 
     return {**rest, "human": update.human, **mark, **who, "sheet": row.get("sheet")}
 
 
-KINDS = {"sets": "sets of outputs", "candidates": "single outputs", "picks": "what a selector picks"}
-AGGREGATES = {"any_pass": "at least one output is good", "all_pass": "all outputs are good"}
-MAX_ROWS = 5_000  # of a sheet
-MAX_SEED = 2**32 - 1
-MAX_NAME_PART = 30  # characters of each part of a sheet's name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SheetSpec:
+class SheetSpec(BaseModel):
     """What is to be labelled. The fields are stored in every row of the sheet's file.
 
     of         sets, candidates or picks
@@ -236,7 +241,7 @@ class SheetSpec:
     title      tells a sheet from another of the same outputs, such as a second person's
     """
 
-    of: str
+    of: Literal["sets", "candidates", "picks"]
     n: int
     seed: int = 0
     metric: str = ""
@@ -272,39 +277,18 @@ class SheetSpec:
         parts = [self.of, rule, self.selector if self.of == "picks" else "", str(self.n), self.metric, seed, self.title]
         return "-".join(re.sub(r"[^A-Za-z0-9._]+", "_", part)[:MAX_NAME_PART] for part in parts if part)
 
-    @classmethod
-    def from_row(cls, stored: Mapping[str, Any]) -> SheetSpec:
-        """The specification in a row of a sheet; a TypeError where a file holds anything else.
-
-        Whatever a file says, only the names of fields are looked up in it.
-        """
-        spec = cls(**{f.name: stored[f.name] for f in fields(cls) if f.name in stored})
-        types = {f.name: int if f.name in ("n", "seed") else str for f in fields(cls)}
-        if not all(isinstance(getattr(spec, name), type_) for name, type_ in types.items()):
-            raise TypeError("a word where a number is expected, or the other way round")
-        if spec.of not in KINDS or spec.aggregate not in AGGREGATES:
-            raise TypeError("nothing that can be drawn")
-        return spec
-
 
 # --- what a run offers
 
 
 def graded_metrics(view: RunView) -> list[str]:
     """The metrics with verdicts, judges first."""
-    result = view.run.result
-    if result is None:
-        return []
-    names = [s.metric for s in result.scored if s.metric]
-    return sorted(names, key=lambda name: name not in judge_metrics(view))
+    return sorted(view.metrics, key=lambda name: name not in judge_metrics(view))
 
 
 def judge_metrics(view: RunView) -> list[str]:
     """The metrics that judges gave, as `kofn calibrate` finds them."""
-    result = view.run.result
-    names = [] if result is None else [s.metric for s in result.scored if s.metric]
-    judges = [] if result is None else [name for name in names if name in result.judges]
-    return judges or [name for name in names if "judge" in name.lower()]
+    return view.judges or [name for name in view.metrics if "judge" in name.lower()]
 
 
 def selector_names(view: RunView) -> list[str]:
@@ -312,16 +296,12 @@ def selector_names(view: RunView) -> list[str]:
     sets = view.sets
     if sets is None or not (sets.sizes > 1).any():
         return []
-    return [*sets.selectors, *(["vote"] if sets.answers is not None else []), "first"]
-
-
-def scored_by(view: RunView, metric: str) -> Graded:
-    return next(s for s in view.run.scored_result.scored if s.metric == metric)
+    return [*sets.selectors, *(["vote"] if view.has_answers else []), "first"]
 
 
 def verdicts_of(view: RunView, spec: SheetSpec, metric: str) -> Floats:
     """The verdicts of a metric on everything that could be drawn: 1, 0, NaN. By candidate, or for sets by case."""
-    sets = scored_by(view, metric).sets
+    sets = view.graded_candidates.metric(metric).sets
     if spec.of == "sets":
         return np.asarray(aggregator(spec.aggregate)(sets), dtype=float)
     return np.where(sets.passes == NOT_GRADED, np.nan, sets.passes.astype(float))
@@ -332,9 +312,9 @@ def verdicts_of(view: RunView, spec: SheetSpec, metric: str) -> Floats:
 
 def check_spec(view: RunView, spec: SheetSpec) -> None:
     """Refuse what cannot be drawn from this run."""
-    if view.sets is None or "text" not in view.candidate_schema:
+    if not view.has_texts:
         raise InputError("this run has no outputs to label")
-    if spec.of not in KINDS or spec.aggregate not in AGGREGATES:
+    if spec.aggregate not in AGGREGATES:
         raise InputError(f"labels of {spec.of!r:.60}: expected {', '.join(KINDS)}, by {' or '.join(AGGREGATES)}")
     if not 1 <= spec.n <= MAX_ROWS:
         raise InputError(f"{spec.n:,} to label: expected a number from 1 to {MAX_ROWS:,}")
@@ -354,7 +334,6 @@ def check_selector(view: RunView, spec: SheetSpec) -> None:
 
 def draw_rows(view: RunView, spec: SheetSpec) -> list[dict[str, Any]]:
     """The rows of a sheet; by verdict the same rows, in the same order, as those of `kofn calibrate --sample`."""
-    check_spec(view, spec)
     of_cases = spec.of == "sets"
     pool = picked_candidates(view.candidate_sets, spec.selector) if spec.of == "picks" else None
     if spec.metric:
@@ -379,7 +358,7 @@ def draw_rows(view: RunView, spec: SheetSpec) -> list[dict[str, Any]]:
 
 def _with_outputs(view: RunView, *, of_cases: bool) -> Bools:
     """Which candidates have a text, or which cases have a candidate with one."""
-    texts = pl.scan_parquet(view.file(CANDIDATES), glob=False).select(pl.col("text").is_not_null())
+    texts = view.scan(CANDIDATES).select(pl.col("text").is_not_null())
     has_text = texts.collect(engine="streaming").to_series().to_numpy()
     if not of_cases:
         return has_text
@@ -395,18 +374,14 @@ def _rows(
     cluster = view.run.options.cluster or ("cluster" if "cluster" in table.cases.columns else None)
     codes = case_codes(table, cluster)
     index_name = {"candidates": "index", "picks": "picked"}.get(spec.of)
-    stored = asdict(spec)
-    return [
-        {
-            "id": ids[i],
-            **({} if index_name is None else {index_name: int(at[i] - view.candidate_sets.offsets[owner[i]])}),
-            **({} if codes is None else {"cluster": str(codes[owner[i]])}),
-            **graded[i],
-            "human": None,
-            "sheet": stored,
-        }
-        for i in range(len(ids))
-    ]
+    rows: list[dict[str, Any]] = [{"id": case} for case in ids]
+    for i, row in enumerate(rows):
+        if index_name is not None:
+            row[index_name] = int(at[i] - view.candidate_sets.offsets[owner[i]])
+        if codes is not None:
+            row["cluster"] = str(codes[owner[i]])
+        row |= {**graded[i], "human": None, "sheet": spec.model_dump()}
+    return rows
 
 
 N_RESAMPLES = 2_000
@@ -446,9 +421,12 @@ def _verdicts_of_rows(view: RunView, sheet: LabelFile, verdicts: Any) -> Any:
     at = pl.DataFrame({"id": [case for case, _ in keys]}).join(known, on="id", how="left", maintain_order="left")["at"]
     out = np.full(len(keys), np.nan)
     for i, (case, (_, index)) in enumerate(zip(at.to_list(), keys, strict=True)):
-        if case is None or (index is not None and not 0 <= index < view.candidate_sets.sizes[case]):
+        if case is None:
             continue
-        out[i] = verdicts[case if index is None else view.candidate_sets.offsets[case] + index]
+        if index is None:
+            out[i] = verdicts[case]
+        elif 0 <= index < view.candidate_sets.sizes[case]:
+            out[i] = verdicts[view.candidate_sets.offsets[case] + index]
     return out
 
 

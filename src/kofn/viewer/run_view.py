@@ -16,9 +16,9 @@ from kofn.extract.extractor_choice import extract_column
 from kofn.metrics.flags import Truncated
 from kofn.registry import extractor
 from kofn.render.case_payload import case_sums, report_lines
+from kofn.runs.case_reports import case_scores
 from kofn.runs.files import CANDIDATES, CASES, check_whole
 from kofn.runs.load import GradedCandidates
-from kofn.runs.case_reports import case_scores
 from kofn.scoring.diagnostics import FAMILIES
 
 if TYPE_CHECKING:
@@ -47,15 +47,19 @@ def with_attribute(reports: pl.DataFrame, attribute: str, *values: str) -> Bools
 
 def executions(path: Path, group: str, case: str) -> list[dict[str, Any]]:
     """The first executions of a case in a run's executions.parquet: how each ended, what it used and wrote."""
+    is_case = (pl.col("group") == group) & (pl.col("case_id") == case)
+    return [_execution(i, row) for i, row in enumerate(rows_of_case(path, is_case, MAX_EXECUTIONS + 1), 1)]
+
+
+def rows_of_case(path: Path, is_case: pl.Expr, most: int | None = None) -> list[dict[str, Any]]:
+    """The rows of a case in a file that not every run has."""
     if not path.is_file():
         return []
     check_whole(path)
-    is_case = (pl.col("group") == group) & (pl.col("case_id") == case)
     try:
-        rows = pl.scan_parquet(path, glob=False).filter(is_case).head(MAX_EXECUTIONS + 1).collect()
+        return _scan(path).filter(is_case).slice(0, most).collect().to_dicts()
     except pl.exceptions.PolarsError:  # written by another version: the page does without
         return []
-    return [_execution(i, row) for i, row in enumerate(rows.iter_rows(named=True), 1)]
 
 
 def _execution(number: int, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,29 +110,6 @@ def cut_off(candidates: Path, columns: Container[str]) -> Bools | None:
         texts = _scan(candidates).select("text", at=pl.int_range(pl.len())).filter(pl.col("at").is_in(rows.tolist()))
         flags[rows] = [truncated(text) == 1.0 for text in texts.collect(engine="streaming")["text"]]
     return flags
-
-
-def judge_disagrees(result: ScoredResult | None) -> Bools | None:
-    """Which candidates a judge passes and a label fails, or the other way round; also where two judges differ."""
-    if result is None:
-        return None
-    graded = {s.metric: s.sets.passes for s in result.scored if s.metric}
-    judges = [name for name in graded if name in result.judges]
-    labels = [name for name in graded if name not in result.judges]
-    against = labels[:1] or judges[1:]
-    if not judges or not against:
-        return None
-    flags = np.zeros(result.n_candidates, dtype=bool)
-    for judge, other in product(judges, against):
-        a, b = graded[judge], graded[other]
-        flags |= (a >= 0) & (b >= 0) & (a != b)  # negative: not graded
-    return flags
-
-
-def has_judge_and_label(result: ScoredResult | None) -> bool:
-    """Whether `judge_disagrees` has two verdicts to compare."""
-    metrics = [] if result is None else [s.metric for s in result.scored if s.metric]
-    return result is not None and len(metrics) > 1 and any(name in result.judges for name in metrics)
 
 
 class ExtractorComparison:
@@ -226,6 +207,16 @@ class RunView:
     def graded(self) -> bool:
         """Whether candidates pass or fail."""
         return self.run.result is not None and bool(self.run.result.scored[0].metric)
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics that candidates were graded with."""
+        return [] if self.run.result is None else [s.metric for s in self.run.result.scored if s.metric]
+
+    @property
+    def judges(self) -> list[str]:
+        """Those of the metrics that a judge gave."""
+        return [name for name in self.metrics if name in self.run.scored_result.judges]
 
     @property
     def has_answers(self) -> bool:
@@ -375,7 +366,12 @@ class RunView:
     @cached_property
     def judge_differs(self) -> Bools:
         """Whether a judge and a label, or two judges, disagree on a candidate."""
-        return self._any(judge_disagrees(self.run.result))
+        labels = [name for name in self.metrics if name not in self.judges]
+        flags = self._any(None)
+        for judge, other in product(self.judges, labels[:1] or self.judges[1:]):
+            a, b = (self.graded_candidates.metric(name).sets.passes for name in (judge, other))
+            flags |= self._any((a >= 0) & (b >= 0) & (a != b))  # negative: not graded
+        return flags
 
     @cached_property
     def extractor_comparison(self) -> ExtractorComparison | None:

@@ -11,9 +11,9 @@ from starlette.responses import HTMLResponse
 
 from kofn.errors import InputError
 from kofn.generate.progress_file import RECENT
-from kofn.runs.run_tables import EVALUATION
 from kofn.runs.files import MANIFEST, read_json
 from kofn.runs.index import read_evaluation_body, task_of
+from kofn.runs.run_tables import EVALUATION
 from kofn.viewer.event_streams import PAUSE
 from kofn.viewer.run_folder import PROGRESS_FILE, STORE_FILE, fraction_done, read_status
 from kofn.viewer.templating import (

@@ -28,22 +28,19 @@ def mark_answer(text: str, answer: str | None) -> Markup:
     >>> mark_answer("It is <42>", "42")
     Markup('It is &lt;<mark title="the extracted answer">42</mark>&gt;')
     """
-    head = text[:MAX_CHARACTERS]
     span = None
     if answer is not None and text.strip() != answer and len(text) <= MAX_CHARACTERS:
         span = locate(text, answer)
     if span is None:
-        return visible_lines(head)
+        return visible_lines(text[:MAX_CHARACTERS])
     low, high = span
-    mark = Markup('<mark title="the extracted answer">{}</mark>').format(visible_lines(head[low:high]))
-    return visible_lines(head[:low]) + mark + visible_lines(head[high:])
+    mark = Markup('<mark title="the extracted answer">{}</mark>').format(visible_lines(text[low:high]))
+    return visible_lines(text[:low]) + mark + visible_lines(text[high:])
 
 
 def text_box(value: Any) -> Markup | None:
     """The content of a box; a very long text is cut."""
-    if value is None:
-        return None
-    return visible_lines(cut_text(str(value)))
+    return None if value is None else visible_lines(cut_text(str(value)))
 
 
 def cut_text(text: str) -> str:
@@ -107,18 +104,13 @@ def word_diff(before: str, after: str) -> Markup:
     a, b = (_WORDS.findall(text)[:MAX_WORDS] for text in (before, after))
     out = Markup()
     for what, i, j, k, m in SequenceMatcher(None, a, b, autojunk=len(a) + len(b) > MAX_WORDS).get_opcodes():
+        old, new = visible_lines("".join(a[i:j])), visible_lines("".join(b[k:m]))
         if what == "equal":
-            out += _join(b[k:m])
+            out += new
             continue
-        if i < j:
-            out += Markup("<del>{}</del>").format(_join(a[i:j]))
-        if k < m:
-            out += Markup("<ins>{}</ins>").format(_join(b[k:m]))
+        out += Markup("<del>{}</del>").format(old) if old else ""
+        out += Markup("<ins>{}</ins>").format(new) if new else ""
     left = len(_WORDS.findall(after)) - len(b)
-    return out + (
-        Markup('<span class="gap">{} more words are not compared</span>').format(f"{left:,}") if left > 0 else ""
-    )
-
-
-def _join(words: list[str]) -> Markup:
-    return visible_lines("".join(words))
+    if left > 0:
+        out += Markup('<span class="gap">{} more words are not compared</span>').format(f"{left:,}")
+    return out
