@@ -20,8 +20,7 @@ from kofn.cli.score_verb import score_command
 from kofn.core.document import display_width
 from kofn.core.escape import escape_latex
 from kofn.render.comparison_html import LENGTHS, case_bodies, comparison_page
-from kofn.render.comparison_table import comparison_latex, comparison_markdown, letter
-from kofn.render.comparison_text import excerpt, format_comparison
+from kofn.render.comparison_text import comparison_latex, comparison_markdown, excerpt, format_comparison, letter
 
 ROOT = Path(__file__).parents[2]
 A, B = (str(ROOT / "examples" / name) for name in ("arithmetic.jsonl", "arithmetic-b.jsonl"))

@@ -22,7 +22,8 @@ from kofn.core.escape import code_block, code_span, escape_controls, escape_pros
 from kofn.core.format import format_duration, format_part
 from kofn.render.run_markdown import run_markdown
 from kofn.render.run_summary import GroupSummary, cut_diff, failing_of, listed_groups
-from kofn.render.run_text import format_run, shorten, wrap_columns
+from kofn.render.run_text import format_run
+from kofn.render.text_layout import shorten, wrap_columns
 from kofn.runs import AttributeResult, CorrectnessResults, Run, VerifierReport, load_run
 from kofn.runs.case_reports import case_scores
 

@@ -5,8 +5,8 @@ from kofn.render.audit_report import format_audit as format_audit
 from kofn.render.ci_reports import append_summary as append_summary
 from kofn.render.ci_reports import write_junit as write_junit
 from kofn.render.comparison_html import comparison_page as comparison_page
-from kofn.render.comparison_table import comparison_latex as comparison_latex
-from kofn.render.comparison_table import comparison_markdown as comparison_markdown
+from kofn.render.comparison_text import comparison_latex as comparison_latex
+from kofn.render.comparison_text import comparison_markdown as comparison_markdown
 from kofn.render.comparison_text import format_comparison as format_comparison
 from kofn.render.curve_html import curve_page as curve_page
 from kofn.render.curve_text import format_curve as format_curve

@@ -1,19 +1,31 @@
-"""A comparison as text for a terminal, and as a document for a notebook."""
+"""A comparison as text: for a terminal, as a document for a notebook, and as Markdown or LaTeX (booktabs) to paste."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kofn.core.document import Document, Grid, display_width, grid_lines, interval_cells
-from kofn.core.escape import escape_controls
-from kofn.core.format import format_count, format_interval, format_number, format_p, format_signed
+from kofn.core.escape import code_name, escape_controls, escape_latex, escape_prose, markdown_table
+from kofn.core.format import format_count, format_interval, format_level, format_number, format_p, format_signed
 from kofn.extract.answer_spans import locate
-from kofn.render.run_text import shorten_name, wrap_columns
+from kofn.render.text_layout import (
+    color_mark,
+    fit_columns,
+    grid_width,
+    insert_column,
+    labelled_lines,
+    shorten_name,
+    styled_lines,
+    warning_lines,
+    without_columns,
+    wrap_columns,
+)
 from kofn.render.trend_text import interval_heading
 from kofn.stats.estimates import SMALL_SEGMENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kofn.analysis.compare.differences import (
         CandidateExcerpt,
@@ -22,25 +34,17 @@ if TYPE_CHECKING:
         Difference,
         GraderAgreement,
         UnmatchedCases,
+        ValueLevel,
     )
+    from kofn.render.text_layout import Style
 
-    Style = Callable[[str, str], str]
-
-DROP_FIRST = (
-    "McNemar",
-    "missing",
-    "names",
-    "cases",
-    "p",
-    "+/=/-",
-    "a",
-    "b",
-)  # columns to leave out where a terminal is narrow
+# columns to leave out where a terminal is narrow; "names": before the others, the sides are called a and b
+DROP_FIRST = ("McNemar", "missing", "names", "cases", "p", "+/=/-", "a", "b")
 MOST_SAID = 2  # pairs that get a sentence each
 MOST_NAMED = 6  # differences that hold, by name
 CANDIDATES = 3  # of a side of a changed case
-_NAME, _ID, _LABEL = 14, 40, 12
-_ROLES = {"better": "good", "worse": "bad", "higher": "strong", "lower": "strong"}
+_NAME, _ID = 14, 40
+VERDICTS = {True: "pass", False: "fail", None: "neither"}
 WAYS = {"down": "pass → fail", "up": "fail → pass", "other": "with the same verdict"}
 
 
@@ -49,13 +53,13 @@ def format_comparison(
 ) -> str:
     """The comparison as text of at most `width` columns where its tables allow; `changed` cases of each way."""
     parts = [
-        [style(line, "strong") for line in wrap_columns(escape_controls(comparison_title(found)), width)]
-        + _sentence_lines(found, width),
-        *_tables(found, style, width),
-        _selection_lines(found, style, width),
-        _labelled_lines(_facts(found), style, width),
+        styled_lines(comparison_title(found), style, "strong", width)
+        + [line for text in sentences(found, _short) for line in wrap_columns(escape_controls(text), width)],
+        *(_table(*group, style, width) for group in _groups(found)),
+        *(grid_lines(fit_columns(g, width, ("picks by", "chance", g.header[3])), style) for g in _selections(found)),
+        labelled_lines(_facts(found), style, width),
         *_changed_parts(found, style, width, changed),
-        [line for warning in found.warnings for line in _warning_lines(str(warning), style, width)],
+        warning_lines(found.warnings, style, width),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
@@ -105,48 +109,45 @@ def verdict_sentence(found: ComparisonReport, quoted: Callable[[str], str] = str
     same = f", {found.n_tests} of them different tests" if found.n_tests < total else ""
     said = f"{len(holding)} of {total} differences hold after Holm (p below {found.rules.alpha:g}{same})"
     several = len({d.sides for d in found.differences}) > 1
-    names = [_place(d, quoted, several=several) for d in holding]
+    names = []
+    for d in holding:
+        where = "" if d.segment is None else f" in {quoted(d.segment)}"
+        pair = f" of {quoted(d.name_b)} against {quoted(d.name_a)}" if several else ""
+        names.append(f"{quoted(d.aggregator)}{where}{pair} ({d.word})")
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return f"{said}{': ' if names else ''}{', '.join(names[:MOST_NAMED])}{more}."
-
-
-def _place(d: Difference, quoted: Callable[[str], str], *, several: bool) -> str:
-    where = "" if d.segment is None else f" in {quoted(d.segment)}"
-    pair = f" of {quoted(d.name_b)} against {quoted(d.name_a)}" if several else ""
-    return f"{quoted(d.aggregator)}{where}{pair} ({d.word})"
 
 
 def _short(name: str) -> str:
     return shorten_name(name, _ID)
 
 
-def _sentence_lines(found: ComparisonReport, width: int) -> list[str]:
-    return [line for text in sentences(found, _short) for line in wrap_columns(escape_controls(text), width)]
+# the tables of differences
 
 
-# the table of differences
+def difference_groups(
+    found: ComparisonReport, *, by_metric: bool
+) -> dict[tuple[tuple[int, int] | None, str, str], list[Difference]]:
+    """The differences of each table, by pair, by metric where asked for, and by the field that slices them.
 
-
-def _tables(found: ComparisonReport, style: Style, width: int) -> list[list[str]]:
-    """A table a pair, and one for each field it is sliced by; pairs of one row each share a table."""
-    parts = []
-    for words, rows, together in _groups(found):
-        head = [style(line, "strong") for line in wrap_columns(escape_controls(words), width)] if words else []
-        parts.append(head + _table(rows, style, width, pairs=together))
-    return parts
-
-
-def _groups(found: ComparisonReport) -> Iterable[tuple[str, list[Difference], bool]]:
-    """What stands in one table: its title, its rows, and whether each is of another pair."""
-    groups: dict[tuple[tuple[int, int] | None, str], list[Difference]] = {}
+    Where every row is of another pair, all share a table whose pair is None.
+    """
+    groups: dict[tuple[tuple[int, int] | None, str, str], list[Difference]] = {}
     pairs = {d.sides for d in found.differences}
     together = len(pairs) > 1 and len(pairs) == len(found.differences)
     for d in found.differences:
         by = "" if d.segment is None else d.segment.partition("=")[0]
-        groups.setdefault((None if together else d.sides, by), []).append(d)
-    for (_, by), rows in groups.items():
-        names = f"{_short(rows[0].name_b)} against {_short(rows[0].name_a)}" if len(pairs) > 1 and not together else ""
-        yield ", ".join(filter(None, [names, f"by {by}" if by else ""])), rows, together
+        key = (None if together else d.sides, d.metric if by_metric else "", by)
+        groups.setdefault(key, []).append(d)
+    return groups
+
+
+def _groups(found: ComparisonReport) -> Iterable[tuple[str, list[Difference], bool]]:
+    """What stands in one table: its title, its rows, and whether each is of another pair."""
+    several = len({d.sides for d in found.differences}) > 1
+    for (sides, _, by), rows in difference_groups(found, by_metric=False).items():
+        names = f"{_short(rows[0].name_b)} against {_short(rows[0].name_a)}" if several and sides is not None else ""
+        yield ", ".join(filter(None, [names, f"by {by}" if by else ""])), rows, sides is None
 
 
 def comparison_document(found: ComparisonReport) -> Document:
@@ -161,51 +162,64 @@ def comparison_document(found: ComparisonReport) -> Document:
 
 def _drawing_grid(words: str, rows: Sequence[Difference], pairs: bool) -> Grid:
     """A table of differences with a column that draws them, 0 in its middle."""
-    header, cells = _cells(rows, pairs=pairs)
-    every = [
-        abs(x) for d in rows for x in (d.comparison.low, d.comparison.difference, d.comparison.high) if x is not None
-    ]
+    grid = _grid(rows, words, pairs=pairs)
+    grid = without_columns(grid, _empty_columns(grid))
+    every = [abs(x) for d in rows for x in interval_ends(d) if x is not None]
     # symmetric around 0, so that no difference is in the middle of every row
     most = max(every, default=0.0) or 1.0
-    sides = {} if pairs else {"a": shorten_name(rows[0].name_a, _NAME), "b": shorten_name(rows[0].name_b, _NAME)}
-    kept = [i for i in range(len(header)) if header[i] == "" or any(row[i] not in ("", "-") for row in cells)]
-    at = kept.index(header.index("")) if "" in header else len(kept)
-    names = [sides.get(header[i], header[i]) for i in kept]
-    right = [header[i] not in ("compared", "metric", "number", "segment", "") for i in kept]
-    body = []
-    for d, row in zip(rows, cells, strict=True):
-        c = d.comparison
-        bar = "" if c.difference is None else interval_cells(c.low, c.difference, c.high, (-most, most))
-        cells_kept = [row[i] for i in kept]
-        body.append((*cells_kept[:at], bar, *cells_kept[at:]))
-    axis = f"{-most:+.2g}  {most:+.2g}"
-    return Grid(words, (*names[:at], axis, *names[at:]), tuple(body), (*right[:at], False, *right[at:]))
+    at = grid.header.index("")
+    bars = []
+    for d in rows:
+        low, difference, high = interval_ends(d)
+        bars.append("" if difference is None else interval_cells(low, difference, high, (-most, most)))
+    sides = {} if pairs else _side_names(rows)
+    named = replace(grid, header=tuple(sides.get(h, h) for h in grid.header))
+    return insert_column(named, at, f"{-most:+.2g}  {most:+.2g}", bars)
 
 
-def _table(rows: Sequence[Difference], style: Style, width: int, *, pairs: bool) -> list[str]:
+def interval_ends(d: Difference) -> tuple[float | None, float | None, float | None]:
+    """A difference between the ends of its interval."""
+    return d.comparison.low, d.comparison.difference, d.comparison.high
+
+
+def better_alike_worse(d: Difference) -> tuple[int, int, int]:
+    """In how many cases b is better than a, alike, and worse; where neither is better, higher counts as better."""
+    c = d.comparison
+    # wins are cases in which b is higher, which is worse where less is better
+    return (c.losses, c.ties, c.wins) if d.more_is_better is False else (c.wins, c.ties, c.losses)
+
+
+def _side_names(rows: Sequence[Difference]) -> dict[str, str]:
+    return {"a": shorten_name(rows[0].name_a, _NAME), "b": shorten_name(rows[0].name_b, _NAME)}
+
+
+def _empty_columns(grid: Grid) -> set[str]:
+    return {h for h, *cells in zip(grid.header, *grid.rows, strict=True) if h and set(cells) <= {"", "-"}}
+
+
+def _table(words: str, rows: Sequence[Difference], pairs: bool, style: Style, width: int) -> list[str]:
     """The rows with as many columns as fit; where the sides' names do not, they are called a and b."""
-    header, cells = _cells(rows, pairs=pairs)
-    dropped = {name for i, name in enumerate(header) if name and all(row[i] in ("", "-") for row in cells)}
-    named = not pairs
-    # "": first with all columns
-    for name in ("", *DROP_FIRST):
-        dropped |= {name} - {""}
-        named = named and name != "names"
-        kept = [i for i, h in enumerate(header) if h not in dropped]
-        sides = {"a": shorten_name(rows[0].name_a, _NAME), "b": shorten_name(rows[0].name_b, _NAME)} if named else {}
-        names = tuple(sides.get(header[i], header[i]) for i in kept)
-        right = tuple(header[i] not in ("compared", "metric", "number", "segment", "") for i in kept)
-        lines = grid_lines(Grid("", names, tuple(tuple(row[i] for i in kept) for row in cells), right), lambda t, _: t)
-        if max(display_width(line) for line in lines) <= width:
+    whole = _grid(rows, "", pairs=pairs)
+    whole = without_columns(whole, _empty_columns(whole))
+    for n in range(len(DROP_FIRST) + 1):
+        grid = without_columns(whole, DROP_FIRST[:n])
+        named = not pairs and "names" not in DROP_FIRST[:n]
+        if named:
+            sides = _side_names(rows)
+            grid = replace(grid, header=tuple(sides.get(h, h) for h in grid.header))
+        if grid_width(grid) <= width:
             break
-    stated = (
-        [] if named or pairs else wrap_columns(f"a is {_short(rows[0].name_a)}, b is {_short(rows[0].name_b)}", width)
-    )
-    body = [_color_mark(line, d, style) for line, d in zip(lines[1:], rows, strict=True)]
-    return [*(style(line, "dim") for line in stated), style(lines[0], "head"), *body]
+    stated = "" if named or pairs else f"a is {_short(rows[0].name_a)}, b is {_short(rows[0].name_b)}"
+    head, *lines = grid_lines(grid, lambda text, _: text)
+    return [
+        *(styled_lines(words, style, "strong", width) if words else []),
+        *(styled_lines(stated, style, "dim", width) if stated else []),
+        style(head, "head"),
+        *(color_mark(line, difference_mark(d), d.word, style) for line, d in zip(lines, rows, strict=True)),
+    ]
 
 
-def _cells(rows: Sequence[Difference], *, pairs: bool) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _grid(rows: Sequence[Difference], title: str, *, pairs: bool) -> Grid:
     level = interval_heading(rows[0].comparison.level)
     several = len({d.metric for d in rows}) > 1
     header = ("compared", "metric", "number", "segment", "a", "b", "b - a", level, "", "p", "Holm", "McNemar", "+/=/-",
@@ -233,7 +247,8 @@ def _cells(rows: Sequence[Difference], *, pairs: bool) -> tuple[tuple[str, ...],
                 f"{c.n_missing:,}" if c.n_missing else "",
             )
         )
-    return header, out
+    right = tuple(h not in ("compared", "metric", "number", "segment", "") for h in header)
+    return Grid(title, header, tuple(out), right)
 
 
 def difference_mark(d: Difference) -> str:
@@ -241,13 +256,6 @@ def difference_mark(d: Difference) -> str:
     if d.p_holm is None:
         return ""
     return f"{'▲' if d.sign > 0 else '▼'} {d.word}" if d.holds else "·"
-
-
-def _color_mark(line: str, d: Difference, style: Style) -> str:
-    if not d.holds:
-        return line
-    before, mark, after = line.rpartition(difference_mark(d))  # the last: a name may look so too
-    return before + style(mark, _ROLES[d.word]) + after
 
 
 # what else there is to say
@@ -303,21 +311,6 @@ def changed_text(found: ComparisonReport, a: str, b: str) -> str:
     return f"{said}: {up:,} pass as {b} picks and not as {a} does, {down:,} the other way round"
 
 
-def _selection_lines(found: ComparisonReport, style: Style, width: int) -> list[str]:
-    """What every selector makes of the candidates there are, with the columns that fit."""
-    lines: list[str] = []
-    for grid in _selections(found):
-        level = grid.header[3]
-        for dropped in ((), ("picks by",), ("picks by", "chance"), ("picks by", "chance", level)):
-            kept = [i for i, h in enumerate(grid.header) if h not in dropped]
-            cells = tuple(tuple(row[i] for i in kept) for row in grid.rows)
-            right = tuple(grid.right[i] for i in kept)
-            lines = grid_lines(Grid("", tuple(grid.header[i] for i in kept), cells, right), style)
-            if max(display_width(line) for line in lines[1:]) <= width:
-                break
-    return lines
-
-
 def _selections(found: ComparisonReport) -> list[Grid]:
     """The table of selectors, where selectors were compared."""
     if not found.selections:
@@ -340,19 +333,6 @@ def _selections(found: ComparisonReport) -> list[Grid]:
     return [Grid("", header, rows, tuple(i > 1 for i in range(len(header))))]
 
 
-def _labelled_lines(rows: Sequence[tuple[str, str]], style: Style, width: int) -> list[str]:
-    lines = []
-    for label, text in rows:
-        first, *rest = wrap_columns(escape_controls(text), max(20, width - _LABEL))
-        lines += [style(label.ljust(_LABEL), "dim") + first, *(" " * _LABEL + line for line in rest)]
-    return lines
-
-
-def _warning_lines(text: str, style: Style, width: int) -> list[str]:
-    first, *rest = wrap_columns(escape_controls(text), width - 2)
-    return [f"{style('!', 'warn')} {first}", *(f"  {line}" for line in rest)]
-
-
 # the cases that changed
 
 
@@ -365,13 +345,13 @@ def _changed_parts(found: ComparisonReport, style: Style, width: int, most: int)
             parts += [_changed_lines(c, style, width) for c in of_way[:most]]
             if most and len(of_way) > most:
                 more = f"and {len(of_way) - most:,} more {WAYS[way]}; --changed N shows N, --json and --html all"
-                parts.append([style(line, "dim") for line in wrap_columns(more, width)])
+                parts.append(styled_lines(more, style, "dim", width))
     return parts
 
 
 def _changed_lines(c: ChangedCase, style: Style, width: int) -> list[str]:
     role = {"up": "good", "down": "bad"}.get(c.way, "strong")
-    verdicts = " → ".join({True: "pass", False: "fail", None: "neither"}[v] for v in (c.passed_a, c.passed_b))
+    verdicts = " → ".join(VERDICTS[v] for v in (c.passed_a, c.passed_b))
     expected = f", reference {shorten_name(' '.join(c.reference.split()), 40)}" if c.reference is not None else ""
     lines = [f"{style(shorten_name(c.case, _ID), 'strong')}  {style(verdicts, role)}{expected}"]
     if c.input is not None:
@@ -429,3 +409,169 @@ def excerpt(text: str, answer: str | None, width: int, *, end: bool = True) -> s
     part = ("…" if low else "") + part
     more = low + width < len(flat)
     return shorten_name(part + ("………" if more else ""), width)
+
+
+# tables to paste: a row a system, a column a number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCell:
+    """A value, the letters of the systems it is better than, and whether it is the best of its column."""
+
+    value: float | None
+    beats: str
+    best: bool
+
+
+def letter(at: int) -> str:
+    """The letter a system goes by.
+
+    >>> letter(0), letter(25), letter(26)
+    ('a', 'z', 'aa')
+    """
+    # as spreadsheets name columns
+    return (letter(at // 26 - 1) if at >= 26 else "") + chr(97 + at % 26)
+
+
+def column_cells(found: ComparisonReport, level: ValueLevel) -> list[TableCell]:
+    """A column of the table.
+
+    One is best that has the best value and is better, beyond chance, than every system it was compared with; where
+    neither more nor less is better there is no best.
+    """
+    key = (level.metric, level.aggregator, level.segment)
+    of = [d for d in found.differences if (d.metric, d.aggregator, d.segment) == key]
+    known = [v for v in level.values if v is not None]
+    top = None if not known or level.more_is_better is None else (max if level.more_is_better else min)(known)
+    return [_cell(i, value, of, top) for i, value in enumerate(level.values)]
+
+
+def _cell(at: int, value: float | None, of: list[Difference], top: float | None) -> TableCell:
+    met = [d for d in of if at in d.sides]
+    # (the winner, the loser): the better side, or the higher where neither is better
+    won = [d.sides[::-1] if d.word in ("better", "higher") else d.sides for d in met if d.holds]
+    beaten = sorted(loser for winner, loser in won if winner == at)
+    best = value is not None and value == top and bool(met) and len(beaten) == len(met)
+    return TableCell(value=value, beats=",".join(map(letter, beaten)), best=best)
+
+
+def caption(found: ComparisonReport, quoted: Callable[[str], str] = str) -> list[str]:
+    """What the marks mean: the test, the level, the cases. `quoted` shows a name."""
+    levels = sorted({level.n for level in found.levels if level.segment is None})
+    cases = f"{levels[0]:,}" if len(levels) == 1 else f"{levels[0]:,} to {levels[-1]:,}"
+    pairs = {d.comparison.n for d in found.differences if d.segment is None}
+    neutral = [level.aggregator for level in found.levels if level.more_is_better is None]
+    higher = f" (higher, for {', '.join(map(quoted, dict.fromkeys(neutral)))})" if neutral else ""
+    tests = format_count(found.n_tests, "test")
+    test = f"paired permutation test by case, p < {found.rules.alpha:g} after Holm over"
+    return [
+        f"Means over n = {cases} cases.",
+        *(["Each pair is tested on the cases that both have."] if pairs - set(levels) else []),
+        f"A superscript names the systems that one is better than{higher}: {test} {tests}.",
+        "Bold: the best value, where it is better than every system it was compared with.",
+    ]
+
+
+def _titles(found: ComparisonReport) -> list[str]:
+    """The title of every column: its number, and the metric where there are several."""
+    columns = dict.fromkeys((level.metric, level.aggregator) for level in found.levels)
+    return [_title(found, metric, number) for metric, number in columns]
+
+
+def _title(found: ComparisonReport, metric: str, number: str) -> str:
+    several = len({level.metric for level in found.levels}) > 1
+    return f"{number} ({metric})" if several and metric else number
+
+
+def _rows(found: ComparisonReport) -> Iterator[tuple[str | None, int, list[TableCell]]]:
+    """(segment, place of the system, its cells), segment by segment."""
+    by_segment: dict[str | None, list[list[TableCell]]] = {}
+    for level in found.levels:
+        by_segment.setdefault(level.segment, []).append(column_cells(found, level))
+    for segment, columns in by_segment.items():
+        for i in range(len(found.names)):
+            yield segment, i, [column[i] for column in columns]
+
+
+# Markdown
+
+
+def comparison_markdown(found: ComparisonReport) -> str:
+    """The table of values, what its marks mean, and the table of differences."""
+    sliced = any(level.segment is not None for level in found.levels)
+    header = ["", *(["segment"] if sliced else []), "system"]
+    first = len(header)
+    header += map(escape_prose, _titles(found))
+    rows = [
+        [
+            letter(i),
+            *(["all" if segment is None else code_name(segment)] if sliced else []),
+            code_name(found.names[i]),
+            *(_shown(cell, "–", "**{}**", "<sup>{}</sup>") for cell in row),
+        ]
+        for segment, i, row in _rows(found)
+    ]
+    values = markdown_table(header, [i >= first for i in range(len(header))], rows)
+    beware = [f"- {escape_prose(str(w))}" for w in found.warnings]
+    parts = [sentences(found, code_name), values, [" ".join(caption(found, code_name))], _differences(found)]
+    parts += [["Beware:", "", *beware]] if beware else []
+    return "\n\n".join("\n".join(part) for part in parts)
+
+
+def _shown(cell: TableCell, none: str, best: str, beats: str) -> str:
+    """A value; `best` and `beats` are the markup around the best of a column and around the letters."""
+    if cell.value is None:
+        return none
+    text = best.format(f"{cell.value:.3f}") if cell.best else f"{cell.value:.3f}"
+    return text + (beats.format(cell.beats) if cell.beats else "")
+
+
+def _differences(found: ComparisonReport) -> list[str]:
+    level = format_level(found.rules.level)
+    sliced = any(d.segment is not None for d in found.differences)
+    header = ["compared", *(["segment"] if sliced else []), "number", f"difference [{level} interval]", "p",
+              "p (Holm)", "better / alike / worse cases", "cases"]  # fmt: skip
+    rows = [
+        [
+            f"{letter(d.sides[1])} - {letter(d.sides[0])}",
+            *(["all" if d.segment is None else code_name(d.segment)] if sliced else []),
+            escape_prose(_title(found, d.metric, d.aggregator)),
+            f"{format_signed(d.comparison.difference)} {format_interval(d.comparison.low, d.comparison.high)}",
+            format_p(d.comparison.p),
+            format_p(d.p_holm) + (f" {d.word}" if d.holds else ""),
+            "{:,} / {:,} / {:,}".format(*better_alike_worse(d)),
+            f"{d.comparison.n:,}",
+        ]
+        for d in found.differences
+    ]
+    return markdown_table(header, [h not in ("compared", "segment", "number") for h in header], rows)
+
+
+# LaTeX
+
+
+def comparison_latex(found: ComparisonReport) -> str:
+    """A table for a paper. The document needs the package booktabs."""
+    sliced = any(level.segment is not None for level in found.levels)
+    columns = list(map(escape_latex, _titles(found)))
+    said = escape_latex(" ".join([*caption(found), *(f"Beware: {w}." for w in found.double_dipping)]))
+    head = ["", *(["Segment"] if sliced else []), "System", *columns]
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        "\\begin{table}",
+        "  \\centering",
+        f"  \\caption{{{said}}}",
+        "  \\label{tab:comparison}",
+        f"  \\begin{{tabular}}{{{'l' * (len(head) - len(columns))}{'r' * len(columns)}}}",
+        "    \\toprule",
+        f"    {' & '.join(head)} \\\\",
+    ]
+    # no segment is called "", so the first row always starts one
+    before: str | None = ""
+    for segment, i, row in _rows(found):
+        lines += ["    \\midrule"] if segment != before else []
+        where = [escape_latex("all" if segment is None else segment) if segment != before else ""] if sliced else []
+        cells = [_shown(cell, "--", r"\textbf{{{}}}", r"\textsuperscript{{{}}}") for cell in row]
+        lines.append(f"    {' & '.join([letter(i), *where, escape_latex(found.names[i]), *cells])} \\\\")
+        before = segment
+    return "\n".join([*lines, "    \\bottomrule", "  \\end{tabular}", "\\end{table}"])

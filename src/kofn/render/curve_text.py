@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from kofn.analysis.pass_curve import k_ladder
-from kofn.core.document import Document, Grid, checklist_lines, display_width, grid_lines, interval_cells
+from kofn.core.document import Document, Grid, checklist_lines, grid_lines, interval_cells
 from kofn.core.escape import escape_controls
 from kofn.core.format import (
     format_count,
@@ -19,24 +19,17 @@ from kofn.core.format import (
     format_rate,
     format_seconds,
 )
+from kofn.render.text_layout import fit_columns, insert_column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from kofn.analysis.best_of import BestOf, BestOfRow
     from kofn.analysis.curve_report import BestOfReport
+    from kofn.render.text_layout import Style
 
-    Style = Callable[[str, str], str]
-
-DROP_FIRST = (
-    "in sequence",
-    "tokens",
-    "gain a dollar",
-    "gain a token",
-    "independent",
-    "seconds",
-    "cost",
-)  # columns to leave out where a terminal is narrow
+# columns to leave out where a terminal is narrow
+DROP_FIRST = ("in sequence", "tokens", "gain a dollar", "gain a token", "independent", "seconds", "cost")
 _MOST_ROWS = 24  # rows of the table; of more k a ladder is shown
 _HEIGHT = 13  # lines of the drawing
 _LABEL = 10
@@ -55,9 +48,13 @@ def format_curve(found: BestOfReport, style: Style = lambda text, _: text, *, wi
     """The whole of it, at most `width` columns wide where the table allows."""
     table = found.table
     lines = [style(line, "strong") for line in wrap(escape_controls(curve_headline(found)), width)]
-    lines += ["", *_table(found, style, width), "", *draw_chart(table, width)]
-    lines += ["", *_wrap_strong(choice_sentence(found), style, width)]
-    lines += _labelled_lines([*cost_rows(table), *selection_rows(found), *note_rows(table)], style, width)
+    grid = fit_columns(_grid(found), width, _drop_order(found))
+    lines += ["", *grid_lines(grid, style), "", *draw_chart(table, width), ""]
+    chosen = wrap(escape_controls(choice_sentence(found)), width, break_on_hyphens=False)
+    lines += [style(line, "strong") for line in chosen]
+    for label, text in _fact_rows(found):
+        wrapped = _wrap_indented(escape_controls(text), _LABEL + 1, width)
+        lines.append(f"{style(label.ljust(_LABEL), 'dim')} {wrapped}")
     if found.segments:
         lines += ["", *grid_lines(_segments(found), style)]
     warnings = [f"{style('!', 'warn')} {_wrap_indented(escape_controls(str(w)), 2, width)}" for w in found.warnings]
@@ -67,21 +64,14 @@ def format_curve(found: BestOfReport, style: Style = lambda text, _: text, *, wi
 
 def curve_document(found: BestOfReport) -> Document:
     """The same for a notebook: any@k of every row drawn where the terminal has one chart of all."""
-    table = found.table
-    header, rows = curve_cells(table, found.level)
-    at = header.index("any@k") + 1 if "any@k" in header else 1
-    drawings = ["" if r.any is None else interval_cells(r.any_low, r.any, r.any_high, (0.0, 1.0)) for r in table.rows]
-    listed = set(_listed_rows(table))
-    kept = [
-        (*row[:at], bar, *row[at:]) for row, bar, of in zip(rows, drawings, table.rows, strict=True) if of.k in listed
-    ]
-    main = Grid(
-        "", (*header[:at], "0  1", *header[at:]), tuple(kept), (True,) * at + (False,) + (True,) * len(header[at:])
-    )
+    grid, rows = _grid(found), _listed_rows(found.table)
+    at = grid.header.index("any@k") + 1 if "any@k" in grid.header else 1
+    bars = ["" if r.any is None else interval_cells(r.any_low, r.any, r.any_high, (0.0, 1.0)) for r in rows]
+    main = insert_column(grid, at, "0  1", bars)
     return Document(
         headline=(curve_headline(found), choice_sentence(found)),
         grids=(main, _segments(found)) if found.segments else (main,),
-        notes=(*cost_rows(table), *selection_rows(found), *note_rows(table)),
+        notes=tuple(_fact_rows(found)),
         warnings=tuple(map(str, found.warnings)),
         checklist=found.checklist,
     )
@@ -102,19 +92,17 @@ def choice_sentence(found: BestOfReport) -> str:
     return f"choose n = {n}: {found.choice.reason}" if n is not None else f"no n is chosen: {found.choice.reason}"
 
 
-def _wrap_strong(text: str, style: Style, width: int) -> list[str]:
-    return [style(line, "strong") for line in wrap(escape_controls(text), width, break_on_hyphens=False)]
-
-
 def _wrap_indented(text: str, indent: int, width: int) -> str:
     return f"\n{' ' * indent}".join(wrap(text, width - indent, break_long_words=False, break_on_hyphens=False))
 
 
-def _labelled_lines(rows: Sequence[tuple[str, str]], style: Style, width: int) -> list[str]:
-    return [
-        f"{style(name.ljust(_LABEL), 'dim')} {_wrap_indented(escape_controls(text), _LABEL + 1, width)}"
-        for name, text in rows
-    ]
+def _fact_rows(found: BestOfReport) -> list[tuple[str, str]]:
+    """What candidates cost, what the selector makes of them, and what is to be noted: label and text."""
+    rows = [*cost_rows(found.table), *selection_rows(found)]
+    if found.table.rates is not None:
+        s, t = found.table.rates
+        rows.append(("judge", f"sensitivity {s:.3f}, specificity {t:.3f} on the labels"))
+    return rows + [("note", str(note)) for note in found.table.notes]
 
 
 def cost_rows(table: BestOf) -> list[tuple[str, str]]:
@@ -146,14 +134,6 @@ def selection_rows(found: BestOfReport) -> list[tuple[str, str]]:
         said += f"; where it matters ({s.agreement.n:,} cases) it is right in {s.agreement.point:.3f}"
         said += f", chance {s.chance.point:.3f}"
     return [("selector", said)]
-
-
-def note_rows(table: BestOf) -> list[tuple[str, str]]:
-    rows = []
-    if table.rates is not None:
-        s, t = table.rates
-        rows.append(("judge", f"sensitivity {s:.3f}, specificity {t:.3f} on the labels"))
-    return rows + [("note", str(note)) for note in table.notes]
 
 
 # the table
@@ -191,24 +171,12 @@ def _cells(row: BestOfRow) -> tuple[str, ...]:
     )
 
 
-def _table(found: BestOfReport, style: Style, width: int) -> list[str]:
-    table = found.table
-    header, rows = curve_cells(table, found.level)
-    listed = set(_listed_rows(table))
-    rows = [row for row, of in zip(rows, table.rows, strict=True) if of.k in listed]
-    dropped: set[str] = set()
-    for name in ("", *_drop_order(found)):
-        dropped |= {name}
-        kept = [i for i, h in enumerate(header) if h not in dropped]
-        grid = Grid(
-            "",
-            tuple(header[i] for i in kept),
-            tuple(tuple(row[i] for i in kept) for row in rows),
-            tuple(True for _ in kept),
-        )
-        if max(display_width(line) for line in grid_lines(grid, lambda text, _: text)) <= width:
-            break
-    return grid_lines(grid, style)
+def _grid(found: BestOfReport) -> Grid:
+    """The rows that are listed, with every column in which something is known."""
+    header, cells = curve_cells(found.table, found.level)
+    listed = {row.k for row in _listed_rows(found.table)}
+    rows = tuple(row for row, of in zip(cells, found.table.rows, strict=True) if of.k in listed)
+    return Grid("", header, rows, (True,) * len(header))
 
 
 def _drop_order(found: BestOfReport) -> list[str]:
@@ -221,14 +189,11 @@ def _drop_order(found: BestOfReport) -> list[str]:
     return sorted(DROP_FIRST, key=lambda name: name in needed)
 
 
-def _listed_rows(table: BestOf) -> list[int]:
+def _listed_rows(table: BestOf) -> list[BestOfRow]:
     """Every k where they are few; else the ladder. What is extrapolated is always there."""
-    measured = [row.k for row in table.measured]
-    beyond = [row.k for row in table.rows if row.extrapolated]
-    if len(measured) <= _MOST_ROWS:
-        return measured + beyond
-    rungs = set(k_ladder(measured[-1]))
-    return [k for k in measured if k in rungs] + beyond
+    ks = [row.k for row in table.measured]
+    rungs = set(ks if len(ks) <= _MOST_ROWS else k_ladder(ks[-1]))
+    return [row for row in table.rows if row.extrapolated or row.k in rungs]
 
 
 # the drawing
@@ -248,16 +213,12 @@ def draw_chart(table: BestOf, width: int = 80) -> list[str]:
     scale = _Scale([row.k for row in rows], low, high, across)
     grid = [[" "] * across for _ in range(_HEIGHT)]
     _draw(grid, rows, series, scale)
-    labels = _ticks(scale)
     lines = [
         f"{label} {'┤' if label.strip() else '│'}{''.join(line)}".rstrip()
-        for label, line in zip(labels, grid, strict=True)
+        for label, line in zip(_ticks(scale), grid, strict=True)
     ]
-    lines.append(f"{'':5}└{'─' * across}")
-    lines.append(_axis(scale, across))
-    drawn = [name for name in MARKS if series[name]]
-    parts = [*(f"{MARKS[name]} {_WORDS[name]}" for name in drawn), "│ interval of any@k"]
-    return [*lines, *_legend(parts, width)]
+    parts = [*(f"{MARKS[name]} {_WORDS[name]}" for name in MARKS if series[name]), "│ interval of any@k"]
+    return [*lines, f"{'':5}└{'─' * across}", _axis(scale, across), *_legend(parts, width)]
 
 
 def axis_range(ends: Sequence[float]) -> tuple[float, float]:
@@ -356,22 +317,45 @@ def _axis(scale: _Scale, across: int) -> str:
 
 def _segments(found: BestOfReport) -> Grid:
     """A row a segment: its ends, and the n to choose there."""
-    measure = found.table.measure
-    names = {"any": "any", "selected": "selected", "majority": "maj"}
-    rows = []
+    name = {"any": "any", "selected": "selected", "majority": "maj"}[found.table.measure]
+    rows = tuple(
+        (
+            f"{row['by']}={row['segment']}{'*' if row['few'] else ''}",
+            row["cases"],
+            row["first"],
+            f"{row['last']} (k = {row['k']})",
+            row["interval"],
+            row["independent"],
+            row["choose"] or "-",
+        )
+        for row in segment_rows(found)
+    )
+    header = ("segment", "cases", f"{name}@1", f"{name}@n", "interval", "independent", "choose")
+    return Grid("by segment", header, rows, (False, True, True, True, True, True, True))
+
+
+def segment_rows(found: BestOfReport) -> list[dict[str, str]]:
+    """Every segment in words: its ends, and the n to choose there, empty where there is none."""
+    measure, out = found.table.measure, []
     for one in found.segments:
         first, last = one.table.measured[0], one.table.measured[-1]
-        few = "*" if one.few else ""
-        rows.append(
-            (
-                f"{one.by}={one.table.segment}{few}",
-                f"{one.table.n_cases:,}",
-                format_number(first.value(measure)),
-                f"{format_number(last.value(measure))} (k = {last.k})",
-                format_interval(getattr(last, f"{measure}_low"), getattr(last, f"{measure}_high")),
-                format_number(last.independent),
-                "-" if one.choice.n is None else str(one.choice.n),
-            )
+        out.append(
+            {
+                "by": one.by,
+                "segment": str(one.table.segment),
+                "few": "few cases" if one.few else "",
+                "cases": f"{one.table.n_cases:,}",
+                "first": format_number(first.value(measure)),
+                "last": format_number(last.value(measure)),
+                "k": str(last.k),
+                "interval": interval_of(last, measure),
+                "independent": format_number(last.independent),
+                "choose": "" if one.choice.n is None else str(one.choice.n),
+            }
         )
-    header = ("segment", "cases", f"{names[measure]}@1", f"{names[measure]}@n", "interval", "independent", "choose")
-    return Grid("by segment", header, tuple(rows), (False, True, True, True, True, True, True))
+    return out
+
+
+def interval_of(row: BestOfRow, field: str) -> str:
+    """The interval of one of a row's values, such as `any`."""
+    return format_interval(getattr(row, f"{field}_low"), getattr(row, f"{field}_high"))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kofn.core.document import BAR_WIDTH, Document, Grid, document_text, interval_bar
-from kofn.core.format import format_interval, format_level, format_number
+from kofn.core.format import format_count, format_interval, format_level, format_number, pluralize
 from kofn.render.run_summary import parent_lines
 from kofn.stats.estimates import SMALL_SEGMENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from kofn.core.types import Estimate
     from kofn.scoring.result import Result
@@ -43,26 +43,20 @@ def format_result(result: Result, style: Callable[[str, str], str] = lambda text
 def _headline(result: Result) -> tuple[str, ...]:
     u = result.understood
     sizes = result.diagnostics["sizes"]
-    many = f"{sizes['min']} to {sizes['max']}" if u["set_size"] is None else f"{u['set_size']}"
-    noun = "candidate" if u["set_size"] == 1 else "candidates"
-    cases = "case" if result.n_cases == 1 else "cases"
+    many = f"{sizes['min']} to {sizes['max']} candidates" if u["set_size"] is None else None
+    many = many or f"{u['set_size']} {pluralize(u['set_size'], 'candidate')}"
+    words = {"pass": "labels in `{}`", "score": "scores in `{}`"}
+    given = u.get("labels", {})
     graded = [
-        f"labels in `{src}`"
-        if m == "pass"
-        else f"scores in `{src}`"
-        if m == "score"
-        else f"`{m}` as given"
-        if m in u.get("labels", {})
-        else f"metric {m}"
-        for m, src in u["metrics"].items()
+        words[m].format(source) if m in words else f"`{m}` as given" if m in given else f"metric {m}"
+        for m, source in u["metrics"].items()
     ]
     parts = [
-        f"{result.n_cases:,} {cases} x {many} {noun}",
+        f"{format_count(result.n_cases, 'case')} x {many}",
+        *([f"the first {u['top_k']} of each set"] if u["top_k"] else []),
         ", ".join(graded) or "no labels",
         f"{result.n_missing:,} missing",
     ]
-    if u["top_k"]:
-        parts.insert(1, f"the first {u['top_k']} of each set")
     lines = [", ".join(parts)]
     sources = ", ".join(u["sources"][:3]) + (f" and {len(u['sources']) - 3} more" if len(u["sources"]) > 3 else "")
     fields = ", ".join(
@@ -106,9 +100,20 @@ def _estimates_grid(estimates: Sequence[Estimate], title: str) -> Grid:
 
 def _notes(result: Result) -> tuple[tuple[str, str], ...]:
     d = result.diagnostics
-    notes = [("answers", _answers_note(result))] if result.extraction.get("n") is not None else []
-    if audit := result.extraction.get("audit"):
-        notes.append(("extractors", _audit_note(audit)))
+    found = result.extraction
+    notes = []
+    if found.get("n") is not None:
+        how = f"extracted by {found['extractor']} ({found['reason']})" if found["extractor"] else found["reason"]
+        text = f"{how}; none in {found['n_failed']:,} of {found['n']:,} candidates"
+        if labels := found.get("labels"):
+            text += f"; {labels['metric']} and labels differ on {labels['n_differ']:,} of {labels['n']:,}"
+        notes.append(("answers", text))
+    if audit := found.get("audit"):
+        first, *others = audit["failure_rate"]
+        shares = ", ".join(f"{other} {audit['agreement'][first][other]:.0%}" for other in others)
+        scores = ", ".join(f"{name} {score:.2f}" for name, score in (audit["score"] or {}).items())
+        text = f"{first} agrees with {shares}{'; score ' if scores else ''}{scores} (on {audit['n']:,} candidates)"
+        notes.append(("extractors", text))
     if d["sizes"]["min"] != d["sizes"]["max"]:
         notes.append(("set sizes", f"{d['sizes']['min']} to {d['sizes']['max']}, median {d['sizes']['median']:g}"))
     several = d["sizes"]["max"] > 1
@@ -122,23 +127,6 @@ def _notes(result: Result) -> tuple[tuple[str, str], ...]:
     return tuple(notes)
 
 
-def _answers_note(result: Result) -> str:
-    found = result.extraction
-    how = f"extracted by {found['extractor']} ({found['reason']})" if found["extractor"] else found["reason"]
-    text = f"{how}; none in {found['n_failed']:,} of {found['n']:,} candidates"
-    if labels := found.get("labels"):
-        text += f"; {labels['metric']} and labels differ on {labels['n_differ']:,} of {labels['n']:,}"
-    return text
-
-
-def _audit_note(audit: Mapping[str, Any]) -> str:
-    first, *others = audit["failure_rate"]
-    shares = ", ".join(f"{other} {audit['agreement'][first][other]:.0%}" for other in others)
-    scores = audit["score"]
-    spread = f"; score {', '.join(f'{name} {s:.2f}' for name, s in scores.items())}" if scores else ""
-    return f"{first} agrees with {shares}{spread} (on {audit['n']:,} candidates)"
-
-
 def _votes_note(votes: dict[str, float], n_cases: int) -> str:
     return (
         f"the leading answer has {votes['agreement']:.0%} of the candidates, {votes['margin']:.0%} ahead of the next; "
@@ -147,12 +135,9 @@ def _votes_note(votes: dict[str, float], n_cases: int) -> str:
 
 
 def _diversity_note(d: dict[str, float | None]) -> str:
-    def format_share(name: str) -> str:
-        value = d[name]
-        return "undefined" if value is None else f"{value:.2f}"
-
+    names = ("unique_texts", "distinct_1", "distinct_2", "redundancy")
+    unique, one, two, redundancy = (format_number(d[name], 2, none="undefined") for name in names)
     return (
-        f"{format_share('unique_texts')} of a set's texts are different; distinct-1 {format_share('distinct_1')}, "
-        f"distinct-2 {format_share('distinct_2')}, redundancy {format_share('redundancy')} "
+        f"{unique} of a set's texts are different; distinct-1 {one}, distinct-2 {two}, redundancy {redundancy} "
         f"(on {d['n_sets_sampled']:,} sets)"
     )

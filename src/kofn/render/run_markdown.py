@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kofn.core.escape import code_block, code_name, code_span, escape_prose, markdown_table
-from kofn.core.format import format_duration, format_level, format_number
+from kofn.core.format import format_duration, format_estimate, format_level
 from kofn.render.run_summary import (
     MOST_ATTRIBUTES,
     FailingCase,
@@ -17,9 +17,9 @@ from kofn.render.run_summary import (
     facts_of,
     failing_of,
     failures_by,
+    group_grid,
     groups_of,
     judge_rows,
-    listed_groups,
     parent_data,
     slowest_of,
     split_text,
@@ -30,8 +30,7 @@ from kofn.runs.case_reports import case_scores
 if TYPE_CHECKING:
     import polars as pl
 
-    from kofn.core.document import Displayable
-    from kofn.core.types import Estimate
+    from kofn.core.document import Displayable, Grid
     from kofn.render.run_summary import WrongAttribute
     from kofn.runs.record import Run
 
@@ -41,9 +40,12 @@ _VALUE, _NOTE, _REASON = 120, 160, 400  # characters of a value, a diff in a cel
 
 def run_markdown(run: Run, *, detailed: bool = False, limit: int = LIMIT) -> str:
     """Status, estimates, groups and failing cases; `detailed` adds segments, failures by attribute, slowest cases."""
-    scores = case_scores(run.reports)
+    scores, status, result = case_scores(run.reports), status_of(run), run.result
+    gaps = ", incomplete" if status.gaps else ""
+    title = f"## {status.mark} {status.word}{gaps}: {code_name(run.task)}, run {code_name(run.evaluation.name)}"
+    reason, left = split_text(status.reason, _REASON)
     parts = [
-        _head(run),
+        [title, "", escape_prose(reason) + (f" {cut_note(left)}" if left else "")],
         _facts(run),
         _estimates(run, detailed=detailed),
         _groups(run, scores),
@@ -51,9 +53,12 @@ def run_markdown(run: Run, *, detailed: bool = False, limit: int = LIMIT) -> str
         *([_tally(scores), _slowest(scores)] if detailed else []),
         _judges(run),
         *_parent(run),
-        _warnings(run),
-        _checklist(run),
     ]
+    if result is not None:
+        warnings = [f"- {escape_prose(str(warning))}" for warning in result.warnings]
+        parts.append(["Beware:", "", *warnings] if warnings else [])
+        rows = [(line.answer, line.item, escape_prose(line.reason)) for line in result.checklist]
+        parts.append(markdown_table(("answer", "checklist", "reason"), [False] * 3, rows) if rows else [])
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
@@ -62,14 +67,18 @@ def document_markdown(found: Displayable) -> str:
     document = found.document()
     parts = [[f"**{escape_prose(document.headline[0])}**", *map(escape_prose, document.headline[1:])]]
     for grid in document.grids:
-        rows = [tuple(escape_prose(cell) for cell in row) for row in grid.rows]
-        header = [escape_prose(name) for name in grid.header]
         title = [escape_prose(grid.title), ""] if grid.title else []
-        parts.append([*title, *markdown_table(header, grid.right, rows)])
+        parts.append([*title, *_grid_lines(grid)])
     parts.append([f"- {escape_prose(f'{label}: {text}' if label else text)}" for label, text in document.notes])
     parts.append([f"- ⚠ {escape_prose(text)}" for text in document.warnings])
     parts.append([f"- {line.mark} {escape_prose(f'{line.item}: {line.reason}')}" for line in document.checklist])
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _grid_lines(grid: Grid) -> list[str]:
+    """A table whose cells are prose."""
+    header, *rows = [list(map(escape_prose, row)) for row in (grid.header, *grid.rows)]
+    return markdown_table(header, grid.right, rows)
 
 
 def _value_span(text: str) -> str:
@@ -85,9 +94,7 @@ def _parent(run: Run) -> list[list[str]]:
         return []
     out = [[f"Graded again from {code_span(parent['name'])}."]]
     for part in parent["parts"]:
-        out.append([escape_prose(part["summary"])])
-        cells = [[tuple(escape_prose(cell) for cell in row) for row in grid.rows] for grid in part["grids"]]
-        out += [markdown_table(grid.header, grid.right, rows) for grid, rows in zip(part["grids"], cells, strict=True)]
+        out += [[escape_prose(part["summary"])], *map(_grid_lines, part["grids"])]
     return out
 
 
@@ -98,25 +105,6 @@ def _judges(run: Run) -> list[str]:
     header = ("judge", "model", "rubric", "not graded", "raw", "corrected", "sensitivity, specificity")
     rows = [tuple(escape_prose(judge[key]) for key in names) for judge in judges]
     return markdown_table(header, [False] * 3 + [True] + [False] * 3, rows) if judges else []
-
-
-def _checklist(run: Run) -> list[str]:
-    lines = () if run.result is None else run.result.checklist
-    rows = [(line.answer, line.item, escape_prose(line.reason)) for line in lines]
-    return markdown_table(("answer", "checklist", "reason"), [False] * 3, rows) if rows else []
-
-
-def _warnings(run: Run) -> list[str]:
-    warnings = () if run.result is None else run.result.warnings
-    return ["Beware:", "", *(f"- {escape_prose(str(warning))}" for warning in warnings)] if warnings else []
-
-
-def _head(run: Run) -> list[str]:
-    status = status_of(run)
-    gaps = ", incomplete" if status.gaps else ""
-    title = f"## {status.mark} {status.word}{gaps}: {code_name(run.task)}, run {code_name(run.evaluation.name)}"
-    reason, left = split_text(status.reason, _REASON)
-    return [title, "", escape_prose(reason) + (f" {cut_note(left)}" if left else "")]
 
 
 def _facts(run: Run) -> list[str]:
@@ -143,7 +131,7 @@ def _estimates(run: Run, *, detailed: bool) -> list[str]:
             *([code_name(e.metric)] if metrics else []),
             code_name(e.aggregator),
             *(["" if e.segment is None else code_name(e.segment)] if sliced else []),
-            _interval(e),
+            format_estimate(e.point, e.low, e.high),
             f"{e.n:,}",
             f"{e.n_missing:,}",
         ]
@@ -152,34 +140,13 @@ def _estimates(run: Run, *, detailed: bool) -> list[str]:
     return markdown_table(header, [h in ("cases", "missing") for h in header], rows)
 
 
-def _interval(e: Estimate) -> str:
-    if e.point is None:
-        return "undefined"
-    return format_number(e.point) + (
-        "" if e.low is None or e.high is None else f" [{format_number(e.low)}, {format_number(e.high)}]"
-    )
-
-
 def _groups(run: Run, scores: pl.DataFrame) -> list[str]:
     groups = groups_of(run, scores)
     if not groups:
         return []
-    gaps = any(g.unverified for g in groups)
-    header = ["", "group", "type", "weight", "score", "passed", *(["unverified"] if gaps else [])]
-    rows = [
-        [
-            g.mark,
-            code_name(g.name),
-            g.type.value,
-            f"{g.weight:g}",
-            format_number(g.score),
-            f"{g.passed:,}/{g.total:,}",
-            *([f"{g.unverified:,}"] if gaps else []),
-        ]
-        for g in listed_groups(groups)
-    ]
-    note = [] if len(rows) == len(groups) else ["", f"The {len(rows)} lowest of {len(groups):,} groups."]
-    return [*markdown_table(header, [i > 2 for i in range(len(header))], rows), *note]
+    grid = group_grid(groups, code_name)
+    note = [] if len(grid.rows) == len(groups) else ["", f"The {len(grid.rows)} lowest of {len(groups):,} groups."]
+    return [*markdown_table(grid.header, grid.right, grid.rows), *note]
 
 
 def _failing_parts(run: Run, scores: pl.DataFrame, limit: int) -> list[list[str]]:
@@ -188,35 +155,24 @@ def _failing_parts(run: Run, scores: pl.DataFrame, limit: int) -> list[list[str]
     if not cases:
         return []
     first = "" if len(cases) == total else f", the first {len(cases):,}"
-    about = {label: None for label, text in map(FailingCase.about, cases) if text}
-    header = ["case", "group", *([" or ".join(about)] if about else []), "attribute", "expected", "actual", "diff"]
+    about = " or ".join(dict.fromkeys(label for label, text in map(FailingCase.about, cases) if text))
+    header = ["case", "group", *([about] if about else []), "attribute", "expected", "actual", "diff"]
     rows, blocks = [], []
     for case in cases:
+        _, text = case.about()
+        said = [_value_span(text) if text else ""] if about else []
         for attribute in case.attributes[:MOST_ATTRIBUTES]:
-            rows.append(_failing_row(case, attribute, about=bool(about)))
-            blocks += [] if _fits(attribute.diff) else [_diff(case, attribute)]
+            diff = attribute.diff.strip()
+            fits = len(attribute.diff) <= _NOTE and "\n" not in diff
+            blocks += [] if fits else [_diff(case, attribute)]
+            values = ["" if value is None else _value_span(value) for value in (attribute.expected, attribute.actual)]
+            shown = (code_span(diff) if diff else "") if fits else "below"
+            rows.append([code_name(case.id), code_name(case.group), *said, code_name(attribute.name), *values, shown])
         more = len(case.attributes) - MOST_ATTRIBUTES
         if more > 0:
             rows.append([code_name(case.id), "", *([""] if about else []), f"and {more:,} more", "", "", ""])
     lines = markdown_table(header, [False] * len(header), rows)
     return [[f"### Failing cases: {total:,} of {scores.height:,}{first}"], lines, *blocks]
-
-
-def _failing_row(case: FailingCase, attribute: WrongAttribute, *, about: bool) -> list[str]:
-    fits, (_, text) = _fits(attribute.diff), case.about()
-    return [
-        code_name(case.id),
-        code_name(case.group),
-        *([_value_span(text) if text else ""] if about else []),
-        code_name(attribute.name),
-        "" if attribute.expected is None else _value_span(attribute.expected),
-        "" if attribute.actual is None else _value_span(attribute.actual),
-        ("" if not attribute.diff.strip() else code_span(attribute.diff.strip())) if fits else "below",
-    ]
-
-
-def _fits(diff: str) -> bool:
-    return len(diff) <= _NOTE and "\n" not in diff.strip()
 
 
 def _diff(case: FailingCase, attribute: WrongAttribute) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import polars as pl
 
 from kofn.core.document import Grid, grid_lines
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 PASSED, NOT_PASSED, HARNESS_FAILED = "PASSED", "NOT PASSED", "HARNESS FAILED"
 LIMIT, MOST_GROUPS, MOST_ATTRIBUTES, TOP = 20, 30, 5, 5
-_VALUE, _INPUT, _DIFF_LINE, _FAILURE = 240, 200, 300, 400  # characters that are shown
+_INPUT, _DIFF_LINE = 200, 300  # characters that are shown
 _DIFF_LINES = 16
 
 
@@ -107,17 +106,6 @@ class FailingCase(NamedTuple):
         return ", ".join(f"{name}={text if len(text) <= _INPUT else '…' + text[-_INPUT:]}" for name, text in words)
 
 
-class EdgeCase(NamedTuple):
-    """A case of whose candidates some pass and some do not."""
-
-    id: str
-    group: str
-    case_passes: bool
-    passing: int
-    graded: int
-    candidates: str
-
-
 def decode_stored(text: str | None) -> Any:
     """A stored JSON text's value, or one line that says which text is none."""
     try:
@@ -132,19 +120,9 @@ def run_dict(run: Run, *, detailed: bool = False) -> dict[str, Any]:
     A run that kofn generated has `generation` too.
     """
     status = status_of(run)
-    counts = dict.fromkeys(("n_cases", "n_candidates", "n_missing"))
-    nothing: dict[str, Any] = {
-        **counts,
-        "understood": {},
-        "estimates": [],
-        "extraction": {},
-        "diagnostics": {},
-        "warnings": [],
-        "coded_warnings": [],
-        "judges": {},
-        "checklist": [],
-        "told": [],
-    }
+    nothing: dict[str, Any] = {**dict.fromkeys(("n_cases", "n_candidates", "n_missing")), "understood": {}}
+    nothing |= {"estimates": [], "extraction": {}, "diagnostics": {}, "warnings": [], "coded_warnings": []}
+    nothing |= {"judges": {}, "checklist": [], "told": []}
     return {
         **evaluation_body(run.evaluation),
         "status": status.word.lower(),
@@ -158,9 +136,14 @@ def run_dict(run: Run, *, detailed: bool = False) -> dict[str, Any]:
 
 def _case_bodies(run: Run) -> list[dict[str, Any]]:
     """The case reports with the score and verdict of each."""
+    from orjson import Fragment
+
+    def stored(text: str | None) -> Any:
+        """A stored JSON text passed on as it is, so that an integer of a hundred digits stays one."""
+        decode_stored(text)
+        return None if text is None else Fragment(text)
+
     scores = case_scores(run.reports).select("score", "passed").iter_rows()
-    pairs = zip(run.reports.iter_rows(named=True), scores, strict=True)
-    stored = _stored()
     return [
         {
             **{name: row[name] for name in ("id", "group", "type")},
@@ -179,19 +162,8 @@ def _case_bodies(run: Run) -> list[dict[str, Any]]:
             "case": {f["attribute"]: stored(f["value"]) for f in row["case"]},
             **{name: row[name] for name in ("original_checkpoint", "original_group")},
         }
-        for row, (score, passed) in pairs
+        for row, (score, passed) in zip(run.reports.iter_rows(named=True), scores, strict=True)
     ]
-
-
-def _stored() -> Callable[[str | None], Any]:
-    """What passes a stored JSON text on as it is, so that an integer of a hundred digits stays one."""
-    from orjson import Fragment
-
-    def passed_on(text: str | None) -> Any:
-        decode_stored(text)
-        return None if text is None else Fragment(text)
-
-    return passed_on
 
 
 def status_of(run: Run) -> Status:
@@ -216,6 +188,7 @@ def facts_of(run: Run) -> list[tuple[str, str]]:
     passed = sum(e.pass_counts.values())
     types = [f"{t} {e.pass_counts.get(t, 0):,} of {e.total_counts[t]:,}" for t in GroupType if t in e.total_counts]
     spent = run.result.diagnostics.get("cost") if run.result is not None else None
+    time = f"{format_duration(e.duration)} in all, {format_duration(e.duration / max(1, n))} a case"
     facts = [
         ("task", f"{cut_text(e.problem_name, _INPUT)}, version {e.problem_version}"),
         ("run", f"{cut_text(e.name, _INPUT)}, version {e.version}, {e.timestamp:%Y-%m-%d %H:%M:%S} UTC"),
@@ -227,12 +200,7 @@ def facts_of(run: Run) -> list[tuple[str, str]]:
         ("incomplete", "; ".join(status_of(run).gaps)),
         ("verdict", f"a case passes where {e.verdict}" if e.verdict else ""),
         ("score", "undefined: nothing was verified" if score is None else format_number(score)),
-        (
-            "time",
-            f"{format_duration(e.duration)} in all, {format_duration(e.duration / n)} a case"
-            if e.duration and n
-            else "",
-        ),
+        ("time", time if e.duration and n else ""),
         ("cost", f"{format_cost(spent['total'])} in all, {format_cost(spent['per_case'])} a case" if spent else ""),
     ]
     return [(label, text) for label, text in facts if text]
@@ -293,6 +261,25 @@ def listed_groups(groups: list[GroupSummary]) -> list[GroupSummary]:
     return [groups[i] for i in sorted(lowest[:MOST_GROUPS])]
 
 
+def group_grid(groups: list[GroupSummary], named: Callable[[str], str]) -> Grid:
+    """A row a group; `named` shows its name."""
+    gaps = any(g.unverified for g in groups)
+    header = ("", "group", "type", "weight", "score", "passed", *(["unverified"] if gaps else []))
+    rows = tuple(
+        (
+            g.mark,
+            named(g.name),
+            g.type.value,
+            f"{g.weight:g}",
+            format_number(g.score),
+            f"{g.passed:,}/{g.total:,}",
+            *([f"{g.unverified:,}"] if gaps else []),
+        )
+        for g in listed_groups(groups)
+    )
+    return Grid("", header, rows, tuple(i > 2 for i in range(len(header))))
+
+
 def failing_of(run: Run, scores: pl.DataFrame, limit: int) -> tuple[list[FailingCase], int]:
     """The first `limit` cases that fail, Core first, and how many there are."""
     order = {t.value: i for i, t in enumerate(GroupType)}
@@ -306,17 +293,13 @@ def failing_of(run: Run, scores: pl.DataFrame, limit: int) -> tuple[list[Failing
 
 def _failing_case(score: float, row: dict[str, Any]) -> FailingCase:
     wrong = [r for r in row["results"] or () if r["is_correct"] is False]
-    origin = [text for text in (row["original_checkpoint"], row["original_group"]) if text]
     return FailingCase(
-        row["id"],
-        row["group"],
-        row["type"],
-        score,
-        row["duration"],
-        tuple(WrongAttribute(r["attribute"], r["expected"], r["actual"], r["diff"] or "") for r in wrong),
-        len(row["results"] or ()),
-        tuple((f["attribute"], f["value"]) for f in row["case"] or ()),
-        ", ".join(origin),
+        **{name: row[name] for name in ("id", "group", "type", "duration")},
+        score=score,
+        attributes=tuple(WrongAttribute(r["attribute"], r["expected"], r["actual"], r["diff"] or "") for r in wrong),
+        n_attributes=len(row["results"] or ()),
+        fields=tuple((f["attribute"], f["value"]) for f in row["case"] or ()),
+        origin=", ".join(filter(None, (row["original_checkpoint"], row["original_group"]))),
     )
 
 
@@ -331,33 +314,6 @@ def failures_by(scores: pl.DataFrame, column: str) -> list[tuple[str, int]]:
     names = failing.explode(column) if column == "failing" else failing
     counts = names.group_by(column, maintain_order=True).len().sort("len", descending=True, maintain_order=True)
     return [(str(name), int(n)) for name, n in counts.iter_rows()]
-
-
-def edge_of(run: Run, scores: pl.DataFrame, top: int = TOP) -> tuple[list[EdgeCase], int]:
-    """The cases that pass with some candidates and fail with others, nearest to half first, and how many there are.
-
-    Another draw of candidates may turn these. Nothing for runs without candidates, or with one a case.
-    """
-    scored = run.result.scored if run.result is not None else ()
-    if not scored or not scored[0].metric or len(scored[0].sets) != scores.height:
-        return [], 0
-    sets = scored[0].sets
-    graded, passing = sets.counts
-    mixed = np.flatnonzero((passing > 0) & (passing < graded))
-    # the distance of passing/graded from one half, times two
-    near = mixed[np.argsort(np.abs(2 * passing[mixed] - graded[mixed]) / graded[mixed], kind="stable")][:top]
-    marks = {1: "✓", 0: "✗", -1: "?"}
-    return [
-        EdgeCase(
-            str(scores["id"][i]),
-            str(scores["group"][i]),
-            bool(scores["passed"][i]),
-            int(passing[i]),
-            int(graded[i]),
-            "".join(marks[p] for p in sets.passes[sets.offsets[i] : sets.offsets[i + 1]].tolist()),
-        )
-        for i in near.tolist()
-    ], len(mixed)
 
 
 def files_of(run: Run) -> list[str]:
@@ -401,31 +357,32 @@ NOT_CORRECTED = "not corrected"
 
 def judge_rows(run: Run) -> list[dict[str, str]]:
     """A row a judge, in words."""
-    found = {} if run.result is None else run.result.judges
-    return [_row(name, judge, run) for name, judge in found.items()]
-
-
-def _row(name: str, judge: Mapping[str, Any], run: Run) -> dict[str, str]:
-    calibration = judge.get("calibration")
-    return {
-        "name": cut_text(name, _NAME),
-        "models": cut_text(", ".join(judge["models"]), _NAME),
-        "rubric": cut_text(f"{judge['rubric']} version {judge['version']}, {judge['scale']}", _NAME),
-        "missing": f"{judge['n_not_graded']:,}",
-        "raw": _raw(name, run) if calibration is None else _estimate(calibration["raw"]),
-        "corrected": NOT_CORRECTED if calibration is None else _estimate(calibration["corrected"]),
-        "rates": "" if calibration is None else _rates(calibration),
-        "note": "" if calibration is None else cut_text(calibration.get("note", ""), _SENTENCE),
-    }
+    rows = []
+    for name, judge in ({} if run.result is None else run.result.judges).items():
+        row = {
+            "name": cut_text(name, _NAME),
+            "models": cut_text(", ".join(judge["models"]), _NAME),
+            "rubric": cut_text(f"{judge['rubric']} version {judge['version']}, {judge['scale']}", _NAME),
+            "missing": f"{judge['n_not_graded']:,}",
+        }
+        if (found := judge.get("calibration")) is None:
+            row |= {"raw": _raw(name, run), "corrected": NOT_CORRECTED, "rates": "", "note": ""}
+        else:
+            rates = ", ".join(_estimate(found[rate]) for rate in ("sensitivity", "specificity"))
+            row |= {"raw": _estimate(found["raw"]), "corrected": _estimate(found["corrected"])}
+            row |= {
+                "rates": f"{rates}; {found['n_labels']:,} labels",
+                "note": cut_text(found.get("note", ""), _SENTENCE),
+            }
+        rows.append(row)
+    return rows
 
 
 def _raw(name: str, run: Run) -> str:
     """The first number that the judge gave, with what it is."""
     own = [e for e in run.scored_result.estimates if e.metric == name and e.segment is None]
-    estimate = next((e for e in own if e.aggregator == "mean"), own[0] if own else None)
-    if estimate is None:
-        return "picks only"
-    return f"{estimate.aggregator} {_estimate({'point': estimate.point, 'low': estimate.low, 'high': estimate.high})}"
+    first = next((e for e in own if e.aggregator == "mean"), own[0] if own else None)
+    return f"{first.aggregator} {format_estimate(first.point, first.low, first.high)}" if first else "picks only"
 
 
 def _estimate(judge: Mapping[str, Any]) -> str:
@@ -435,11 +392,6 @@ def _estimate(judge: Mapping[str, Any]) -> str:
     """
     text = format_estimate(judge.get("point"), judge.get("low"), judge.get("high"))
     return f"{text} (clipped)" if judge.get("clipped") else text
-
-
-def _rates(calibration: Mapping[str, Any]) -> str:
-    rates = ", ".join(_estimate(calibration[name]) for name in ("sensitivity", "specificity"))
-    return f"{rates}; {calibration['n_labels']:,} labels"
 
 
 _SHOWN = 5  # examples in a terminal; the page shows all that run.json keeps
@@ -482,15 +434,13 @@ def change_summary(change: Mapping[str, Any]) -> str:
     ...          "moved": [{"before": "pass", "after": "fail", "n": 2}]})
     'pass -> numeric: 2 of 8 candidates changed: 2 from pass to fail; 3 answers differ'
     """
-    moves = [f"{m['n']:,} from {m['before']} to {m['after']}" for m in change["moved"]]
+    moves = ", ".join(f"{m['n']:,} from {m['before']} to {m['after']}" for m in change["moved"])
     which = change["after"] if change["before"] == change["after"] else f"{change['before']} -> {change['after']}"
-    changed = f"{_n_moved(change):,} of {format_count(change['n'], 'candidate')} changed: {', '.join(moves)}"
-    verdicts = changed if moves else f"no verdict of {format_count(change['n'], 'candidate')} changed"
-    answers = change["n_answers"]
+    candidates, answers = format_count(change["n"], "candidate"), change["n_answers"]
+    said = f"{_n_moved(change):,} of {candidates} changed: {moves}" if moves else f"no verdict of {candidates} changed"
     # the "s" is of the verb: 1 answer differs, 2 answers differ
-    return f"{which}: {verdicts}" + (
-        f"; {format_count(answers, 'answer')} differ{'s' * (answers == 1)}" if answers else ""
-    )
+    differ = f"; {format_count(answers, 'answer')} differ{'s' * (answers == 1)}" if answers else ""
+    return f"{which}: {said}{differ}"
 
 
 def _n_moved(change: Mapping[str, Any]) -> int:
@@ -498,17 +448,10 @@ def _n_moved(change: Mapping[str, Any]) -> int:
 
 
 def _numbers(change: Mapping[str, Any]) -> Grid:
-    rows = [
-        (
-            name,
-            format_number(n["a"]),
-            format_number(n["b"]),
-            format_signed(n["difference"]),
-            format_signed_interval(n["low"], n["high"]),
-            f"{n['wins']}/{n['losses']}",
-        )
-        for name, n in change["numbers"].items()
-    ]
+    rows = []
+    for name, n in change["numbers"].items():
+        values = (format_number(n["a"]), format_number(n["b"]), format_signed(n["difference"]))
+        rows.append((name, *values, format_signed_interval(n["low"], n["high"]), f"{n['wins']}/{n['losses']}"))
     header = ("aggregator", "before", "after", "change", "interval", "cases up/down")
     return Grid("", header, tuple(rows), (False, True, True, True, False, True))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from kofn.core.document import Bar, Document, Grid, checklist_lines, display_width, grid_lines
@@ -14,15 +15,17 @@ from kofn.render.result_text import result_document
 from kofn.render.run_summary import (
     LIMIT,
     MOST_ATTRIBUTES,
+    NOT_CORRECTED,
     PASSED,
+    TOP,
     cut_diff,
     cut_note,
     cut_text,
-    edge_of,
     facts_of,
     failing_of,
     failures_by,
     files_of,
+    group_grid,
     groups_of,
     judge_rows,
     listed_groups,
@@ -30,46 +33,57 @@ from kofn.render.run_summary import (
     slowest_of,
     status_of,
 )
+from kofn.render.text_layout import (
+    fit_columns,
+    grid_width,
+    hanging_lines,
+    insert_column,
+    labelled_lines,
+    shorten,
+    shorten_name,
+    styled_lines,
+    warning_lines,
+    without_columns,
+    wrap_columns,
+)
 from kofn.runs.case_reports import case_scores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from kofn.render.run_summary import FailingCase, GroupSummary, WrongAttribute
+    from kofn.render.run_summary import FailingCase, GroupSummary
+    from kofn.render.text_layout import Style
     from kofn.runs.record import Run
 
-    Style = Callable[[str, str], str]
-
-_VALUE, _INPUT, _DIFF_LINE, _FAILURE = 240, 200, 300, 400  # characters that are shown
-_LABEL, _ROWS = 10, 100  # columns of a label, rows of a grid
+_VALUE, _INPUT, _FAILURE = 240, 200, 400  # characters that are shown
+_ROWS = 100  # of a grid
 _NAMES = ("segment", "aggregator")
 
 
 def format_run(
-    run: Run,
-    style: Style = lambda text, _: text,
-    *,
-    detailed: bool = False,
-    limit: int = LIMIT,
-    width: int = 100,
+    run: Run, style: Style = lambda text, _: text, *, detailed: bool = False, limit: int = LIMIT, width: int = 100
 ) -> str:
     """The run as text of at most `width` columns. `style(text, role)` may add colour.
 
     Roles: strong, head, dim, warn, good, bad, added, removed.
     """
     scores = case_scores(run.reports)
+    status, result = status_of(run), run.result
+    word = f"{status.mark} {status.word}{', incomplete' if status.gaps else ''}"
+    head = style(word, "good" if status.word == PASSED else "bad") + "  "
     parts = [
-        _head(run, style, width),
-        _labelled_lines(facts_of(run), style, width),
+        hanging_lines(head, cut_text(status.reason, _FAILURE), display_width(word) + 2, width),
+        labelled_lines(facts_of(run), style, width),
         _group_lines(groups_of(run, scores), style, width),
         *_estimate_parts(run, style, width, detailed=detailed),
     ]
     if detailed:
         parts += _detailed_parts(run, scores, style, limit, width)
-    parts += [_labelled_lines(_judge_rows(run), style, width), parent_lines(run.manifest.get("parent"), style)]
-    checked = () if run.result is None else run.result.checklist
-    parts += [_warning_lines(run, style, width), checklist_lines(checked, style, width) if checked else []]
-    parts += [_file_lines(run, style, width, detailed=detailed)]
+    parts += [labelled_lines(_judge_rows(run), style, width), parent_lines(run.manifest.get("parent"), style)]
+    if result is not None:
+        parts.append(warning_lines([cut_text(str(w), _FAILURE) for w in result.warnings], style, width))
+        parts.append(checklist_lines(result.checklist, style, width) if result.checklist else [])
+    more = [("more", "--detailed shows what failed; --html, --csv, --json and --markdown are other forms")]
+    files = _file_rows(run)
+    parts.append(labelled_lines(files + (more if files and not detailed else []), style, width))
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
@@ -78,80 +92,14 @@ def run_document(run: Run) -> Document:
     status, result = status_of(run), run.result
     groups = groups_of(run, case_scores(run.reports))
     grids = [_group_grid(groups, 200)] if len(groups) > 1 else []
-    notes = [*facts_of(run), *_judge_rows(run)]
-    notes += [] if run.path is None else [("files", f"{run.path}: {', '.join(files_of(run))}")]
-    about = result_document(result) if result is not None else None
+    about = Document((), (), (), ()) if result is None else result_document(result)
     return Document(
-        headline=(f"{status.mark} {status.word}: {status.reason}", *(() if about is None else about.headline[:1])),
-        grids=(*(() if about is None else about.grids), *grids),
-        notes=tuple(notes),
-        warnings=() if result is None else tuple(map(str, result.warnings)),
-        checklist=() if result is None else result.checklist,
+        headline=(f"{status.mark} {status.word}: {status.reason}", *about.headline[:1]),
+        grids=(*about.grids, *grids),
+        notes=(*facts_of(run), *_judge_rows(run), *_file_rows(run)),
+        warnings=about.warnings,
+        checklist=about.checklist,
     )
-
-
-def wrap_columns(text: str, width: int) -> list[str]:
-    """A text in lines of at most `width` columns, broken at a space where the second half of a line has one.
-
-    >>> wrap_columns("one two three", 8), wrap_columns("日本語日本語", 8)
-    (['one two', 'three'], ['日本語日', '本語'])
-    """
-    lines = []
-    while display_width(text) > width:
-        end = _fitting_length(text, width)
-        space = text.rfind(" ", (end + 1) // 2, end + 1)
-        at = space if space > 0 else end
-        lines.append(text[:at])
-        text = text[at + (space > 0) :]
-    return [*lines, text]
-
-
-def shorten(text: str, width: int) -> str:
-    """A text made safe, in at most `width` columns.
-
-    >>> shorten("abcdef", 4), shorten("abcd", 4)
-    ('abc…', 'abcd')
-    """
-    # only the beginning: a text may be megabytes long
-    part = escape_controls(text[: 4 * width])
-    if display_width(part) <= width and len(text) <= 4 * width:
-        return part
-    return part[: _fitting_length(part, width - 1)] + "…"
-
-
-def shorten_name(text: str, width: int) -> str:
-    """A name as a cell shows it: shortened, and seen where it is empty."""
-    return shorten(text, width) or '""'
-
-
-def _fitting_length(text: str, width: int) -> int:
-    """How many characters of a text fit; at least one, so that whoever cuts gets on."""
-    used = 0
-    for i, c in enumerate(text):
-        used += display_width(c)
-        if used > width:
-            return max(1, i)
-    return len(text)
-
-
-def _head(run: Run, style: Style, width: int) -> list[str]:
-    status = status_of(run)
-    word = f"{status.mark} {status.word}{', incomplete' if status.gaps else ''}"
-    first, *rest = wrap_columns(escape_controls(cut_text(status.reason, _FAILURE)), width - display_width(word) - 2)
-    indent = " " * (display_width(word) + 2)
-    return [f"{style(word, 'good' if status.word == PASSED else 'bad')}  {first}", *(indent + line for line in rest)]
-
-
-def _labelled_lines(rows: Iterable[tuple[str, str]], style: Style, width: int, indent: int = 0) -> list[str]:
-    """Lines of label and text, texts aligned and broken where they are long."""
-    pairs = list(rows)
-    margin = max([_LABEL, *(display_width(label) for label, _ in pairs)]) + 2
-    lines = []
-    for label, text in pairs:
-        first, *rest = wrap_columns(escape_controls(text), width - margin - indent)
-        lines.append(" " * indent + style(label, "dim") + " " * (margin - display_width(label)) + first)
-        lines += [" " * (indent + margin) + line for line in rest]
-    return lines
 
 
 def share_bar(part: int, whole: int, cells: int = 20) -> Bar:
@@ -170,41 +118,23 @@ def share_bar(part: int, whole: int, cells: int = 20) -> Bar:
 def _group_lines(groups: list[GroupSummary], style: Style, width: int) -> list[str]:
     if not groups:
         return []
-    grid = _group_grid(groups, width)
-    lines = _color_marks(grid_lines(grid, style), style)
-    if len(grid.rows) < len(groups):
-        lines.append(style(f"the {len(grid.rows)} lowest of {len(groups):,} groups", "dim"))
-    return lines
+    lines = _marked_lines(_group_grid(groups, width), style)
+    listed = len(listed_groups(groups))
+    return lines if listed == len(groups) else [*lines, style(f"the {listed} lowest of {len(groups):,} groups", "dim")]
 
 
 def _group_grid(groups: list[GroupSummary], width: int) -> Grid:
-    gaps = any(g.unverified for g in groups)
-    header = ("", "group", "type", "weight", "score", "passed", *(["unverified"] if gaps else []), "")
-    right = tuple(h in ("weight", "score", "passed", "unverified") for h in header)
-    listed = listed_groups(groups)
-    cells = [
-        (
-            g.type.value,
-            f"{g.weight:g}",
-            format_number(g.score),
-            f"{g.passed:,}/{g.total:,}",
-            *([f"{g.unverified:,}"] if gaps else []),
-            share_bar(g.passed, g.total, 20 if width >= 90 else 10),
-        )
-        for g in listed
-    ]
-    # two columns lie between the cells of a grid
-    others = sum(2 + max(map(display_width, column)) for column in zip(header[2:], *cells, strict=True))
-    rows = [
-        (g.mark, shorten_name(g.name, max(12, width - 3 - others)), *rest)
-        for g, rest in zip(listed, cells, strict=True)
-    ]
-    return Grid("", header, tuple(rows), right)
+    """The groups with their shares drawn; names have the room that the other columns leave."""
+    grid = group_grid(groups, lambda name: name or '""')
+    bars = [share_bar(g.passed, g.total, 20 if width >= 90 else 10) for g in listed_groups(groups)]
+    grid = insert_column(grid, len(grid.header), "", bars)
+    return _shorten_column(grid, "group", max(12, width - 2 - grid_width(without_columns(grid, {"group"}))))
 
 
-def _color_marks(lines: list[str], style: Style) -> list[str]:
+def _marked_lines(grid: Grid, style: Style) -> list[str]:
     """The lines of a grid with their first character, a mark, in its colour."""
     roles = {"✓": "good", "✗": "bad", "?": "warn"}
+    lines = grid_lines(grid, style)
     return [style(line[0], roles[line[0]]) + line[1:] if line[:1] in roles else line for line in lines]
 
 
@@ -213,10 +143,10 @@ def _estimate_parts(run: Run, style: Style, width: int, *, detailed: bool) -> li
     if run.result is None:
         return []
     doc = result_document(run.result)
-    head = [style(line, "strong") for line in wrap_columns(escape_controls(doc.headline[0]), width)]
+    head = styled_lines(doc.headline[0], style, "strong", width)
     grids = [_grid_part(g, style, width) for g in doc.grids if detailed or "segment" not in g.header]
     notes = [(label, text) for label, text in doc.notes if label not in ("cost", "seconds")]  # among the facts
-    return [[*head, *(grids[0] if grids else [])], *grids[1:], _labelled_lines(notes, style, width) if detailed else []]
+    return [[*head, *(grids[0] if grids else [])], *grids[1:], labelled_lines(notes, style, width) if detailed else []]
 
 
 def _grid_part(grid: Grid, style: Style, width: int) -> list[str]:
@@ -231,21 +161,12 @@ def _fit_grid(grid: Grid, width: int) -> Grid:
     """The grid in at most `width` columns: long names shortened, then without the columns that matter least."""
     for name in _NAMES:
         grid = _shorten_column(grid, name, 36)
-    # the columns that matter least, in the order in which they go
-    for name in ("interval by", "missing", "cases"):
-        if _grid_width(grid) > width:
-            grid = _drop_column(grid, name)
+    grid = fit_columns(grid, width, ("interval by", "missing", "cases"))
     for name in _NAMES:
-        if (over := _grid_width(grid) - width) > 0:
-            longest = max(
-                (display_width(row[grid.header.index(name)]) for row in grid.rows if name in grid.header), default=0
-            )
+        if name in grid.header and (over := grid_width(grid) - width) > 0:
+            longest = max(display_width(row[grid.header.index(name)]) for row in grid.rows)
             grid = _shorten_column(grid, name, max(10, longest - over))
     return grid
-
-
-def _grid_width(grid: Grid) -> int:
-    return max(display_width(line) for line in grid_lines(grid, lambda text, _: text))
 
 
 def _shorten_column(grid: Grid, column: str, width: int) -> Grid:
@@ -254,12 +175,6 @@ def _shorten_column(grid: Grid, column: str, width: int) -> Grid:
         for row in grid.rows
     ]
     return replace(grid, rows=tuple(changed))
-
-
-def _drop_column(grid: Grid, column: str) -> Grid:
-    keep = [i for i, h in enumerate(grid.header) if h != column]
-    rows = tuple(tuple(row[i] for i in keep) for row in grid.rows)
-    return Grid(grid.title, tuple(grid.header[i] for i in keep), rows, tuple(grid.right[i] for i in keep))
 
 
 def _detailed_parts(run: Run, scores: pl.DataFrame, style: Style, limit: int, width: int) -> list[list[str]]:
@@ -286,18 +201,14 @@ def _case_lines(case: FailingCase, style: Style, width: int) -> list[str]:
     lines += [] if fits else [f"  {line}" for line in wrap_columns(rest, width - 2)]
     label, text = case.about()
     labelled = [(label, cut_text(text, _INPUT)), ("ran", case.execution())]
-    lines += _labelled_lines([(name, words) for name, words in labelled if words], style, width, 2)
+    lines += labelled_lines([(name, words) for name, words in labelled if words], style, width, indent=2)
     for attribute in case.attributes[:MOST_ATTRIBUTES]:
-        lines += _attribute_lines(attribute, style, width)
+        lines.append(f"  {style('✗', 'bad')} {shorten_name(attribute.name, width - 6)}")
+        values = (("expected", attribute.expected), ("actual", attribute.actual))
+        rows = [(label, cut_text(text, _VALUE)) for label, text in values if text is not None]
+        lines += [*labelled_lines(rows, style, width, indent=4), *_diff_lines(attribute.diff, style, width)]
     more = len(case.attributes) - MOST_ATTRIBUTES
     return [*lines, *([f"  and {more:,} more attributes"] if more > 0 else [])]
-
-
-def _attribute_lines(attribute: WrongAttribute, style: Style, width: int) -> list[str]:
-    values = (("expected", attribute.expected), ("actual", attribute.actual))
-    rows = [(label, cut_text(text, _VALUE)) for label, text in values if text is not None]
-    lines = [f"  {style('✗', 'bad')} {shorten_name(attribute.name, width - 6)}"]
-    return [*lines, *_labelled_lines(rows, style, width, 4), *_diff_lines(attribute.diff, style, width)]
 
 
 def _diff_lines(diff: str, style: Style, width: int) -> list[str]:
@@ -305,21 +216,14 @@ def _diff_lines(diff: str, style: Style, width: int) -> list[str]:
     if not diff.strip():
         return []
     lines, left = cut_diff(diff)
-    margin = 4 + _LABEL + 2
-    content = [
-        style(piece, role) if (role := _diff_role(line)) else piece
-        for line in lines
-        for piece in wrap_columns(escape_controls(line), width - margin)
-    ]
+    label, margin = "    " + style("diff", "dim") + " " * 8, 16
+    content = []
+    for line in lines:
+        role = "dim" if line.startswith(("+++", "---", "@@")) else {"+": "added", "-": "removed"}.get(line[:1])
+        pieces = wrap_columns(escape_controls(line), width - margin)
+        content += [style(piece, role) if role else piece for piece in pieces]
     content += [style(cut_note(left), "dim")] if left else []
-    label = "    " + style("diff", "dim") + " " * (_LABEL - 2)
-    return [(label if i == 0 else " " * margin) + text for i, text in enumerate(content)]
-
-
-def _diff_role(line: str) -> str:
-    if line.startswith(("+++", "---", "@@")):
-        return "dim"
-    return "added" if line.startswith("+") else "removed" if line.startswith("-") else ""
+    return [(" " * margin if i else label) + text for i, text in enumerate(content)]
 
 
 def _tally_lines(scores: pl.DataFrame, style: Style, width: int) -> list[str]:
@@ -334,28 +238,35 @@ def _tally_lines(scores: pl.DataFrame, style: Style, width: int) -> list[str]:
         names = ", ".join(shorten_name(name, 40) for name in unverified.head(10).to_list())
         more = f" and {len(unverified) - 10:,} more" if len(unverified) > 10 else ""
         rows.append(("unverified cases", f"{len(unverified):,}: {names}{more}"))
-    return _labelled_lines(rows, style, width)
+    return labelled_lines(rows, style, width)
 
 
 def _edge_lines(run: Run, scores: pl.DataFrame, style: Style, width: int) -> list[str]:
-    edge, total = edge_of(run, scores)
-    if not edge:
+    """The cases that pass with some candidates and fail with others, nearest to half first.
+
+    Another draw of candidates may turn these. Nothing for runs without candidates, or with one a case.
+    """
+    scored = run.result.scored if run.result is not None else ()
+    if not scored or not scored[0].metric or len(scored[0].sets) != scores.height:
         return []
-    some = "1 case passes" if total == 1 else f"{total:,} cases pass"
-    title = f"{some} with some candidates and {'fails' if total == 1 else 'fail'} with others; nearest to half:"
+    sets = scored[0].sets
+    graded, passing = sets.counts
+    mixed = np.flatnonzero((passing > 0) & (passing < graded))
+    if not len(mixed):
+        return []
+    # the distance of passing/graded from one half, times two
+    near = mixed[np.argsort(np.abs(2 * passing[mixed] - graded[mixed]) / graded[mixed], kind="stable")][:TOP]
+    some, fail = ("1 case passes", "fails") if len(mixed) == 1 else (f"{len(mixed):,} cases pass", "fail")
+    title = f"{some} with some candidates and {fail} with others; nearest to half:"
     room = (width - 46) // 2
-    rows = [
-        (
-            "✓" if e.case_passes else "✗",
-            shorten_name(e.id, room),
-            shorten_name(e.group, room),
-            f"{e.passing:,} of {e.graded:,} pass",
-            shorten(e.candidates, 20),
-        )
-        for e in edge
-    ]
-    grid = Grid("", ("", "case", "group", "candidates", "in order"), tuple(rows), (False,) * 5)
-    return [style(title, "strong"), *_color_marks(grid_lines(grid, style), style)]
+    rows = []
+    for i in near.tolist():
+        passes = sets.passes[sets.offsets[i] : sets.offsets[i + 1]].tolist()
+        marks = "".join({1: "✓", 0: "✗", -1: "?"}[passed] for passed in passes)
+        names = (shorten_name(scores[name][i], room) for name in ("id", "group"))
+        counts = f"{passing[i]:,} of {graded[i]:,} pass"
+        rows.append(("✓" if scores["passed"][i] else "✗", *names, counts, shorten(marks, 20)))
+    return _marked_lines(Grid(title, ("", "case", "group", "candidates", "in order"), tuple(rows), (False,) * 5), style)
 
 
 def _slowest_lines(scores: pl.DataFrame, style: Style, width: int) -> list[str]:
@@ -363,42 +274,27 @@ def _slowest_lines(scores: pl.DataFrame, style: Style, width: int) -> list[str]:
     if not slowest.height:
         return []
     room = (width - 20) // 2
-    rows = [
+    rows = tuple(
         (
-            ("✓" if case["passed"] else "?" if case["score"] is None else "✗"),
+            "✓" if case["passed"] else "?" if case["score"] is None else "✗",
             shorten_name(case["id"], room),
             shorten_name(case["group"], room),
             format_duration(case["duration"]),
         )
         for case in slowest.iter_rows(named=True)
-    ]
-    grid = Grid("", ("", "case", "group", "time"), tuple(rows), (False, False, False, True))
-    return [style("slowest cases", "strong"), *_color_marks(grid_lines(grid, style), style)]
+    )
+    grid = Grid("slowest cases", ("", "case", "group", "time"), rows, (False, False, False, True))
+    return _marked_lines(grid, style)
 
 
 def _judge_rows(run: Run) -> list[tuple[str, str]]:
     """What each judge says, and what people would."""
-    rows = [
-        (f"judge {judge['name']}", ", ".join(filter(None, [f"raw {judge['raw']}", f"corrected {judge['corrected']}"])))
-        for judge in judge_rows(run)
-    ]
-    # "corrected not corrected" reads "not corrected"
-    return [(name, text.replace("corrected not", "not")) for name, text in rows]
+    rows = []
+    for judge in judge_rows(run):
+        said = judge["corrected"] if judge["corrected"] == NOT_CORRECTED else f"corrected {judge['corrected']}"
+        rows.append((f"judge {judge['name']}", f"raw {judge['raw']}, {said}"))
+    return rows
 
 
-def _warning_lines(run: Run, style: Style, width: int) -> list[str]:
-    warnings = () if run.result is None else run.result.warnings
-    lines = []
-    for warning in warnings:
-        first, *rest = wrap_columns(escape_controls(cut_text(str(warning), _FAILURE)), width - 2)
-        lines += [f"{style('!', 'warn')} {first}", *(f"  {line}" for line in rest)]
-    return lines
-
-
-def _file_lines(run: Run, style: Style, width: int, *, detailed: bool) -> list[str]:
-    if run.path is None:
-        return []
-    rows = [("files", f"{run.path}: {', '.join(files_of(run))}")]
-    if not detailed:
-        rows.append(("more", "--detailed shows what failed; --html, --csv, --json and --markdown are other forms"))
-    return _labelled_lines(rows, style, width)
+def _file_rows(run: Run) -> list[tuple[str, str]]:
+    return [] if run.path is None else [("files", f"{run.path}: {', '.join(files_of(run))}")]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kofn.analysis.series import most_flaky, sparkline
 from kofn.analysis.trend import FROM_REPORTS, change_verdict
-from kofn.core.document import Document, Grid, display_width, grid_lines
+from kofn.core.document import Document, Grid, grid_lines
 from kofn.core.escape import escape_controls
 from kofn.core.format import (
     format_cost,
@@ -18,21 +18,27 @@ from kofn.core.format import (
     format_p,
     format_signed,
 )
-from kofn.render.run_text import shorten_name, wrap_columns
+from kofn.render.text_layout import (
+    color_mark,
+    fit_columns,
+    hanging_lines,
+    labelled_lines,
+    shorten_name,
+    styled_lines,
+    without_columns,
+    wrap_columns,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from kofn.analysis.series import Change, Spread
     from kofn.analysis.trend import MetricTrend, TaskTrend, Trend
+    from kofn.render.text_layout import Style
     from kofn.runs.index import StoredRun
-    from kofn.stats import Comparison
-
-    Style = Callable[[str, str], str]
 
 DROP_FIRST = ("cost", "time", "passed", "cases")  # columns to leave out where a terminal is narrow
 _LABEL = 15
-_ROLES = {"better": "good", "worse": "bad", "higher": "strong", "lower": "strong"}
 
 
 def format_trend(found: Trend, style: Style = lambda text, _: text, *, width: int = 130) -> str:
@@ -45,23 +51,19 @@ def trend_document(found: Trend) -> Document:
     parts = [(part, f) for part in found.tasks for f in part.metrics]
     return Document(
         headline=tuple(task_title(part) for part in found.tasks),
-        grids=tuple(_grid(part, f) for part, f in parts),
+        grids=tuple(_grid(part.runs, f, f"{part.task}, {describe_metric(f)}") for part, f in parts),
         notes=tuple(note for part in found.tasks for note in _cases_rows(part)),
         warnings=tuple(f"left out: {one.reason}" for one in found.left_out),
     )
 
 
-def _grid(part: TaskTrend, f: MetricTrend) -> Grid:
-    header, rows = _cells(part.runs, f)
-    return Grid(f"{part.task}, {describe_metric(f)}", tuple(header), tuple(map(tuple, rows)),
-                tuple(name not in ("", "run", "when") for name in header))  # fmt: skip
-
-
 def _section(part: TaskTrend, style: Style, width: int) -> list[str]:
-    lines = [style(line, "strong") for line in wrap_columns(task_title(part), width)]
+    lines = styled_lines(task_title(part), style, "strong", width)
     for f in part.metrics:
-        lines += ["", *_series_lines(part, f, style, width)]
-    return [*lines, "", *_labelled_lines(_cases_rows(part), style, width)]
+        lines += ["", *wrap_columns(escape_controls(describe_metric(f)), width), *_table(part.runs, f, style, width)]
+        rows = _series_rows(part, f)
+        lines += ["", *labelled_lines(rows, style, width, _LABEL)] if rows else []
+    return [*lines, "", *labelled_lines(_cases_rows(part), style, width, _LABEL)]
 
 
 def task_title(part: TaskTrend) -> str:
@@ -73,20 +75,11 @@ def task_title(part: TaskTrend) -> str:
 def describe_metric(f: MetricTrend) -> str:
     """The number in words."""
     if f.name in FROM_REPORTS:
-        return {
-            "pass_rate": "pass_rate: the share of cases that pass",
-            "score": "score: the report's, by group weight",
-        }[f.name]
+        what = "the share of cases that pass" if f.name == "pass_rate" else "the report's, by group weight"
+        return f"{f.name}: {what}"
     way = {True: "higher is better", False: "lower is better", None: "neither more nor less is better"}
     metric = f" of metric {f.metric}" if f.metric else ""
     return f"{f.name}{metric}: {way[f.higher_is_better]}"
-
-
-def _series_lines(part: TaskTrend, f: MetricTrend, style: Style, width: int) -> list[str]:
-    lines = wrap_columns(escape_controls(describe_metric(f)), width)
-    lines += _table(part.runs, f, style, width)
-    rows = _series_rows(part, f)
-    return [*lines, *([""] if rows else []), *_labelled_lines(rows, style, width)]
 
 
 def run_times(runs: Sequence[StoredRun]) -> list[str]:
@@ -108,78 +101,45 @@ def interval_heading(level: float | None) -> str:
 
 
 def _table(runs: Sequence[StoredRun], f: MetricTrend, style: Style, width: int) -> list[str]:
-    header, rows = _cells(runs, f)
-    unknown = {n for n in ("cost", "time") if all(row[header.index(n)] == "-" for row in rows)}
-    for name in ("", *DROP_FIRST):
-        unknown |= {name} - {""}
-        kept = [i for i, h in enumerate(header) if h not in unknown]
-        grid = Grid(
-            "",
-            tuple(header[i] for i in kept),
-            tuple(tuple(row[i] for i in kept) for row in rows),
-            tuple(header[i] not in ("", "run", "when") for i in kept),
-        )
-        lines = grid_lines(grid, lambda text, _: text)
-        if max(display_width(line) for line in lines) <= width:
-            break
-    return _with_notes(lines, f, style, width)
+    """The table with marks in colour, and under a run what is different about it."""
+    grid = _grid(runs, f)
+    columns = dict(zip(grid.header, zip(*grid.rows, strict=True), strict=True))
+    grid = without_columns(grid, [name for name in ("cost", "time") if set(columns[name]) == {"-"}])
+    head, *lines = grid_lines(fit_columns(grid, width, DROP_FIRST), lambda text, _: text)
+    out = [style(head, "head")]
+    for line, change, notes in zip(lines, f.series.changes, f.notes, strict=True):
+        word = change_verdict(change, f.higher_is_better) if change else ""
+        out.append(color_mark(line, f"{change_mark(change)} {word}", word, style))
+        out += hanging_lines(f"   {style('!', 'warn')} ", "; ".join(notes), 5, width) if notes else []
+    return out
 
 
-def _cells(runs: Sequence[StoredRun], f: MetricTrend) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _grid(runs: Sequence[StoredRun], f: MetricTrend, title: str = "") -> Grid:
     header = ("run", "when", "value", interval_heading(f.level), "", "change", "95 % of change", "p", "cases", "passed",
               "cost", "time")  # fmt: skip
     rows = []
     for run, when, point, change in zip(runs, run_times(runs), f.series.points, f.series.changes, strict=True):
-        e, c = point.estimate, change.comparison if change else None
+        e, mark = point.estimate, change_mark(change)
         # the first run has nothing to compare with; "-" is a run that shares no case
-        changed = ("", "", "", "") if c is None else ("-", "-", "-", "0") if not c.n else _change_cells(c, change)
+        changed = ("", "", "", "") if change is None else ("-", "-", "-", "0")
+        if change is not None and change.comparison.n:
+            c = change.comparison
+            ends = format_interval(c.low, c.high)
+            changed = (format_signed(c.difference), ends, format_p(change.p_holm), f"{c.n:,}")
         rows.append(
             (
                 shorten_name(run.name, 32),
                 when,
                 format_number(e.point),
                 format_interval(e.low, e.high),
-                f"{change_mark(change)} {change_verdict(change, f.higher_is_better)}"
-                if change and change.real
-                else change_mark(change),
+                f"{mark} {change_verdict(change, f.higher_is_better)}" if change and change.real else mark,
                 *changed,
                 f"{run.n_passed:,}/{len(run.cases):,}",
                 format_cost(run.cost),
                 format_duration(run.seconds),
             )
         )
-    return header, rows
-
-
-def _change_cells(c: Comparison, change: Change | None) -> tuple[str, ...]:
-    p = change.p_holm if change else None
-    return (format_signed(c.difference), format_interval(c.low, c.high), format_p(p), f"{c.n:,}")
-
-
-def _with_notes(lines: list[str], f: MetricTrend, style: Style, width: int) -> list[str]:
-    """The table with marks in colour, and under a run what is different about it."""
-    out = [style(lines[0], "head")]
-    for line, change, notes in zip(lines[1:], f.series.changes, f.notes, strict=True):
-        word = change_verdict(change, f.higher_is_better) if change else ""
-        if role := _ROLES.get(word, ""):
-            before, mark, after = line.rpartition(
-                f"{change_mark(change)} {word}"
-            )  # the last: a run may be called so too
-            line = before + style(mark, role) + after
-        out.append(line)
-        if notes:
-            first, *rest = wrap_columns(escape_controls("; ".join(notes)), width - 5)
-            out += [f"   {style('!', 'warn')} {first}", *(f"     {text}" for text in rest)]
-    return out
-
-
-def _labelled_lines(rows: Sequence[tuple[str, str]], style: Style, width: int) -> list[str]:
-    lines = []
-    for label, text in rows:
-        first, *rest = wrap_columns(escape_controls(text), max(20, width - _LABEL))
-        lines.append(style(label.ljust(_LABEL), "dim") + first)
-        lines += [" " * _LABEL + line for line in rest]
-    return lines
+    return Grid(title, header, tuple(rows), tuple(name not in ("", "run", "when") for name in header))
 
 
 def _series_rows(part: TaskTrend, f: MetricTrend) -> list[tuple[str, str]]:
@@ -187,11 +147,8 @@ def _series_rows(part: TaskTrend, f: MetricTrend) -> list[tuple[str, str]]:
     known = [v for v in values if v is not None]
     rows = []
     if len(known) > 1:
-        scale = (
-            f"from {format_number(min(known))} (▁) to {format_number(max(known))} (█)"
-            if min(known) < max(known)
-            else "all alike"
-        )
+        low, high = min(known), max(known)
+        scale = f"from {format_number(low)} (▁) to {format_number(high)} (█)" if low < high else "all alike"
         rows.append(("series", f"{sparkline(values)}  {scale}"))
     if f.series.overall is not None and len(known) > 2:
         rows.append(("first to last", overall_text(part, f)))
@@ -233,10 +190,8 @@ def spread_text(s: Spread, alpha: float) -> str:
     if s.p is None or s.noise is None:
         return said + "what chance alone would give cannot be told"
     source = "repeating the same cases" if s.same_cases else "drawing other cases of the same kind"
-    alone = f"{source} alone would give sd {format_number(s.noise)} (p {format_p(s.p)})"
-    if s.is_noise(alpha):
-        return said + f"no larger than noise: {alone}"
-    return said + f"larger than noise: {alone}"
+    size = "no larger" if s.is_noise(alpha) else "larger"
+    return f"{said}{size} than noise: {source} alone would give sd {format_number(s.noise)} (p {format_p(s.p)})"
 
 
 def _cases_rows(part: TaskTrend) -> list[tuple[str, str]]:
@@ -259,10 +214,9 @@ def cases_text(part: TaskTrend) -> str:
 
 
 def _flaky_rows(part: TaskTrend) -> list[tuple[str, str]]:
-    listed = most_flaky(part.cases)
     said = [
         f"{shorten_name(h.case, 40)} ({format_count(h.flips, 'flip')}, passes {h.passes:,} of {h.runs:,})"
-        for h in listed
+        for h in most_flaky(part.cases)
     ]
-    more = sum(h.flips > 0 for h in part.cases) - len(listed)
+    more = sum(h.flips > 0 for h in part.cases) - len(said)
     return [("flaky cases", ", ".join(said) + (f" and {more:,} more" if more else ""))] if said else []

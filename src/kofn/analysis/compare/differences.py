@@ -249,7 +249,7 @@ class ComparisonReport(Displayable):
 
     view: ClassVar[str] = "kofn.render.comparison_text:comparison_document"
     printer: ClassVar[str] = "kofn.render.comparison_text:format_comparison"
-    markdown: ClassVar[str] = "kofn.render.comparison_table:comparison_markdown"
+    markdown: ClassVar[str] = "kofn.render.comparison_text:comparison_markdown"
 
     kind: Kind
     names: tuple[str, ...]
