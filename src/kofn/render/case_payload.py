@@ -17,6 +17,7 @@ import polars as pl
 from kofn.aggregators.votes import graded_votes, tally_votes
 from kofn.errors import InputError
 from kofn.extract.answer_spans import locate_column
+from kofn.render.charts import candidate_tokens
 from kofn.render.page import ByteBudget, cut_texts, fit_chunks, pack, round_digits, shift_spans, to_json
 from kofn.render.run_summary import first_difference
 from kofn.runs.case_reports import EXECUTION, case_scores, explode_structs, json_text
@@ -62,13 +63,16 @@ def case_blocks(run: Run, budget: ByteBudget | None = None) -> CaseBlocks:
     source = _CaseSource(run)
     at = source.most_interesting(budget)
     while True:
-        chosen = source.take(at, budget.candidates_a_case)
+        chosen = _PageCases(source, at, budget.candidates_a_case)
         # half of the cases at a time, until they fit with their texts cut
         found = _fit_budget(chosen, budget)
         if found is not None or len(at) <= 1:
             break
         at = source.first(at, len(at) // 2)
-    blocks, length, snippet = found if found is not None else (_empty_blocks(chosen), 0, 0)
+    if found is None:  # a single case is too large for the page: its numbers, and texts cut to nothing
+        chunks = {f"texts-{i}": pack(_chunk(chosen, *ends, 0)) for i, ends in enumerate(chosen.chunks)}
+        found = {"case-index": pack(_index(chosen, 0)), **chunks}, 0, 0
+    blocks, length, snippet = found
     return CaseBlocks(
         blocks=blocks,
         n_shown=len(at),
@@ -117,12 +121,6 @@ def _fit_budget(chosen: _PageCases, budget: ByteBudget) -> tuple[dict[str, Packe
         return None
     texts, length = found
     return {"case-index": index, **{f"texts-{i}": text for i, text in enumerate(texts)}}, length, snippet
-
-
-def _empty_blocks(chosen: _PageCases) -> dict[str, PackedData]:
-    """Where a single case is too large for the page: its numbers, and texts cut to nothing."""
-    chunks = {f"texts-{i}": pack(_chunk(chosen, *ends, 0)) for i, ends in enumerate(chosen.chunks)}
-    return {"case-index": pack(_index(chosen, 0)), **chunks}
 
 
 def report_lines(reports: pl.DataFrame) -> pl.Series:
@@ -180,9 +178,6 @@ class _CaseSource:
         """The n most interesting of some cases."""
         return np.sort(self.rank[np.isin(self.rank, at)][:n])
 
-    def take(self, at: Ints, most: int) -> _PageCases:
-        return _PageCases(self, at, most)
-
 
 class _PageCases:
     """The cases that go into the page."""
@@ -197,9 +192,9 @@ class _PageCases:
             whole = source.sets.sizes[at]
             self.sizes = np.minimum(whole, most)
             self.left_out = int((whole - self.sizes).sum())
-            starts = np.concatenate([[0], np.cumsum(self.sizes)])[:-1]
+            starts = _running(self.sizes)[:-1]
             self.rows = np.repeat(source.sets.offsets[at] - starts, self.sizes) + np.arange(int(self.sizes.sum()))
-        self.ends = np.concatenate([[0], np.cumsum(self.sizes)])
+        self.ends = _running(self.sizes)
 
     @cached_property
     def candidates(self) -> pl.DataFrame:
@@ -253,7 +248,8 @@ class _PageCases:
             return pl.DataFrame()
         columns = [table.cases[name].gather(self.at) for name in ("input", "reference") if name in table.cases.columns]
         if "choices" in table.cases.columns:
-            columns.append(_join_lists(table.cases["choices"].gather(self.at), "\n").alias("choices"))
+            choices = table.cases["choices"].gather(self.at).cast(pl.List(pl.String))
+            columns.append(choices.list.join("\n", ignore_nulls=True).alias("choices"))
         return pl.DataFrame([_text(c) for c in columns])
 
     @cached_property
@@ -308,21 +304,25 @@ class _PageCases:
         weight = np.maximum(self.sizes / (10 * _CASES_A_CHUNK), self.bytes / _BYTES_A_CHUNK)
         weight = np.maximum(weight, 1 / _CASES_A_CHUNK)
         # 1e-9: sums of 1/200 fall just short of whole numbers
-        number = np.floor(np.concatenate([[0.0], np.cumsum(weight)])[:-1] + 1e-9)
+        number = np.floor(_running(weight)[:-1] + 1e-9)
         starts = np.flatnonzero(np.diff(number, prepend=-1.0)).tolist()
         return list(zip(starts, [*starts[1:], self.n], strict=True))
 
     @cached_property
     def bytes(self) -> Floats:
         """The bytes of text of every case, of its candidates and of its report."""
-        of_candidates = _bytes(self.candidates, len(self.rows))
         # differences of running sums: the sum of every slice without a loop
-        running = np.concatenate([[0.0], np.cumsum(of_candidates)])
+        running = _running(_bytes(self.candidates, len(self.rows)))
         total: Floats = running[self.ends[1:]] - running[self.ends[:-1]] + _bytes(self.cases, self.n)
         for flat, names in ((self.attributes, ("expected", "actual", "diff")), (self.fields, ("value",))):
             rows = flat["row"].to_numpy().astype(np.int64)
             total += np.bincount(rows, weights=_bytes(flat.select(names), len(rows)), minlength=self.n)
         return total
+
+
+def _running(values: Any) -> Any:
+    """The sums before each value and after the last."""
+    return np.concatenate([[0], np.cumsum(values)])
 
 
 def _bytes(texts: pl.DataFrame, n: int) -> Floats:
@@ -342,13 +342,9 @@ def _text(column: pl.Series) -> pl.Series:
     return column.cast(pl.String)
 
 
-def _join_lists(column: pl.Series, by: str) -> pl.Series:
-    return column.cast(pl.List(pl.String)).list.join(by, ignore_nulls=True)
-
-
 def _index(chosen: _PageCases, snippet: int) -> bytes:
     """What the table of cases shows and filters by, as columns."""
-    source, scores = chosen.source, chosen.scores
+    source, scores, inputs = chosen.source, chosen.scores, chosen.source.inputs
     groups = scores.group_by("group", maintain_order=True).agg(pl.col("type").first())
     # codes and a list of names: a page of 20,000 cases repeats few group names
     group_codes = {name: i for i, name in enumerate(groups["group"])}
@@ -366,23 +362,14 @@ def _index(chosen: _PageCases, snippet: int) -> bytes:
         "score": round_digits(scores["score"].cast(float).fill_null(np.nan).to_numpy()),
         "chunks": [first for first, _ in chosen.chunks],
         "tags": _filters(chosen),
-        "input": _snippets(chosen, snippet),
-        **(_program_columns(chosen) if source.sets is None else _candidate_columns(chosen)),
+        "input": None if inputs is None or not snippet else inputs.gather(chosen.at).str.slice(0, snippet).to_list(),
     }
+    if source.sets is not None:
+        return to_json(data | _candidate_columns(chosen))
+    duration = scores["duration"].to_numpy()
+    data["failing"] = first_failures(chosen.attributes, chosen.n)
+    data["seconds"] = round_digits(duration) if duration.any() else None
     return to_json(data)
-
-
-def _snippets(chosen: _PageCases, length: int) -> list[str | None] | None:
-    inputs = chosen.source.inputs
-    return None if inputs is None or not length else inputs.gather(chosen.at).str.slice(0, length).to_list()
-
-
-def _program_columns(chosen: _PageCases) -> dict[str, Any]:
-    duration = chosen.scores["duration"].to_numpy()
-    return {
-        "failing": first_failures(chosen.attributes, chosen.n),
-        "seconds": round_digits(duration) if duration.any() else None,
-    }
 
 
 def first_failures(attributes: pl.DataFrame, n: int) -> list[str]:
@@ -408,8 +395,9 @@ def _candidate_columns(chosen: _PageCases) -> dict[str, Any]:
     graded, passing = sets.counts
     # one character per candidate; above the limit the table draws a bar from the counts
     strips = None
-    if result.scored[0].metric and (int(chosen.sizes.max()) if chosen.n else 0) <= _MOST_STRIP:
-        strips = _split_marks(_marks(sets.passes[chosen.rows]), chosen.ends)
+    if result.scored[0].metric and chosen.sizes.max(initial=0) <= _MOST_STRIP:
+        marks = _marks(sets.passes[chosen.rows])
+        strips = [marks[a:b] for a, b in pairwise(chosen.ends.tolist())]
     return {
         "metrics": [one.metric for one in result.scored if one.metric],
         "values": [[metric, name] for metric, name in result.case_values],
@@ -419,7 +407,7 @@ def _candidate_columns(chosen: _PageCases) -> dict[str, Any]:
         "graded": graded[at] if result.scored[0].metric else None,
         "passing": passing[at] if result.scored[0].metric else None,
         "strip": strips,
-        "tied": _tied_votes(sets)[at] if sets.answers is not None else None,
+        "tied": tally_votes(graded_votes(sets)).tied.astype(np.int64)[at] if sets.answers is not None else None,
         "cost": case_sums(sets.costs, sets)[at] if sets.costs is not None else None,
         "seconds": case_sums(sets.seconds, sets)[at] if sets.seconds is not None else None,
     }
@@ -442,16 +430,10 @@ def _filters(chosen: _PageCases) -> list[dict[str, Any]]:
     return out
 
 
-def _tied_votes(sets: CandidateSets) -> Ints:
-    tied: Ints = tally_votes(graded_votes(sets)).tied.astype(np.int64)
-    return tied
-
-
 def case_sums(values: Floats, sets: CandidateSets) -> Any:
     """The sum of a set's known values; NaN where none is known."""
     known = ~np.isnan(values)
-    running = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
-    counts = np.concatenate([[0], np.cumsum(known)])
+    running, counts = _running(np.where(known, values, 0.0)), _running(known)
     low, high = sets.offsets[:-1], sets.offsets[1:]
     return round_digits(np.where(counts[high] > counts[low], running[high] - running[low], np.nan))
 
@@ -463,13 +445,10 @@ def _marks(passes: Any) -> str:
     return str(marks.tobytes(), "ascii")
 
 
-def _split_marks(marks: str, ends: Ints) -> list[str]:
-    return [marks[a:b] for a, b in pairwise(ends.tolist())]
-
-
 def _chunk(chosen: _PageCases, first: int, end: int, length: int | None) -> bytes:
     """The texts and numbers of some cases, as columns; texts longer than `length` as [start, left out, end]."""
     low, high = int(chosen.ends[first]), int(chosen.ends[end])
+    fields = _rows_between(chosen.fields, first, end)
     data: dict[str, Any] = {
         "first": first,
         "id": cut_texts(chosen.scores["id"][first:end], length),
@@ -477,11 +456,12 @@ def _chunk(chosen: _PageCases, first: int, end: int, length: int | None) -> byte
         **{c.name: cut_texts(c[first:end], length) for c in chosen.cases.iter_columns()},
         "tags": [[c.name[:_LONGEST_TAG], cut_texts(c[first:end], length)] for c in chosen.tags.iter_columns()],
         "attributes": _attributes(chosen, first, end, length),
-        "fields": _case_fields(chosen, first, end, length),
+        "fields": _nest_rows(fields, first, end, cut_texts(fields["value"], length)),
     }
     if chosen.source.sets is not None:
         data["ends"] = chosen.ends[first : end + 1] - low
-        data["values"] = _values(chosen, first, end)
+        at, values = chosen.at[first:end], chosen.source.run.scored_result.case_values
+        data["values"] = [round_digits(column[at]) for column in values.values()]
         data["candidates"] = _candidates(chosen, low, high, length)
     return to_json(data)
 
@@ -500,38 +480,16 @@ def _candidates(chosen: _PageCases, low: int, high: int, length: int | None) -> 
     out["scores"] = [round_digits(one.sets.values[rows]) for one in graded]
     out["passes"] = [_marks(one.sets.passes[rows]) for one in graded]
     out["selectors"] = [round_digits(scores[rows]) for scores in sets.selectors.values()]
-    for name, values in (("cost", sets.costs), ("seconds", sets.seconds), ("tokens", _tokens(chosen))):
+    for name, values in (("cost", sets.costs), ("seconds", sets.seconds), ("tokens", candidate_tokens(result.table))):
         if values is not None:
             out[name] = round_digits(values[rows])
     return out
 
 
-def _tokens(chosen: _PageCases) -> Floats | None:
-    table = chosen.source.table
-    if table is None or "tokens" not in table.candidates.columns:
-        return None
-    return table.candidates["tokens"].cast(float).fill_null(np.nan).to_numpy()
-
-
-def _values(chosen: _PageCases, first: int, end: int) -> list[Any]:
-    result = chosen.source.run.scored_result
-    return [round_digits(column[chosen.at[first:end]]) for column in result.case_values.values()]
-
-
 def _attributes(chosen: _PageCases, first: int, end: int, length: int | None) -> list[list[Any]]:
     part = _rows_between(chosen.attributes, first, end)
     texts = [cut_texts(part[name], length) for name in ("expected", "actual", "diff")]
-    plain = [part[name].to_list() for name in ("is_correct", "weight")]
-    return _nest_rows(part["row"], first, end, _short(part["attribute"]), *plain, *texts)
-
-
-def _case_fields(chosen: _PageCases, first: int, end: int, length: int | None) -> list[list[Any]]:
-    part = _rows_between(chosen.fields, first, end)
-    return _nest_rows(part["row"], first, end, _short(part["attribute"]), cut_texts(part["value"], length))
-
-
-def _short(names: pl.Series) -> list[str]:
-    return names.str.slice(0, _LONGEST_TAG).to_list()
+    return _nest_rows(part, first, end, part["is_correct"].to_list(), part["weight"].to_list(), *texts)
 
 
 def _rows_between(flat: pl.DataFrame, first: int, end: int) -> pl.DataFrame:
@@ -540,9 +498,10 @@ def _rows_between(flat: pl.DataFrame, first: int, end: int) -> pl.DataFrame:
     return flat[int(np.searchsorted(rows, first)) : int(np.searchsorted(rows, end))]
 
 
-def _nest_rows(rows: pl.Series, first: int, end: int, *columns: Sequence[Any]) -> list[list[Any]]:
-    """Flat columns as a list a case."""
+def _nest_rows(flat: pl.DataFrame, first: int, end: int, *columns: Sequence[Any]) -> list[list[Any]]:
+    """The attributes' names and these columns as a list a case."""
     out: list[list[Any]] = [[] for _ in range(end - first)]
-    for row, *values in zip(rows.to_list(), *columns, strict=True):
+    names = flat["attribute"].str.slice(0, _LONGEST_TAG).to_list()
+    for row, *values in zip(flat["row"].to_list(), names, *columns, strict=True):
         out[row - first].append(values)
     return out

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from kofn.analysis.pass_curve import Curve, CurvePoint
     from kofn.core.candidate_sets import CandidateSets, Floats
+    from kofn.core.table import Table
     from kofn.core.types import Estimate
     from kofn.render.plot import Layer, Spec
     from kofn.runs.record import Run
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 ROW = 26  # pixels a row of a forest plot
 _LONGEST_LABEL = 60
 _MOST_ROWS = 600  # of a table
+_MOST_SEGMENTS = 40  # drawn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,17 +93,6 @@ class Bins:
     unit: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentEstimates:
-    """The estimates within each value of one field, and those over all cases by aggregator."""
-
-    by: str
-    title: str
-    estimates: tuple[Estimate, ...]
-    overall: Mapping[str, Estimate] = field(default_factory=dict)
-    headline: str = ""
-
-
 def _value(value: float | None) -> str:
     return format_number(value, none="–")
 
@@ -121,52 +113,47 @@ def forest_chart(chart_id: str, title: str, estimates: Sequence[Estimate]) -> Ch
         label=show_hidden(f"Estimates with {level} intervals: {said}"),
         plot=_forest_plot(names, estimates, _forest_layers(list(zip(names, estimates, strict=True)), names)),
         header=("aggregator", "value", f"{level} interval", "cases", "missing", "interval by"),
-        rows=tuple(
-            (e.aggregator, _value(e.point), _ends(e), f"{e.n:,}", f"{e.n_missing:,}", e.method) for e in estimates
-        ),
+        rows=tuple((*_estimate_cells(e), e.method) for e in estimates),
     )
 
 
-def segment_chart(chart_id: str, part: SegmentEstimates, most: int = 40) -> Chart:
-    """One aggregator within each segment, the reader's choice of it; the value over all cases as a line."""
-    names = list(dict.fromkeys(e.aggregator for e in part.estimates))
+def _estimate_cells(e: Estimate) -> tuple[str, ...]:
+    return e.aggregator, _value(e.point), _ends(e), f"{e.n:,}", f"{e.n_missing:,}"
+
+
+def segment_chart(
+    chart_id: str, title: str, estimates: Sequence[Estimate], whole: Mapping[str, Estimate], headline: str
+) -> Chart:
+    """One aggregator within each segment of a field, the reader's choice of it.
+
+    `whole` are the estimates over all cases by aggregator, drawn as a line, and `headline` the aggregator shown first.
+    """
+    names = list(dict.fromkeys(e.aggregator for e in estimates))
     words = {name: show_hidden(name) for name in names}
-    chosen = part.headline if part.headline in names else names[0]
-    every = list(dict.fromkeys(_segment(e) for e in part.estimates))
-    labels = short_labels(every[:most])
-    drawn = [e for e in part.estimates if _segment(e) in labels]
+    chosen = headline if headline in names else names[0]
+    every = list(dict.fromkeys(_segment(e) for e in estimates))
+    labels = short_labels(every[:_MOST_SEGMENTS])
+    drawn = [e for e in estimates if _segment(e) in labels]
     rows = list(labels.values())
+    overall = {name: e.point for name, e in whole.items() if e.point is not None}
     layers: list[Layer] = []
     for name in names:
-        overall = part.overall.get(name)
-        if overall is not None and overall.point is not None:
-            layers.append(Guide(value=overall.point, colour="var(--muted)", dash="dashed", shown=words[name]))
+        if name in overall:
+            layers.append(Guide(value=overall[name], colour="var(--muted)", dash="dashed", shown=words[name]))
         named = [(labels[_segment(e)], e) for e in drawn if e.aggregator == name]
         layers += _forest_layers(named, rows, words[name])
     now = [e for e in drawn if e.aggregator == chosen]
     said = "; ".join(f"{labels[_segment(e)]} {_value(e.point)} {_ends(e)}" for e in now[:12])
-    by = next(iter(short_labels([part.by]).values()))
+    by = next(iter(short_labels([(estimates[0].segment or "").partition("=")[0]]).values()))
     return Chart(
         id=chart_id,
-        title=part.title[:_LONGEST_LABEL],
+        title=title[:_LONGEST_LABEL],
         label=f"{words[chosen]} by {by}: {said}",
-        plot=_forest_plot(rows, [*drawn, *part.overall.values()], layers, tuple(words.values()), words[chosen]),
+        plot=_forest_plot(rows, [*drawn, *whole.values()], layers, tuple(words.values()), words[chosen]),
         header=(by, "aggregator", "value", "interval", "cases", "missing"),
-        rows=tuple(
-            (
-                _segment(e)[:200],
-                e.aggregator,
-                _value(e.point),
-                _ends(e),
-                f"{e.n:,}",
-                f"{e.n_missing:,}",
-            )
-            for e in part.estimates[:_MOST_ROWS]
-        ),
+        rows=tuple((_segment(e)[:200], *_estimate_cells(e)) for e in estimates[:_MOST_ROWS]),
         note=f"{len(every) - len(labels):,} further segments are not drawn." if len(every) > len(labels) else "",
-        keys=(("over all cases", "var(--muted)", "dashed"),)
-        if any(e.point is not None for e in part.overall.values())
-        else (),
+        keys=(("over all cases", "var(--muted)", "dashed"),) if overall else (),
         numbers_from=2,
     )
 
@@ -223,9 +210,15 @@ def _forest_plot(
 ) -> Plot:
     """Rows on one scale: 0 to 1, or further where the values go."""
     ends = [x for e in estimates for x in (e.low, e.point, e.high) if x is not None]
-    x = number_axis(min([0.0, *ends]), max([1.0, *ends]))
-    y, height = names_axis(rows), ROW * len(rows)
-    return Plot(x=x, y=y, layers=tuple(layers), height=height, choices=choices, chosen=chosen, look="forest-plot")
+    return Plot(
+        x=number_axis(min([0.0, *ends]), max([1.0, *ends])),
+        y=names_axis(rows),
+        layers=tuple(layers),
+        height=ROW * len(rows),
+        choices=choices,
+        chosen=chosen,
+        look="forest-plot",
+    )
 
 
 def best_of_n_chart(chart_id: str, curve: Curve, level: float) -> Chart:
@@ -245,11 +238,14 @@ def best_of_n_chart(chart_id: str, curve: Curve, level: float) -> Chart:
     keys += [("if tries were independent", "var(--muted)", "dashed")] if independent else []
     layers = [
         Line(points=tuple(independent), colour="var(--muted)", width=1.5, dash="dashed"),
-        *_observed_layers(curve.majority, "the vote is right", "var(--second)"),
-        *_observed_layers(points, "at least one passes", "var(--accent)"),
+        *curve_layers([(p.k, p.low, p.point, p.high) for p in curve.majority], "the vote is right", "var(--second)"),
+        *curve_layers([(p.k, p.low, p.point, p.high) for p in points], "at least one passes", "var(--accent)"),
     ]
     ends = [v for p in (*points, *curve.majority) for v in (p.low, p.high, p.point, p.independent) if v is not None]
-    y = number_axis(max(0.0, _floor(min(ends))), min(1.0, _ceil(max(ends))))
+    # tenths around all that is drawn; int() truncates towards 0, and 0.999999 leaves 0.3 at 0.3 in spite of rounding
+    y = number_axis(max(0.0, int(min(ends) * 10) / 10), min(1.0, int(max(ends) * 10 + 0.999999) / 10))
+    notes = [f"Bands are {format_level(level)} intervals.", *(["Tied answers share the vote."] if voted else [])]
+    notes += [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in map(str, curve.notes)]
     header = ("k", "any of k", "interval", *(["vote of k", "interval"] if voted else []), "if independent")
     return Chart(
         id=chart_id,
@@ -258,13 +254,7 @@ def best_of_n_chart(chart_id: str, curve: Curve, level: float) -> Chart:
         plot=Plot(x=candidates_axis(last.k), y=y, layers=tuple(layers)),
         header=header,
         rows=tuple(_curve_cells(p, votes, voted) for p in points),
-        note=" ".join(
-            [
-                f"Bands are {format_level(level)} intervals.",
-                *(["Tied answers share the vote."] if voted else []),
-                *(_sentence(str(n)) for n in curve.notes),
-            ]
-        ),
+        note=" ".join(notes),
         keys=tuple(keys),
         numbers_from=0,
     )
@@ -273,50 +263,34 @@ def best_of_n_chart(chart_id: str, curve: Curve, level: float) -> Chart:
 def _curve_cells(p: CurvePoint, votes: Mapping[int, CurvePoint], voted: bool) -> tuple[str, ...]:
     vote = votes.get(p.k)
     of_vote = (_value(vote.point), _ends(vote)) if vote else ("–", "–")
-    return (
-        str(p.k),
-        _value(p.point),
-        _ends(p),
-        *(of_vote if voted else ()),
-        _value(p.independent),
-    )
-
-
-def _observed_layers(points: Sequence[CurvePoint], what: str, colour: str) -> list[Layer]:
-    bands = [(p.k, p.low, p.high) for p in points if p.low is not None and p.high is not None]
-    dots = [k_dot(p.k, p.point, what, _ends(p)) for p in points if p.point is not None]
-    return curve_layers(dots, bands, colour)
-
-
-def k_dot(k: int, value: float, what: str, interval: str) -> Dot:
-    """The dot of a curve at k."""
-    tip = Tip(headline=what, pairs=(("k", str(k)), ("value", f"{value:.3f}"), ("interval", interval)))
-    return Dot(x=k, y=value, tip=tip)
+    return (str(p.k), _value(p.point), _ends(p), *(of_vote if voted else ()), _value(p.independent))
 
 
 def curve_layers(
-    dots: Sequence[Dot], bands: Sequence[tuple[float, float, float]], colour: str, *, dotted: bool = False
+    points: Sequence[tuple[int, float | None, float | None, float | None]],
+    what: str,
+    colour: str,
+    *,
+    dotted: bool = False,
+    none: str = "–",
 ) -> list[Layer]:
-    """A curve with its band and dots; `dotted` where it is extrapolated, from a first dot that is drawn already."""
+    """A curve with its band and dots, of (k, low, value, high).
+
+    `dotted` where it is extrapolated, from a first dot that is drawn already; `none` stands for no interval.
+    """
     dash, opacity = ("dotted", 0.06) if dotted else ("", 0.14)
+    dots = []
+    for k, low, value, high in points:
+        if value is not None:
+            interval = format_interval(low, high, none=none)
+            tip = Tip(headline=what, pairs=(("k", str(k)), ("value", f"{value:.3f}"), ("interval", interval)))
+            dots.append(Dot(x=k, y=value, tip=tip))
+    bands = tuple((k, low, high) for k, low, _, high in points if low is not None and high is not None)
     return [
-        Area(points=tuple(bands), colour=colour, opacity=opacity),
+        Area(points=bands, colour=colour, opacity=opacity),
         Line(points=tuple((dot.x, dot.y) for dot in dots), colour=colour, dash=dash),
         Dots(dots=tuple(dots[1:] if dotted else dots), colour=colour, hollow=dotted),
     ]
-
-
-def _floor(value: float) -> float:
-    return int(value * 10) / 10
-
-
-def _ceil(value: float) -> float:
-    # int() truncates towards 0, hence the signs; 0.999999 leaves 0.3 at 0.3 in spite of rounding
-    return -int(-value * 10 - 0.999999) / 10
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
 def passing_chart(chart_id: str, names: Sequence[str], counts: Sequence[int], what: str) -> Chart:
@@ -326,19 +300,10 @@ def passing_chart(chart_id: str, names: Sequence[str], counts: Sequence[int], wh
     kinds = ["none pass" if i == 0 else "all pass" if i == last else "some pass" for i in range(len(counts))]
     colours = {"none pass": "var(--fail)", "some pass": "var(--some)", "all pass": "var(--pass)"}
     shares = [f"{100 * n / total:.1f} %" if total else "–" for n in counts]
-    bars = {
-        kind: tuple(
-            _step_bar(
-                i,
-                (0, n),
-                Tip(headline=kind, pairs=((what, names[i]), ("cases", f"{n:,}"), ("share", shares[i]))),
-                f"{n:,}" if len(counts) <= 17 else "",
-            )
-            for i, n in enumerate(counts)
-            if kinds[i] == kind
-        )
-        for kind in colours
-    }
+    bars: dict[str, list[BarMark]] = {kind: [] for kind in colours}
+    for i, (kind, n) in enumerate(zip(kinds, counts, strict=True)):
+        tip = Tip(headline=kind, pairs=((what, names[i]), ("cases", f"{n:,}"), ("share", shares[i])))
+        bars[kind].append(step_bar(i, (0, n), tip, label=f"{n:,}" if len(counts) <= 17 else ""))
     some = total - counts[0] - counts[-1] if last else 0
     return Chart(
         id=chart_id,
@@ -347,7 +312,7 @@ def passing_chart(chart_id: str, names: Sequence[str], counts: Sequence[int], wh
         plot=Plot(
             x=names_axis(names, what),
             y=count_axis(max(counts, default=0)),
-            layers=tuple(Bars(bars=bars[kind], colour=colour) for kind, colour in colours.items()),
+            layers=tuple(Bars(bars=tuple(bars[kind]), colour=colour) for kind, colour in colours.items()),
             top=22,
         ),
         header=(what, "cases", "share"),
@@ -357,9 +322,9 @@ def passing_chart(chart_id: str, names: Sequence[str], counts: Sequence[int], wh
     )
 
 
-def _step_bar(at: int, ends: tuple[float, float], tip: Tip, label: str = "") -> BarMark:
+def step_bar(at: int, ends: tuple[float, float], tip: Tip, label: str = "", key: str = "") -> BarMark:
     """A bar of a category."""
-    return BarMark(left=at - 0.43, right=at + 0.43, low=ends[0], high=ends[1], tip=tip, label=label)
+    return BarMark(left=at - 0.43, right=at + 0.43, low=ends[0], high=ends[1], tip=tip, label=label, key=key)
 
 
 def vote_strength_chart(
@@ -370,21 +335,14 @@ def vote_strength_chart(
         ("right", "var(--pass)", [(0, r) for r in right]),
         ("wrong", "var(--fail)", [(r, r + w) for r, w in zip(right, wrong, strict=True)]),
     )
-    layers = tuple(
-        Bars(
-            colour=colour,
-            bars=tuple(
-                _step_bar(
-                    i,
-                    (low, high),
-                    Tip(headline=f"vote {kind}", pairs=((what, names[i]), ("cases", f"{high - low:,}"))),
-                )
-                for i, (low, high) in enumerate(ends)
-                if high > low
-            ),
-        )
-        for kind, colour, ends in stacks
-    )
+    layers = []
+    for kind, colour, ends in stacks:
+        bars = []
+        for i, (low, high) in enumerate(ends):
+            if high > low:
+                tip = Tip(headline=f"vote {kind}", pairs=((what, names[i]), ("cases", f"{high - low:,}")))
+                bars.append(step_bar(i, (low, high), tip))
+        layers.append(Bars(bars=tuple(bars), colour=colour))
     shares = [f"{100 * r / (r + w):.0f} %" if r + w else "–" for r, w in zip(right, wrong, strict=True)]
     said = "; ".join(f"{name}: {share}" for name, share in zip(names, shares, strict=True) if share != "–")
     return Chart(
@@ -394,7 +352,7 @@ def vote_strength_chart(
         plot=Plot(
             x=names_axis(names, what),
             y=count_axis(max(map(sum, zip(right, wrong, strict=True)), default=0)),
-            layers=layers,
+            layers=tuple(layers),
             top=22,  # as the chart beside it
         ),
         header=(what, "vote right", "vote wrong", "right"),
@@ -408,12 +366,11 @@ def vote_strength_chart(
 
 def distribution_chart(chart_id: str, title: str, bins: Bins, what: str) -> Chart:
     """Counts of a quantity such as seconds, in bins."""
-    pairs = list(zip(bins.edges[:-1], bins.edges[1:], bins.counts, strict=True))
-    names = [f"{_short(low)}–{_short(high)}{bins.unit}" for low, high, _ in pairs]
-    bars = tuple(
-        BarMark(left=low, right=high, low=0, high=n, tip=Tip(headline=name, pairs=(("count", f"{n:,}"),)))
-        for (low, high, n), name in zip(pairs, names, strict=True)
-    )
+    bars, rows = [], []
+    for (low, high), n in zip(pairwise(bins.edges), bins.counts, strict=True):
+        rows.append((f"{_short(low)}–{_short(high)}{bins.unit}", f"{n:,}"))
+        tip = Tip(headline=rows[-1][0], pairs=(("count", rows[-1][1]),))
+        bars.append(BarMark(left=low, right=high, low=0, high=n, tip=tip))
     numbers = (
         f"median {_short(bins.median)}{bins.unit}, 95 % below {_short(bins.p95)}{bins.unit}, "
         f"largest {_short(bins.largest)}{bins.unit}"
@@ -426,11 +383,11 @@ def distribution_chart(chart_id: str, title: str, bins: Bins, what: str) -> Char
         plot=Plot(
             x=number_axis(bins.edges[0], bins.edges[-1], title=what, grid=False),
             y=count_axis(max(bins.counts, default=0)),
-            layers=(Bars(bars=bars, colour="var(--accent)"),),
+            layers=(Bars(bars=tuple(bars), colour="var(--accent)"),),
             height=150,
         ),
         header=(what, "count"),
-        rows=tuple((name, f"{n:,}") for name, (_, _, n) in zip(names, pairs, strict=True)),
+        rows=tuple(rows),
         note=f"{numbers[:1].upper()}{numbers[1:]}.{beyond}",
     )
 
@@ -489,10 +446,7 @@ def segment_charts(run: Run, result: ScoredResult) -> list[Chart]:
     for (metric, by), estimates in found.items():
         whole = {e.aggregator: e for e in overall_estimates(result) if e.metric == metric}
         title = f"{metric}, by {by}" if several else f"By {by}"
-        part = SegmentEstimates(
-            by=by, title=title, estimates=tuple(estimates), overall=whole, headline=headline_aggregator(run)
-        )
-        out.append(segment_chart(f"segments-{len(out)}", part))
+        out.append(segment_chart(f"segments-{len(out)}", title, estimates, whole, headline_aggregator(run)))
     return out
 
 
@@ -504,19 +458,11 @@ def set_charts(run: Run, result: ScoredResult) -> list[Chart]:
     made = generation_of(run.manifest)
     first = made.adaptive.get("first") if made is not None and made.adaptive else None
     plain = sets if first is None else sets.truncate(first)  # what every case got, whatever it said
-    found = [_curve_chart(run, result, plain), _passing_chart(plain), _vote_chart(result, sets)]
-    return [chart for chart in found if chart is not None]
-
-
-def _curve_chart(run: Run, result: ScoredResult, sets: CandidateSets) -> Chart | None:
-    table, understood = result.table, result.understood
-    curve = best_of_n(
-        sets,
-        run.options,
-        weights=case_numbers(table, understood.get("weight")),
-        clusters=case_codes(table, understood.get("cluster")),
-    )
-    return best_of_n_chart("curve", curve, run.options.level) if len(curve.points) > 1 else None
+    weights = case_numbers(result.table, result.understood.get("weight"))
+    clusters = case_codes(result.table, result.understood.get("cluster"))
+    curve = best_of_n(plain, run.options, weights=weights, clusters=clusters)
+    drawn = best_of_n_chart("curve", curve, run.options.level) if len(curve.points) > 1 else None
+    return [chart for chart in (drawn, _passing_chart(plain), _vote_chart(result, sets)) if chart is not None]
 
 
 def _passing_chart(sets: CandidateSets) -> Chart | None:
@@ -534,9 +480,8 @@ def _passing_chart(sets: CandidateSets) -> Chart | None:
     # none and all have bars of their own
     inner = np.histogram(share[(share > 0) & (share < 1)], bins=10, range=(0, 1))[0].tolist()
     names = ["none", *(f"≤{10 * (i + 1)} %" for i in range(9)), "<100 %", "all"]
-    return passing_chart(
-        "passing", names, [int((share == 0).sum()), *inner, int((share == 1).sum())], "candidates passing"
-    )
+    counts = [int((share == 0).sum()), *inner, int((share == 1).sum())]
+    return passing_chart("passing", names, counts, "candidates passing")
 
 
 def _vote_chart(result: ScoredResult, sets: CandidateSets) -> Chart | None:
@@ -565,33 +510,26 @@ def _vote_chart(result: ScoredResult, sets: CandidateSets) -> Chart | None:
 
 def spending_charts(run: Run, scores: pl.DataFrame) -> list[Chart]:
     """Cost and time: a candidate's where there are candidates, else a case's."""
+    columns: list[tuple[str, str, Floats | None, str]] = []
     if run.result is None:
-        durations = scores["duration"].to_numpy()
-        return _distributions([("duration", "Seconds a case", durations, " s")] if durations.any() else [])
-    sets = run.result.scored[0].sets
-    tokens = run.result.table.candidates
-    columns = [
-        ("cost", "Cost of a candidate", sets.costs, ""),
-        ("seconds", "Seconds a candidate", sets.seconds, " s"),
-        ("tokens", "Tokens a candidate", _column(tokens, "tokens"), ""),
-    ]
-    return _distributions([c for c in columns if c[2] is not None])
-
-
-def _column(frame: pl.DataFrame | None, name: str) -> Floats | None:
-    if frame is None or name not in frame.columns:
-        return None
-    return frame[name].cast(float).fill_null(np.nan).to_numpy()
-
-
-def _distributions(columns: Sequence[tuple[str, str, Any, str]]) -> list[Chart]:
+        columns.append(("duration", "Seconds a case", scores["duration"].to_numpy(), " s"))
+    else:
+        sets = run.result.scored[0].sets
+        columns.append(("cost", "Cost of a candidate", sets.costs, ""))
+        columns.append(("seconds", "Seconds a candidate", sets.seconds, " s"))
+        columns.append(("tokens", "Tokens a candidate", candidate_tokens(run.result.table), ""))
     out = []
     for chart_id, title, values, unit in columns:
-        found = bin_values(values, unit)
-        if found is not None:
+        if values is not None and (found := bin_values(values, unit)) is not None:
             what = {"cost": "cost", "tokens": "tokens"}.get(chart_id, "seconds")
             out.append(distribution_chart(f"spent-{chart_id}", title, found, what))
     return out
+
+
+def candidate_tokens(table: Table) -> Floats | None:
+    """The tokens of every candidate, NaN where they are not known; None where none has any."""
+    rows = table.candidates
+    return rows["tokens"].cast(float).fill_null(np.nan).to_numpy() if "tokens" in rows.columns else None
 
 
 def bin_values(values: Floats, unit: str = "") -> Bins | None:

@@ -279,10 +279,10 @@ def svg(plot: Plot, label: str) -> Markup:
     """The plot as an `<svg>` element; `label` says its main numbers to those who cannot see it."""
     drawing = _Drawing(plot)
     content = [*drawing.axes(), *(part for layer in plot.layers for part in drawing.layer(layer))]
-    guides = [layer for layer in plot.layers if isinstance(layer, Guide) and layer.label]
-    top = max([plot.top, *(18 * guide.row + 24 for guide in guides)])
+    top = max([plot.top, *(18 * g.row + 24 for g in plot.layers if isinstance(g, Guide) and g.label)])
     bottom = 12 if not plot.x.ticks else 28 if not plot.x.title else 48
-    (left, left_narrow), (right, right_narrow) = _left_padding(plot.y), _right_padding(plot)
+    left, left_narrow = (_left_padding(plot, length) for length in (_NAME_SHOWN, _NAME_SHOWN_NARROW))
+    right, right_narrow = _right_padding(plot)
     sizes = {"l": left, "r": right, "ln": left_narrow, "rn": right_narrow, "t": top, "b": bottom}
     sizes["h"] = plot.height + top + bottom
     return html_element(
@@ -330,13 +330,12 @@ def _text_width(text: str) -> float:
     return sum(12.5 if ord(c) >= 0x2E80 else 6.9 for c in text)
 
 
-def _left_padding(axis: Axis) -> tuple[int, int]:
-    """Pixels to the left of a plot for the labels of its vertical axis, wide and narrow."""
-    widths = []
-    for length in (_NAME_SHOWN, _NAME_SHOWN_NARROW):
-        labels = [_shorten(label, length) if axis.names else label for _, label in axis.ticks]
-        widths.append(round(max(map(_text_width, labels), default=0.0) + 12))
-    return widths[0], widths[1]
+def _left_padding(plot: Plot, length: int) -> int:
+    """Pixels to the left: for the labels of the vertical axis, names cut to a length, and for half of one below it."""
+    labels = [_shorten(label, length) if plot.y.names else label for _, label in plot.y.ticks]
+    at_start = plot.x.ticks and plot.x.share(plot.x.ticks[0][0]) < 0.1
+    half = _text_width(plot.x.ticks[0][1]) / 2 + 2 if at_start else 0
+    return round(max(half, *(_text_width(label) + 12 for label in labels), 12))
 
 
 def _right_padding(plot: Plot) -> tuple[int, int]:
@@ -390,12 +389,11 @@ class _Drawing:
     def axes(self) -> Iterator[Markup]:
         """Grid, labels and titles of both axes."""
         x, y = self.plot.x, self.plot.y
-        if x.grid:
-            lines = [html_element("line", x1=self.x(v), x2=self.x(v), y2="100%") for v, _ in x.ticks]
-            yield html_element("g", *lines, stroke="var(--line)")
-        if y.grid:
-            lines = [html_element("line", x2="100%", y1=self.y(v), y2=self.y(v)) for v, _ in y.ticks]
-            yield html_element("g", *lines, stroke="var(--line)")
+        upright = [html_element("line", x1=self.x(v), x2=self.x(v), y2="100%") for v, _ in x.ticks]
+        level = [html_element("line", x2="100%", y1=self.y(v), y2=self.y(v)) for v, _ in y.ticks]
+        for axis, lines in ((x, upright), (y, level)):
+            if axis.grid:
+                yield html_element("g", *lines, stroke="var(--line)")
         classes = _label_classes([label for _, label in x.ticks])
         labels = [
             html_element("text", label, x=self.x(v), y="100%", dy=20, class_=kind or None)
@@ -439,12 +437,10 @@ class _Drawing:
                 at: Attributes = {"x": self.x(layer.x), "y": self.y(layer.y), "dx": dx, "dy": dy}
                 yield html_element("text", layer.text, **at, text_anchor=anchor, fill=layer.colour, font_style=slant)
             case RowLabels():
-                rows = [
-                    html_element(
-                        "text", text, *_only_wide(more and f"\u00a0 {more}"), x="100%", y=self.y(y), dx=12, dy=".34em"
-                    )
-                    for y, text, more in layer.rows
-                ]
+                rows = []
+                for y, text, more in layer.rows:
+                    words = [text, *_only_wide(more and f"\u00a0 {more}")]
+                    rows.append(html_element("text", *words, x="100%", y=self.y(y), dx=12, dy=".34em"))
                 yield html_element("g", *rows, class_="row-labels", fill="var(--ink)", **self.shown(layer.shown))
             case _:
                 return
@@ -507,10 +503,8 @@ class _Drawing:
             mark = html_element("svg", _title(dot.tip), shape, x=x, y=y, overflow="visible", **own)
         elif dot.ends is not None:
             low, high = map(self.x, dot.ends)
-            rule, circle = (
-                html_element("line", x1=low, x2=high, y1=y, y2=y),
-                html_element("circle", cx=x, cy=y, r=dot.size),
-            )
+            rule = html_element("line", x1=low, x2=high, y1=y, y2=y)
+            circle = html_element("circle", cx=x, cy=y, r=dot.size)
             mark = html_element("g", _title(dot.tip), rule, circle, **own)
         else:
             mark = html_element("circle", _title(dot.tip), cx=x, cy=y, r=dot.size, **own)
@@ -527,32 +521,26 @@ class _Drawing:
     def guide(self, guide: Guide) -> Iterator[Markup]:
         """A line across the plot; one that a script moves is there even while it is hidden."""
         axis = self.plot.x if guide.axis == "x" else self.plot.y
-        value, (low, high) = guide.value, axis.domain
-        there = value is not None and low <= value <= high
+        low, high = axis.domain
+        there = guide.value is not None and low <= guide.value <= high
         if not there and not guide.name:
             return
-        share = axis.share(value) if there and value is not None else 0.0
-        look: Attributes = {
-            "stroke": guide.colour,
-            "stroke_width": guide.width,
-            "stroke_dasharray": DASHES[guide.dash] or None,
-        }
-        parts = []
+        share = axis.share(guide.value) if guide.value is not None and there else 0.0
         if guide.axis == "y":
             at = _percent(1 - share)
-            parts.append(html_element("line", x2="100%", y1=at, y2=at, **look))
+            place: Attributes = {"x2": "100%", "y1": at, "y2": at}
         else:
             at = _percent(share)
-            top = -18 * guide.row - 20 if guide.label else 0
-            parts.append(html_element("line", x1=at, x2=at, y1=top, y2="100%", **look))
+            place = {"x1": at, "x2": at, "y1": -18 * guide.row - 20 if guide.label else 0, "y2": "100%"}
+        dashes = DASHES[guide.dash] or None
+        look: Attributes = {"stroke": guide.colour, "stroke_width": guide.width, "stroke_dasharray": dashes}
+        parts = [html_element("line", **place, **look)]
         if guide.label:
             # in the right part it stands left of its line, or it would leave the plot
             anchor, dx = ("end", -5) if share > 0.6 else ("start", 5)
             words: Attributes = {"text_anchor": anchor, "fill": guide.colour, "font_weight": "600"}
             parts.append(html_element("text", guide.label, x=at, y=-18 * guide.row - 8, dx=dx, **words))
-        attributes = self.shown(guide.shown)
-        if not there:
-            attributes["hidden"] = ""
+        attributes = self.shown(guide.shown) | ({} if there else {"hidden": ""})
         yield html_element("g", *parts, data_guide=guide.name or None, **attributes)
 
 
@@ -592,19 +580,19 @@ def vega_lite(plot: Plot, description: str) -> Spec:
 
 def _channel(axis: Axis, name: str) -> Spec:
     """An encoding of x or y."""
-    title = axis.title or None
-    scale: Spec
     if axis.names:
-        scale = {"domain": [label for _, label in axis.ticks]}
-        look = {"labelAngle": 0, "grid": False}
-        return {"field": name, "type": "ordinal", "title": title, "scale": scale, "axis": look}
-    ticks: Spec = {"values": [value for value, _ in axis.ticks], "grid": axis.grid}
-    if not all(label.lstrip("-").replace(",", "").replace(".", "", 1).isdigit() for _, label in axis.ticks):
-        # an expression: a table of our own, for ticks that are dates or money
-        ticks["labelExpr"] = f"({json.dumps({f'{value:g}': label for value, label in axis.ticks})})[datum.value]"
-    scale = {"domain": list(axis.domain), "nice": False}
-    scale |= {"type": "log", "base": 2} if axis.log else {"zero": False}
-    return {"field": name, "type": "quantitative", "title": title, "scale": scale, "axis": ticks}
+        kind = "ordinal"
+        look: Spec = {"labelAngle": 0, "grid": False}
+        scale: Spec = {"domain": [label for _, label in axis.ticks]}
+    else:
+        kind, look = "quantitative", {"values": [value for value, _ in axis.ticks], "grid": axis.grid}
+        if not all(label.lstrip("-").replace(",", "").replace(".", "", 1).isdigit() for _, label in axis.ticks):
+            # an expression: a table of our own, for ticks that are dates or money
+            names = {f"{value:g}": label for value, label in axis.ticks}
+            look["labelExpr"] = f"({json.dumps(names)})[datum.value]"
+        scale = {"domain": list(axis.domain), "nice": False}
+        scale |= {"type": "log", "base": 2} if axis.log else {"zero": False}
+    return {"field": name, "type": kind, "title": axis.title or None, "scale": scale, "axis": look}
 
 
 def _place(axis: Axis, value: float) -> float | str:
@@ -629,7 +617,7 @@ def _layer_specs(plot: Plot, layer: Layer) -> Iterator[Spec]:
 
     match layer:
         case Area(points=points) | Whiskers(points=points) if points:
-            rows = [{"x": at, "low": low, "high": high} for at, low, high in points]
+            rows: list[Spec] = [{"x": at, "low": low, "high": high} for at, low, high in points]
             colour = {"fill" if isinstance(layer, Area) else "stroke": layer.colour}
             mark = _mark("area" if isinstance(layer, Area) else "rule", opacity=layer.opacity, **colour)
             yield spec(rows, mark, x=x, y={**y, "field": "low"}, y2={"field": "high"})
@@ -637,7 +625,11 @@ def _layer_specs(plot: Plot, layer: Layer) -> Iterator[Spec]:
             mark = _mark("line", stroke=layer.colour, strokeWidth=layer.width, dash=layer.dash)
             yield spec([{"x": a, "y": b} for a, b in points], mark, x=x, y=y)
         case Dots(dots=dots) if dots:
-            rows = [_dot_row(plot, dot) for dot in dots]
+            rows = []
+            for dot in dots:
+                row: Spec = {"x": _place(plot.x, dot.x), "y": _place(plot.y, dot.y)}
+                row |= {"low": dot.ends[0], "high": dot.ends[1]} if dot.ends else {}
+                rows.append({**row, "label": dot.label, **_tip_row(dot.tip)})
             tooltip = _tooltip(dots[0].tip)
             if ranged := [row for row in rows if "low" in row]:
                 mark = _mark("rule", stroke=layer.colour, strokeWidth=2.5)
@@ -650,17 +642,21 @@ def _layer_specs(plot: Plot, layer: Layer) -> Iterator[Spec]:
                 mark = _mark("text", dy=-12, fill="var(--muted)")
                 yield spec(labelled, mark, x=x, y=y, text={"field": "label"})
         case Bars(bars=bars) if bars:
-            ends = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
-            ends |= {} if plot.x.names else {"x2": {"field": "x2"}}
+            sides = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
+            sides |= {} if plot.x.names else {"x2": {"field": "x2"}}
             mark = _mark("bar" if plot.x.names else "rect", fill=layer.colour)
-            rows = [_bar_row(plot, bar) for bar in bars]
-            yield spec(rows, mark, x=x, **ends, tooltip=_tooltip(bars[0].tip))
+            rows = []
+            for bar in bars:
+                middle = (bar.left + bar.right) / 2
+                row = {"x": _place(plot.x, middle)} if plot.x.names else {"x": bar.left, "x2": bar.right}
+                rows.append({**row, "low": bar.low, "high": bar.high, **_tip_row(bar.tip)})
+            yield spec(rows, mark, x=x, **sides, tooltip=_tooltip(bars[0].tip))
         case Guide(value=value) if value is not None:
             mark = _mark("rule", stroke=layer.colour, strokeWidth=layer.width, dash=layer.dash)
             yield spec([{layer.axis: value}], mark, **({"x": x} if layer.axis == "x" else {"y": y}))
         case TextMark():
-            place: Spec = {"x": layer.x, "y": layer.y, "text": layer.text}
-            yield spec([place], _mark("text", dy=-10, fill=layer.colour), x=x, y=y, text={"field": "text"})
+            at: Spec = {"x": layer.x, "y": layer.y, "text": layer.text}
+            yield spec([at], _mark("text", dy=-10, fill=layer.colour), x=x, y=y, text={"field": "text"})
         case RowLabels(rows=labels):
             texts: list[Spec] = [
                 {"y": _place(plot.y, at), "text": f"{text}  {more}".rstrip()} for at, text, more in labels
@@ -669,19 +665,6 @@ def _layer_specs(plot: Plot, layer: Layer) -> Iterator[Spec]:
             yield spec(texts, mark, x={"value": "width"}, y=y, text={"field": "text"})
         case _:
             return
-
-
-def _dot_row(plot: Plot, dot: Dot) -> Spec:
-    ends = {"low": dot.ends[0], "high": dot.ends[1]} if dot.ends else {}
-    return {"x": _place(plot.x, dot.x), "y": _place(plot.y, dot.y), **ends, "label": dot.label, **_tip_row(dot.tip)}
-
-
-def _bar_row(plot: Plot, bar: BarMark) -> Spec:
-    if plot.x.names:
-        place: Spec = {"x": _place(plot.x, (bar.left + bar.right) / 2)}
-    else:
-        place = {"x": bar.left, "x2": bar.right}
-    return {**place, "low": bar.low, "high": bar.high, **_tip_row(bar.tip)}
 
 
 def _tip_row(tip: Tip) -> Spec:
