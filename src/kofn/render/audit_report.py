@@ -4,30 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
-
 from kofn.analysis.extraction_audit import audit_headline
 from kofn.core.document import Document, Grid, grid_lines
 from kofn.core.escape import escape_controls, show_hidden
 from kofn.extract.answer_spans import locate
 from kofn.render.comparison_text import excerpt
-from kofn.render.page import environment, html_document
+from kofn.render.page import html_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kofn.analysis.extraction_audit import Disagreement, ExtractionAudit
-    from kofn.core.types import Estimate
-
-_ANSWER = 24  # characters of a short answer
 
 
 def format_audit(
     audit: ExtractionAudit, style: Callable[[str, str], str] = lambda text, _: text, *, width: int = 100, most: int = 10
 ) -> str:
     """The scores and failures of each, the agreement matrix, and the first outputs on which they disagree."""
-    first, *rest = audit_headline(audit)
-    parts = [[style(escape_controls(first), "strong"), *map(escape_controls, rest)]]
+    first, *rest = map(escape_controls, audit_headline(audit))
+    parts = [[style(first, "strong"), *rest]]
     parts += [grid_lines(scores_grid(audit), style), grid_lines(agreement_grid(audit), style)]
     parts += [_disagreement(audit, at, style, width) for at in range(min(most, len(audit.disagreements)))]
     left = len(audit.disagreements) - most
@@ -51,17 +46,13 @@ def scores_grid(audit: ExtractionAudit) -> Grid:
             f"{name} (chosen)" if name == audit.chosen else name,
             f"{audit.n_failed[name]:,}",
             f"{audit.n_failed[name] / audit.n:.1%}",
-            *map(_number, audit.estimates.get(name, ())),
+            # without its name, which heads the column
+            *("-" if e.point is None else e.format() for e in audit.estimates.get(name, ())),
         )
         for name in audit.names
     ]
     header = ("extractor", "no answer", "share", *names)
     return Grid(title, header, tuple(rows), (False, True, True, *([False] * len(names))))
-
-
-def _number(e: Estimate) -> str:
-    # the estimate without its name, which heads the column
-    return "-" if e.point is None else e.format()
 
 
 def agreement_grid(audit: ExtractionAudit) -> Grid:
@@ -85,7 +76,7 @@ def _disagreement(audit: ExtractionAudit, at: int, style: Callable[[str, str], s
     return [*lines, style(f"  {excerpt(one.text, answer, width - 2)}", "dim")]
 
 
-def shorten_text(text: str, most: int = _ANSWER * 2) -> str:
+def shorten_text(text: str, most: int = 48) -> str:
     """A text on one line.
 
     >>> shorten_text("a\\n  b"), shorten_text("a" * 9, 5)
@@ -101,23 +92,21 @@ _TEXT = 4_000  # characters of each: its end, for that is where answers stand
 
 def audit_page(audit: ExtractionAudit) -> str:
     """The whole page, in one file that needs no network and no script."""
-    listed = audit.disagreements[:MOST]
-    body = (
-        environment()
-        .get_template("audit.html.j2")
-        .render(
-            sources=", ".join(audit.sources[:3]),
-            lines=audit_headline(audit),
-            notes=[*map(str, audit.warnings), *audit.notes],
-            scores=scores_grid(audit),
-            names=audit.names,
-            agreement=[(a, [agreement_cell(audit.agreement[a][b]) for b in audit.names]) for a in audit.names],
-            rows=[disagreement_row(one, audit.names) for one in listed],
-            n=len(audit.disagreements),
-            metric=audit.metric,
-        )
+    return html_page(
+        "audit.html.j2",
+        {
+            "sources": ", ".join(audit.sources[:3]),
+            "lines": audit_headline(audit),
+            "notes": [*map(str, audit.warnings), *audit.notes],
+            "scores": scores_grid(audit),
+            "names": audit.names,
+            "agreement": [(a, [agreement_cell(audit.agreement[a][b]) for b in audit.names]) for a in audit.names],
+            "rows": [disagreement_row(one, audit.names) for one in audit.disagreements[:MOST]],
+            "n": len(audit.disagreements),
+            "metric": audit.metric,
+        },
+        title="Extraction audit · kofn",
     )
-    return html_document(title="Extraction audit · kofn", body=Markup(body))  # noqa: S704 - the template escapes
 
 
 def agreement_cell(share: float) -> dict[str, str]:
@@ -128,21 +117,15 @@ def agreement_cell(share: float) -> dict[str, str]:
 
 def disagreement_row(one: Disagreement, names: tuple[str, ...]) -> dict[str, Any]:
     words = {True: "pass", False: "fail", None: ""}
+    shown = {name: answer and show_hidden(shorten_text(answer, 200)) for name, answer in one.answers.items()}
     return {
         "case": show_hidden(one.case_id),
         "index": one.index + 1,
         "reference": None if one.reference is None else show_hidden(shorten_text(one.reference, 200)),
-        "answers": [
-            {"name": name, "answer": _shown_answer(one.answers[name]), "word": words[one.passed.get(name)]}
-            for name in names
-        ],
+        "answers": [{"name": name, "answer": shown[name], "word": words[one.passed.get(name)]} for name in names],
         "matters": one.matters,
         "parts": _mark_answers(one),
     }
-
-
-def _shown_answer(answer: str | None) -> str | None:
-    return None if answer is None else show_hidden(shorten_text(answer, 200))
 
 
 def _mark_answers(one: Disagreement) -> list[dict[str, Any]]:

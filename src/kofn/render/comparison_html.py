@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
-
 from kofn.core.escape import show_hidden
 from kofn.core.format import format_count, format_interval, format_number, format_p, format_signed
 from kofn.extract.answer_spans import locate
-from kofn.render.comparison_text import changed_text, comparison_title, main_difference, sentences
-from kofn.render.page import environment, html_document, pack, read_template, to_json
+from kofn.render.comparison_text import (
+    VERDICTS,
+    better_alike_worse,
+    changed_text,
+    comparison_title,
+    difference_groups,
+    difference_mark,
+    interval_ends,
+    main_difference,
+    sentences,
+)
+from kofn.render.page import Stat, cut_middle, html_page, pack, to_json
+from kofn.render.plot import Axis, round_ticks
 from kofn.render.trend_text import interval_heading
 
 if TYPE_CHECKING:
@@ -36,21 +45,19 @@ _INPUT = 160
 def comparison_page(found: ComparisonReport) -> str:
     """The whole page, in one file that needs no network."""
     listed = found.changed[:MOST_CHANGED]
-    body = (
-        environment()
-        .get_template("compare.html.j2")
-        .render(**comparison_data(found), changed=list(map(case_summary, listed)))
-    )
-    return html_document(
+    return html_page(
+        "compare.html.j2",
+        {**comparison_data(found), "changed": list(map(case_summary, listed))},
         title=f"{comparison_title(found)} · kofn",
-        body=Markup(body),  # noqa: S704 - the template escapes
-        scripts=[read_template("compare.js")],
+        scripts=["compare.js"],
         blocks={"changed": pack(to_json(case_bodies(listed)))},
     )
 
 
 def comparison_data(found: ComparisonReport) -> dict[str, Any]:
     """What compare.html.j2 shows, but for the list of the cases that changed."""
+    names = dict.fromkeys((d.name_a, d.name_b) for d in found.differences)
+    pairs = [{"a": a, "b": b, "said": changed_text(found, a, b)} for a, b in names if found.verdict is not None]
     return {
         "title": comparison_title(found),
         "kind": found.kind,
@@ -60,9 +67,9 @@ def comparison_data(found: ComparisonReport) -> dict[str, Any]:
         "warnings": [str(w) for w in found.warnings],
         "tables": list(_tables(found)),
         "level": interval_heading(found.rules.level),
-        "agreements": [_agreement(one) for one in found.agreements],
-        "selections": [_selection(one) for one in found.selections],
-        "pairs": _pairs(found),
+        "agreements": list(map(_agreement, found.agreements)),
+        "selections": list(map(_selection, found.selections)),
+        "pairs": pairs,
         "noun": "candidate" if found.kind == "graders" else "case",
         "n_changed": len(found.changed),
         "unmatched": _unmatched_rows(found),
@@ -82,21 +89,18 @@ def _head(found: ComparisonReport) -> dict[str, str]:
     if len({one.sides for one in found.differences}) > 1 or (holding and not d.holds):
         return {"kind": "", "mark": "", "word": f"{holding} of {total} hold", "reason": said[0]}
     kind = {"better": "passed", "worse": "failed"}.get(d.word, "")
-    mark = ("▲" if d.sign > 0 else "▼") if d.holds else ""
+    mark = difference_mark(d)[0] if d.holds else ""
     return {"kind": kind, "mark": mark, "word": d.word.capitalize() or "No real difference", "reason": said[0]}
 
 
-def _stats(found: ComparisonReport) -> list[dict[str, str]]:
+def _stats(found: ComparisonReport) -> list[Stat]:
     """The main number of every side, of a dozen at most, and how much holds."""
     d = main_difference(found, found.differences[0].sides)
     level = next(one for one in found.levels if (one.aggregator, one.segment) == (d.aggregator, None))
-    values = [
-        {"name": name, "value": format_number(v, none="–"), "detail": d.aggregator}
-        for name, v in zip(found.names, level.values, strict=True)
-    ]
+    values = zip(found.names, level.values, strict=True)
+    stats = [Stat(name, format_number(value, none="–"), d.aggregator) for name, value in values]
     n = sum(one.holds for one in found.differences)
-    holds = {"name": "hold after Holm", "value": f"{n} of {len(found.differences)}", "detail": f"p < {d.alpha:g}"}
-    return [*values[:12], holds]
+    return [*stats[:12], Stat("hold after Holm", f"{n} of {len(found.differences)}", f"p < {d.alpha:g}")]
 
 
 # differences
@@ -104,15 +108,8 @@ def _stats(found: ComparisonReport) -> list[dict[str, str]]:
 
 def _tables(found: ComparisonReport) -> Iterator[dict[str, Any]]:
     """A table a pair, metric and field, each on a scale of its own; pairs of one row each share a table."""
-    pairs = {d.sides for d in found.differences}
-    # one difference per pair: rows of pairs instead of a table each
-    together = len(pairs) > 1 and len(pairs) == len(found.differences)
-    groups: dict[tuple[Any, ...], list[Difference]] = {}
-    for d in found.differences:
-        by = "" if d.segment is None else d.segment.partition("=")[0]
-        groups.setdefault((None if together else d.sides, d.metric, by), []).append(d)
     metrics = len({d.metric for d in found.differences}) > 1
-    for (sides, metric, by), rows in groups.items():
+    for (sides, metric, by), rows in difference_groups(found, by_metric=True).items():
         pair = "" if sides is None else f"{rows[0].name_b} against {rows[0].name_a}"
         words = ", ".join(filter(None, [pair, metric if metrics else "", f"by {by}" if by else ""]))
         yield {"title": words, "paired": sides is None, "sliced": bool(by), **_forest(rows, named=sides is not None)}
@@ -120,49 +117,29 @@ def _tables(found: ComparisonReport) -> Iterator[dict[str, Any]]:
 
 def _forest(rows: Sequence[Difference], *, named: bool) -> dict[str, Any]:
     """The rows on one scale. `named`: all of one pair, whose names head the columns."""
-    low, high = _domain(rows)
+    ends = [0.0] + [x for d in rows for x in interval_ends(d) if x is not None]
+    # `or`: all ends are 0, and a scale needs some length
+    room = 0.08 * (max(ends) - min(ends)) or 0.05
+    scale = Axis(domain=(min(ends) - room, max(ends) + room), ticks=())
     return {
         "a": rows[0].name_a if named else "a",
         "b": rows[0].name_b if named else "b",
         "mcnemar": any(d.comparison.mcnemar_p is not None for d in rows),
-        "ticks": [(f"{_axis_position(t, low, high):.2f}", f"{t:+g}" if t else "0") for t in _ticks(low, high)],
-        "zero": f"{_axis_position(0.0, low, high):.2f}",
-        "rows": [_row(d, low, high) for d in rows],
+        "ticks": [(_percent(scale.share(t)), f"{t:+g}" if t else "0") for t in round_ticks(*scale.domain)],
+        "zero": _percent(scale.share(0.0)),
+        "rows": [_row(d, scale) for d in rows],
     }
 
 
-def _domain(rows: Sequence[Difference]) -> tuple[float, float]:
-    """From the lowest end to the highest, 0 within, and some room."""
-    ends = [0.0] + [x for d in rows for c in [d.comparison] for x in (c.low, c.difference, c.high) if x is not None]
-    # `or`: all ends are 0, and a scale needs some length
-    room = 0.08 * (max(ends) - min(ends)) or 0.05
-    return min(ends) - room, max(ends) + room
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f}"
 
 
-def _ticks(low: float, high: float) -> list[float]:
-    """Up to five round numbers, 0 among them.
-
-    >>> _ticks(-0.12, 0.31), _ticks(-3, 1)
-    ([-0.1, 0.0, 0.1, 0.2, 0.3], [-3.0, -2.0, -1.0, 0.0, 1.0])
-    """
-    from math import ceil, floor, log10
-
-    rough = (high - low) / 5
-    size = 10.0 ** floor(log10(rough))
-    # 0.999: a step that rounding left just short still counts
-    step = next(size * m for m in (1, 2, 2.5, 5, 10) if size * m >= rough * 0.999)
-    return [round(i * step, 10) for i in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
-
-
-def _axis_position(x: float, low: float, high: float) -> float:
-    return 100 * (x - low) / (high - low)
-
-
-def _row(d: Difference, low: float, high: float) -> dict[str, Any]:
+def _row(d: Difference, scale: Axis) -> dict[str, Any]:
+    """A difference in words, and its places on the scale in percent."""
     c = d.comparison
-    ends = c.difference is not None and c.low is not None and c.high is not None
-    # wins are cases in which b is higher, which is worse where less is better
-    lost, won = (c.wins, c.losses) if d.more_is_better is False else (c.losses, c.wins)
+    low, at, high = (None if x is None else scale.share(x) for x in interval_ends(d))
+    won, ties, lost = better_alike_worse(d)
     return {
         "number": d.aggregator,
         "pair": (d.name_b, d.name_a),
@@ -171,19 +148,17 @@ def _row(d: Difference, low: float, high: float) -> dict[str, Any]:
         "b": format_number(c.b, none="–"),
         "difference": format_signed(c.difference),
         "interval": format_interval(c.low, c.high),
-        "at": None if c.difference is None else f"{_axis_position(c.difference, low, high):.2f}",
-        "low": f"{_axis_position(c.low, low, high):.2f}" if ends and c.low is not None else None,
-        "width": f"{_axis_position(c.high, low, high) - _axis_position(c.low, low, high):.2f}"
-        if ends and c.low is not None and c.high is not None
-        else None,
+        "at": None if at is None else _percent(at),
+        "low": None if at is None or low is None or high is None else _percent(low),
+        "width": None if at is None or low is None or high is None else _percent(high - low),
         "p": format_p(c.p),
         "holm": format_p(d.p_holm),
         "mcnemar": format_p(c.mcnemar_p),
-        "mark": "" if not d.holds else "▲" if d.sign > 0 else "▼",
+        "mark": difference_mark(d)[0] if d.holds else "",
         "word": d.word,
         "role": {"better": "pass", "worse": "fail"}.get(d.word, "none"),
         "won": won,
-        "ties": c.ties,
+        "ties": ties,
         "lost": lost,
         "n": c.n,
         "missing": c.n_missing,
@@ -224,14 +199,6 @@ def _selection(one: Any) -> dict[str, Any]:
 # the cases that changed
 
 
-def _pairs(found: ComparisonReport) -> list[dict[str, Any]]:
-    """How many changed, a pair a line."""
-    if found.verdict is None:
-        return []
-    pairs = list(dict.fromkeys((d.name_a, d.name_b) for d in found.differences))
-    return [{"a": a, "b": b, "said": changed_text(found, a, b)} for a, b in pairs]
-
-
 def case_summary(one: ChangedCase) -> dict[str, Any]:
     """A changed case in a line of the list."""
     text = " ".join((one.input or "").split())
@@ -240,19 +207,11 @@ def case_summary(one: ChangedCase) -> dict[str, Any]:
         "a": one.name_a,
         "b": one.name_b,
         "way": one.way,
-        "from": _word(one.passed_a),
-        "to": _word(one.passed_b),
+        "from": VERDICTS[one.passed_a],
+        "to": VERDICTS[one.passed_b],
         "input": text if len(text) <= _INPUT else text[: _INPUT - 1] + "…",
-        "strips": [[_kind(c) for c in side[:40]] for side in (one.a, one.b)],
+        "strips": [[{True: "s1", False: "s0", None: "sx"}[c.passed] for c in side[:40]] for side in (one.a, one.b)],
     }
-
-
-def _word(passed: bool | None) -> str:
-    return {True: "pass", False: "fail", None: "neither"}[passed]
-
-
-def _kind(one: CandidateExcerpt) -> str:
-    return {True: "s1", False: "s0", None: "sx"}[one.passed]
 
 
 def case_bodies(changed: Sequence[ChangedCase], room: int | None = None) -> list[dict[str, Any]]:
@@ -265,20 +224,12 @@ def case_bodies(changed: Sequence[ChangedCase], room: int | None = None) -> list
     return [
         {
             "names": [c.name_a, c.name_b],
-            "input": _cut(c.input, most),
-            "reference": _cut(c.reference, most),
+            "input": cut_middle(c.input, most),
+            "reference": cut_middle(c.reference, most),
             "sides": [[_candidate(one, most, locating=locating) for one in side] for side in (c.a, c.b)],
         }
         for c in changed
     ]
-
-
-def _cut(text: str | None, most: int) -> Any:
-    """A text, or [start, characters left out, end] of a longer one."""
-    if text is None or len(text) <= most:
-        return text
-    tail = most // 2
-    return [text[: most - tail], len(text) - most, text[len(text) - tail :]]
 
 
 def _candidate(one: CandidateExcerpt, most: int, *, locating: bool) -> dict[str, Any]:
@@ -288,8 +239,8 @@ def _candidate(one: CandidateExcerpt, most: int, *, locating: bool) -> dict[str,
         span = locate(one.text, one.answer)
     return {
         "k": one.index + 1,
-        "text": _cut(one.text, most),
-        "answer": _cut(one.answer, 400),
+        "text": cut_middle(one.text, most),
+        "answer": cut_middle(one.answer, 400),
         "pass": {True: 1, False: 0, None: None}[one.passed],
         "span": span,
     }
@@ -298,9 +249,8 @@ def _candidate(one: CandidateExcerpt, most: int, *, locating: bool) -> dict[str,
 def _unmatched_rows(found: ComparisonReport) -> list[dict[str, Any]]:
     out = []
     for one in found.unmatched:
-        for name, cases in ((one.name_a, one.only_a), (one.name_b, one.only_b)):
+        for name, other, cases in ((one.name_a, one.name_b, one.only_a), (one.name_b, one.name_a, one.only_b)):
             if cases:
-                other = one.name_b if name == one.name_a else one.name_a
                 more = f" and {len(cases) - MOST_IDS:,} more" if len(cases) > MOST_IDS else ""
                 said = f"{format_count(len(cases), 'case')} only in {name}, not in {other}"
                 out.append({"said": said, "cases": [show_hidden(c) for c in cases[:MOST_IDS]], "more": more})

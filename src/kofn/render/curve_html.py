@@ -4,35 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-
 from kofn.analysis.curve_report import REACHES
 from kofn.core.escape import show_hidden
 from kofn.core.format import (
     format_count,
     format_dollars,
-    format_interval,
     format_level,
     format_number,
     format_rate,
     format_seconds,
 )
-from kofn.render.charts import Chart, curve_layers, k_dot
-from kofn.render.curve_text import axis_range, cost_rows, curve_cells, selection_rows
-from kofn.render.page import environment, html_document
-from kofn.render.plot import (
-    BarMark,
-    Bars,
-    Dot,
-    Dots,
-    Guide,
-    Line,
-    Plot,
-    Tip,
-    candidates_axis,
-    names_axis,
-    number_axis,
-)
+from kofn.render.charts import Chart, curve_layers, step_bar
+from kofn.render.curve_text import axis_range, cost_rows, curve_cells, interval_of, segment_rows, selection_rows
+from kofn.render.page import Stat, html_page
+from kofn.render.plot import Bars, Dot, Dots, Guide, Line, Plot, Tip, candidates_axis, names_axis, number_axis
 from kofn.render.report_html import checklist_rows
 
 if TYPE_CHECKING:
@@ -40,7 +25,7 @@ if TYPE_CHECKING:
 
     from kofn.analysis.best_of import BestOf, BestOfRow
     from kofn.analysis.curve_report import BestOfReport, SegmentCurve
-    from kofn.render.plot import Axis, Layer
+    from kofn.render.plot import Layer
 
 MOST_SEGMENTS = 24  # drawn; the table has them all
 LOOKS = {  # colour and words of every curve
@@ -53,37 +38,31 @@ LOOKS = {  # colour and words of every curve
 
 def curve_page(found: BestOfReport) -> str:
     """The whole page, in one file that needs no network."""
-    main = main_chart(found.table, found.level, [_chosen_guide(found.choice.n)])
-    spending = _spending_charts(found)
-    segments = [_segment_chart(f"segment-{i}", one, found) for i, one in enumerate(found.segments[:MOST_SEGMENTS])]
     header, rows = curve_cells(found.table, found.level)
-    body = (
-        environment()
-        .get_template("curve.html.j2")
-        .render(
-            main=main,
-            spending=spending,
-            segments=segments,
-            name=found.name,
-            head=_head(found),
-            stats=_stats(found),
-            header=header,
-            rows=[
-                (row, row[0].startswith("~"), of.k == found.choice.n)
-                for row, of in zip(rows, found.table.rows, strict=True)
+    return html_page(
+        "curve.html.j2",
+        {
+            "main": main_chart(found.table, found.level, [_chosen_guide(found.choice.n)]),
+            "spending": _spending_charts(found),
+            "segments": [
+                _segment_chart(f"segment-{i}", one, found) for i, one in enumerate(found.segments[:MOST_SEGMENTS])
             ],
-            facts=[*cost_rows(found.table), *selection_rows(found)],
-            notes=tuple(map(str, found.table.notes)),
-            checklist=checklist_rows(found.checklist),
-            warnings=tuple(map(str, found.warnings)),
-            by_segment=_segment_rows(found),
-            n_hidden=max(0, len(found.segments) - MOST_SEGMENTS),
-            split=found.split,
-        )
-    )
-    return html_document(
+            "name": found.name,
+            "head": _head(found),
+            "stats": _stats(found),
+            "header": header,
+            "rows": [
+                (row, of.extrapolated, of.k == found.choice.n) for row, of in zip(rows, found.table.rows, strict=True)
+            ],
+            "facts": [*cost_rows(found.table), *selection_rows(found)],
+            "notes": tuple(map(str, found.table.notes)),
+            "checklist": checklist_rows(found.checklist),
+            "warnings": tuple(map(str, found.warnings)),
+            "by_segment": segment_rows(found),
+            "n_hidden": max(0, len(found.segments) - MOST_SEGMENTS),
+            "split": found.split,
+        },
         title=f"{show_hidden(found.name)} – best of {found.table.measured[-1].k} · kofn",
-        body=Markup(body),  # noqa: S704 - the template escapes
     )
 
 
@@ -99,41 +78,13 @@ def _head(found: BestOfReport) -> dict[str, str]:
     }
 
 
-def _stats(found: BestOfReport) -> list[dict[str, str]]:
+def _stats(found: BestOfReport) -> list[Stat]:
     first, last = found.table.measured[0], found.table.measured[-1]
-    out = [_stat("one candidate", first, "any"), _stat(f"any of {last.k}", last, "any")]
-    if last.corrected is not None:
-        out.append(_stat(f"any of {last.k}, corrected", last, "corrected"))
-    elif last.selected is not None:
-        out.append(_stat(f"pick of {last.k}", last, "selected"))
-    elif last.majority is not None:
-        out.append(_stat(f"vote of {last.k}", last, "majority"))
-    return [*out, {"name": "if independent", "value": format_number(last.independent), "detail": f"any of {last.k}"}]
-
-
-def _stat(name: str, row: BestOfRow, field: str) -> dict[str, str]:
-    ends = format_interval(getattr(row, f"{field}_low"), getattr(row, f"{field}_high"))
-    return {"name": name, "value": format_number(getattr(row, field)), "detail": ends}
-
-
-def _segment_rows(found: BestOfReport) -> list[dict[str, str]]:
-    measure, out = found.table.measure, []
-    for one in found.segments:
-        first, last = one.table.measured[0], one.table.measured[-1]
-        out.append(
-            {
-                "name": f"{one.by} = {one.table.segment}",
-                "few": "few cases" if one.few else "",
-                "cases": f"{one.table.n_cases:,}",
-                "first": format_number(first.value(measure)),
-                "last": format_number(last.value(measure)),
-                "k": str(last.k),
-                "interval": format_interval(getattr(last, f"{measure}_low"), getattr(last, f"{measure}_high")),
-                "independent": format_number(last.independent),
-                "choose": "–" if one.choice.n is None else str(one.choice.n),
-            }
-        )
-    return out
+    shown = [("one candidate", first, "any"), (f"any of {last.k}", last, "any")]
+    third = {"corrected": "any of {}, corrected", "selected": "pick of {}", "majority": "vote of {}"}
+    shown += [(name.format(last.k), last, f) for f, name in third.items() if getattr(last, f) is not None][:1]
+    stats = [Stat(name, format_number(getattr(row, field)), interval_of(row, field)) for name, row, field in shown]
+    return [*stats, Stat("if independent", format_number(last.independent), f"any of {last.k}")]
 
 
 # the curves
@@ -167,16 +118,9 @@ def main_chart(table: BestOf, level: float, guides: Sequence[Layer] = ()) -> Cha
 def _measured_layers(rows: Sequence[BestOfRow], name: str, *, dotted: bool = False) -> list[Layer]:
     """The curve of one measure: band, line and dots."""
     colour, what = LOOKS[name]
-    dots, bands = [], []
-    for row in rows:
-        value, low, high = (getattr(row, f"{name}{end}") for end in ("", "_low", "_high"))
-        if value is None:
-            continue
-        said = f"{what}, extrapolated" if row.extrapolated else what
-        dots.append(k_dot(row.k, value, said, format_interval(low, high)))
-        if low is not None and high is not None:
-            bands.append((row.k, low, high))
-    return curve_layers(dots, bands, colour, dotted=dotted)
+    fields = [f"{name}_low", name, f"{name}_high"]
+    points = [(row.k, *(getattr(row, f) for f in fields)) for row in rows]
+    return curve_layers(points, f"{what}, extrapolated" if dotted else what, colour, dotted=dotted, none="-")
 
 
 def _main_plot(table: BestOf, there: Sequence[str], guides: Sequence[Layer]) -> Plot:
@@ -189,17 +133,13 @@ def _main_plot(table: BestOf, there: Sequence[str], guides: Sequence[Layer]) -> 
     for name in reversed(there):
         banded = name in ("any", "corrected", table.measure)  # a fog of bands would hide them all
         layers += _measured_layers(table.measured, name)[0 if banded else 1 :]
-    x, y = candidates_axis(table.rows[-1].k), _value_axis(_ends(table.rows, there))
+    x, y = candidates_axis(table.rows[-1].k), number_axis(*axis_range(_ends(table.rows, there)))
     return Plot(x=x, y=y, layers=tuple(layers), height=340, look="tall")
 
 
 def _ends(rows: Sequence[BestOfRow], there: Sequence[str]) -> list[float]:
     fields = [f"{name}{end}" for name in there for end in ("", "_low", "_high")]
     return [v for row in rows for f in (*fields, "independent") if (v := getattr(row, f)) is not None]
-
-
-def _value_axis(ends: Sequence[float]) -> Axis:
-    return number_axis(*axis_range(ends))
 
 
 def _independent(rows: Sequence[BestOfRow]) -> Line:
@@ -215,33 +155,17 @@ def _chosen_guide(chosen: int | None) -> Guide:
 
 
 def _spending_charts(found: BestOfReport) -> list[Chart]:
-    table, out = found.table, []
-    if len(table.measured) > 1:
-        out.append(_gains(found))
+    """What each candidate adds, and the measure against money (tokens where no cost is known) and against time."""
+    table = found.table
+    out = [_gains(found)] if len(table.measured) > 1 else []
     if table.cost is not None:
-        out.append(
-            _spending_chart("cost", "Value and cost", "cost of a case", found, lambda row: row.cost, format_dollars)
-        )
+        out.append(_spending_chart("cost", "Value and cost", "cost of a case", found, format_dollars))
     elif table.tokens is not None:
-        out.append(
-            _spending_chart("tokens", "Value and tokens", "tokens a case", found, lambda row: row.tokens, _format_whole)
-        )
+        out.append(_spending_chart("tokens", "Value and tokens", "tokens a case", found, lambda n: f"{n:,.0f}"))
     if table.measured[0].seconds is not None:
-        out.append(
-            _spending_chart(
-                "seconds",
-                "Value and time",
-                "seconds, asked side by side",
-                found,
-                lambda row: row.seconds,
-                format_seconds,
-            )
-        )
+        axis = "seconds, asked side by side"
+        out.append(_spending_chart("seconds", "Value and time", axis, found, format_seconds))
     return out
-
-
-def _format_whole(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"
 
 
 def _gains(found: BestOfReport) -> Chart:
@@ -276,14 +200,7 @@ def gains_plot(rows: Sequence[BestOfRow], chosen: int, bar: float | None, colour
     gains = [row.gain or 0.0 for row in rows]
     y = number_axis(min(0.0, 1.1 * min(gains)), max(1.1 * max(gains), 1e-6), most=4)
     bars = [
-        BarMark(
-            left=i - 0.43,
-            right=i + 0.43,
-            low=0,
-            high=gain,
-            key=str(row.k),
-            tip=Tip(headline=f"candidate {row.k}", pairs=(("adds", f"{gain:.4f}"),)),
-        )
+        step_bar(i, (0, gain), Tip(headline=f"candidate {row.k}", pairs=(("adds", f"{gain:.4f}"),)), key=str(row.k))
         for i, (row, gain) in enumerate(zip(rows, gains, strict=True))
     ]
     kept = sum(row.k <= chosen for row in rows)
@@ -296,17 +213,12 @@ def gains_plot(rows: Sequence[BestOfRow], chosen: int, bar: float | None, colour
 
 
 def _spending_chart(
-    chart_id: str,
-    title: str,
-    axis: str,
-    found: BestOfReport,
-    spent: Callable[[BestOfRow], float | None],
-    format_spent: Callable[[float | None], str],
+    chart_id: str, title: str, axis: str, found: BestOfReport, format_spent: Callable[[float], str]
 ) -> Chart:
-    """The measure against what k candidates take; each dot is a k."""
+    """The measure against what k candidates take, the field that `chart_id` names; each dot is a k."""
     measure = found.table.measure
     there = [(row, at, value) for row in found.table.measured
-             if (at := spent(row)) is not None and (value := row.value(measure)) is not None]  # fmt: skip
+             if (at := getattr(row, chart_id)) is not None and (value := row.value(measure)) is not None]  # fmt: skip
     dots = tuple(
         Dot(
             x=at,
@@ -327,7 +239,7 @@ def _spending_chart(
         label=show_hidden(f"{title}: {said}"),
         plot=Plot(
             x=number_axis(0, most, title=axis, most=4, unit="$" if chart_id == "cost" else "", grid=False),
-            y=_value_axis([dot.y for dot in dots]),
+            y=number_axis(*axis_range([dot.y for dot in dots])),
             layers=(line, Dots(dots=dots, colour=colour)),
             height=190,
             top=24,
@@ -364,7 +276,7 @@ def _segment_chart(chart_id: str, one: SegmentCurve, found: BestOfReport) -> Cha
         id=chart_id,
         title=show_hidden(f"{one.by} = {(one.table.segment or '')[:60]}"),
         label=show_hidden(f"{one.table.segment}: {ends[0]} with one, {ends[1]} with {last.k}"),
-        plot=Plot(x=candidates_axis(largest, ""), y=_value_axis(drawn), layers=tuple(layers), height=150),
+        plot=Plot(x=candidates_axis(largest, ""), y=number_axis(*axis_range(drawn)), layers=tuple(layers), height=150),
         header=header,
         rows=tuple(rows),
         note=f"{format_count(one.table.n_cases, 'case')}{chosen}",

@@ -26,11 +26,7 @@ if TYPE_CHECKING:
 
 
 def html_document(
-    *,
-    title: str,
-    body: Markup,
-    scripts: Sequence[str] = (),
-    blocks: Mapping[str, bytes | PackedData] | None = None,
+    *, title: str, body: Markup, scripts: Sequence[str] = (), blocks: Mapping[str, bytes | PackedData] | None = None
 ) -> str:
     """A whole page: our style sheet, the body, scripts and data.
 
@@ -51,13 +47,25 @@ def html_document(
             style=Markup(style),  # noqa: S704 - our own file
             body=body,
             scripts=[Markup(text) for text in code],  # noqa: S704 - ours, made fit for a script element
-            blocks={name: _embed(data) for name, data in (blocks or {}).items()},
+            blocks={
+                name: Markup(data if isinstance(data, PackedData) else pack(data))  # noqa: S704 - base64 holds no markup
+                for name, data in (blocks or {}).items()
+            },
         )
     )
 
 
-def _embed(data: bytes | PackedData) -> Markup:
-    return Markup(data if isinstance(data, PackedData) else pack(data))  # noqa: S704 - base64 holds no markup
+def html_page(
+    template: str,
+    data: Mapping[str, Any],
+    *,
+    title: str,
+    scripts: Sequence[str] = (),
+    blocks: Mapping[str, bytes | PackedData] | None = None,
+) -> str:
+    """A whole page whose body is a template filled with data; `scripts` are files of ours."""
+    body = Markup(environment().get_template(template).render(data))  # noqa: S704 - the template escapes
+    return html_document(title=title, body=body, scripts=list(map(read_template, scripts)), blocks=blocks)
 
 
 def wrap_script(text: str) -> str:
@@ -86,6 +94,18 @@ def _hash_source(text: str) -> str:
     return f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """A number for the head of a page; the ends place it on a line from 0 to 1 where it is a share."""
+
+    name: str
+    value: str
+    detail: str = ""
+    point: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
 @cache
 def read_template(name: str) -> str:
     """A file of ours beside the templates."""
@@ -102,7 +122,7 @@ def environment() -> Environment:
         autoescape=True,
         # a misspelt name fails instead of printing nothing
         undefined=StrictUndefined,
-        finalize=_finalize,
+        finalize=_show_text,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -111,7 +131,7 @@ def environment() -> Environment:
     return env
 
 
-def _finalize(value: Any) -> Any:
+def _show_text(value: Any) -> Any:
     """Every text a template prints shows all its characters; markup is left as it is."""
     # before autoescape, so that it sees the text and not entities
     return show_hidden(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
@@ -155,14 +175,18 @@ def cut_texts(column: pl.Series, length: int | None) -> list[Any]:
     ['short', ['abc', 4, 'hij'], None]
     """
     values: list[Any] = column.to_list()
-    if length is None:
-        return values
-    sizes = column.str.len_chars()
-    for i in (sizes > length).fill_null(value=False).arg_true().to_list():
-        text = values[i]
-        tail = length // 2
-        values[i] = [text[: length - tail], len(text) - length, text[len(text) - tail :]]
+    if length is not None:
+        for i in (column.str.len_chars() > length).fill_null(value=False).arg_true().to_list():
+            values[i] = cut_middle(values[i], length)
     return values
+
+
+def cut_middle(text: str | None, length: int) -> Any:
+    """A text, or [start, characters left out, end] of a longer one."""
+    if text is None or len(text) <= length:
+        return text
+    tail = length // 2
+    return [text[: length - tail], len(text) - length, text[len(text) - tail :]]
 
 
 def shift_spans(spans: Ints, sizes: pl.Series, length: int | None) -> Ints:
@@ -209,9 +233,8 @@ def fit_chunks(
     """
     some = _sample(sizes)
 
-    @cache
+    @cache  # bisection asks for the same lengths again
     def guess(length: int | None) -> float:
-        # cached: bisection asks for the same lengths again
         made = _make_chunks([i for i, _ in some], make, length)
         return sum(len(one) * stands_for for one, (_, stands_for) in zip(made, some, strict=True))
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import polars as pl
-from markupsafe import Markup
 
 from kofn.core.format import (
     format_amount,
@@ -21,7 +20,7 @@ from kofn.core.format import (
 from kofn.core.warnings import CodedWarning
 from kofn.render import charts, run_summary
 from kofn.render.case_payload import case_blocks
-from kofn.render.page import environment, html_document, read_template
+from kofn.render.page import Stat, html_page
 from kofn.render.run_summary import cut_text, judge_rows, parent_data
 from kofn.runs.case_reports import case_scores, explode_structs
 from kofn.runs.manifest import generation_facts
@@ -43,24 +42,12 @@ _SENTENCE = 1_000  # characters of a reason or a warning
 _MANIFEST = 200_000  # characters of run.json; a longer one is shown without its result
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stat:
-    """A number for the head of the page; the ends place it on a line from 0 to 1 where it is a share."""
-
-    name: str
-    value: str
-    detail: str = ""
-    point: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PageFacts:
     """A titled list of (what, value, explanation)."""
 
     title: str
-    items: tuple[tuple[str, str, str], ...]
+    items: Sequence[tuple[str, str, str]]
 
 
 def report_page(run: Run, budget: ByteBudget | None = None) -> str:
@@ -68,14 +55,12 @@ def report_page(run: Run, budget: ByteBudget | None = None) -> str:
     data = report_data(run)
     cases = case_blocks(run, budget)
     data["warnings"] += [(note, "") for note in cases.notes]
-    template = environment().get_template("report.html.j2")
-    body = template.render(
-        **data, n_shown=cases.n_shown, total=cases.total, searched=cases.searched, case_link=_link_inside
-    )
-    return html_document(
+    more = {"n_shown": cases.n_shown, "total": cases.total, "searched": cases.searched, "case_link": _link_inside}
+    return html_page(
+        "report.html.j2",
+        {**data, **more},
         title=f"{data['task']} – {data['verdict']['word'].lower()} · kofn",
-        body=Markup(body),  # noqa: S704 - the template escapes
-        scripts=[read_template("report.js")],
+        scripts=["report.js"],
         blocks=cases.blocks,
     )
 
@@ -89,6 +74,12 @@ def report_data(run: Run, *, with_charts: bool = True) -> dict[str, Any]:
     """Everything the template shows but the table of cases; without `drawn` not what is made from all candidates."""
     scores = case_scores(run.reports)
     result = run.result
+    rule = "a case passes when every verified attribute is correct"
+    if result is not None:
+        verdict = (run.evaluation.verdict or "").replace(">=", "≥").replace("<=", "≤")
+        rule = f"a case passes when {verdict}" if verdict else ""
+    versions = run.manifest.get("versions") or {}
+    by = f"kofn {versions['kofn']}" if isinstance(versions, dict) and "kofn" in versions else ""
     return {
         "has_candidates": result is not None,
         "task": cut_text(run.task, _NAME) or "(no name)",
@@ -97,8 +88,8 @@ def report_data(run: Run, *, with_charts: bool = True) -> dict[str, Any]:
         "tags": [cut_text(tag, _NAME) for tag in run_summary.tags_of(run)],
         "verdict": _verdict(run),
         "summary": run_headline(run),
-        "rule": _rule(run),
-        "made": _made_line(run),
+        "rule": rule,
+        "made": " · ".join(filter(None, [f"{run.evaluation.timestamp:%Y-%m-%d %H:%M} UTC", by])),
         "stats": _stats(run),
         "warnings": _warnings(run),
         "judges": judge_rows(run),
@@ -111,7 +102,7 @@ def report_data(run: Run, *, with_charts: bool = True) -> dict[str, Any]:
         "n_groups": len(run.evaluation.group_outcomes),
         "types": _types(run),
         "attributes": _attributes(run),
-        "facts": [] if result is None else [*_generation(run), *_facts(result)],
+        "facts": [] if result is None else _facts(run, result),
         "spending": charts.spending_charts(run, scores) if with_charts else [],
         "slowest": _slowest(scores),
         "manifest": _manifest(run.manifest),
@@ -153,64 +144,31 @@ def run_headline(run: Run) -> str:
     return f"{cases}{each}, " + (f"graded by {graded}" if graded else "nothing graded")
 
 
-def _rule(run: Run) -> str:
-    """When a case passes."""
-    if run.result is None:
-        return "a case passes when every verified attribute is correct"
-    verdict = (run.evaluation.verdict or "").replace(">=", "≥").replace("<=", "≤")
-    return f"a case passes when {verdict}" if verdict else ""
-
-
-def _made_line(run: Run) -> str:
-    versions = run.manifest.get("versions") or {}
-    by = f"kofn {versions['kofn']}" if isinstance(versions, dict) and "kofn" in versions else ""
-    return " · ".join(filter(None, [f"{run.evaluation.timestamp:%Y-%m-%d %H:%M} UTC", by]))
-
-
 def _stats(run: Run) -> list[Stat]:
     """Up to four numbers a reader looks for first."""
     evaluation = run.evaluation
     passed, total = sum(evaluation.pass_counts.values()), sum(evaluation.total_counts.values())
     if run.result is not None:
-        return [_stat(e) for e in _headlines(run.result, charts.headline_aggregator(run))]
+        first, metric = charts.headline_aggregator(run), run.result.scored[0].metric
+        found = {e.aggregator: e for e in charts.overall_estimates(run.result) if e.metric == metric}
+        names = dict.fromkeys([first, "first", "mean", "any_pass", "majority", *found])
+        return [_stat(found[name]) for name in names if name in found][:4]
     score = evaluation.score()
-    stats = [Stat(name="score", value=format_number(score, none="–"), detail="mean of groups by weight", point=score)]
-    stats.append(Stat(name="cases passing", value=f"{passed:,}", detail=f"of {total:,}"))
-    if evaluation.duration:
-        stats.append(Stat(name="time", value=format_duration(evaluation.duration)))
-    return stats
+    stats = [Stat("score", format_number(score, none="–"), "mean of groups by weight", score)]
+    stats.append(Stat("cases passing", f"{passed:,}", f"of {total:,}"))
+    return [*stats, Stat("time", format_duration(evaluation.duration))] if evaluation.duration else stats
 
 
 def _stat(e: Estimate) -> Stat:
-    share = charts.is_share(e)
-    return Stat(
-        name=e.aggregator,
-        value=format_number(e.point, none="–"),
-        detail=format_interval(e.low, e.high, none="–"),
-        point=e.point if share else None,
-        low=e.low if share else None,
-        high=e.high if share else None,
-    )
-
-
-def _headlines(result: ScoredResult, first: str) -> list[Estimate]:
-    of_metric = [e for e in charts.overall_estimates(result) if e.metric == result.scored[0].metric]
-    names = list(dict.fromkeys([first, "first", "mean", "any_pass", "majority", *(e.aggregator for e in of_metric)]))
-    found = {e.aggregator: e for e in of_metric}
-    return [found[name] for name in names if name in found][:4]
+    ends = (e.point, e.low, e.high) if charts.is_share(e) else ()
+    return Stat(e.aggregator, format_number(e.point, none="–"), format_interval(e.low, e.high, none="–"), *ends)
 
 
 def checklist_rows(lines: Sequence[ChecklistLine]) -> list[dict[str, str]]:
     """The checklist's lines, with the look of each answer."""
     kinds = {"yes": "pass", "no": "fail", "unknown": "none"}
     return [
-        {
-            "answer": line.answer,
-            "kind": kinds[line.answer],
-            "item": line.item,
-            "reason": cut_text(line.reason, _SENTENCE),
-        }
-        for line in lines
+        {**line.to_dict(), "kind": kinds[line.answer], "reason": cut_text(line.reason, _SENTENCE)} for line in lines
     ]
 
 
@@ -276,14 +234,9 @@ def _attributes(run: Run) -> list[dict[str, Any]]:
     # one attribute says what the verdict says
     if found.height < 2:
         return []
-    return [
-        {
-            **row,
-            "attribute": cut_text(row["attribute"], _NAME),
-            "share": row["correct"] / max(1, row["correct"] + row["wrong"]),
-        }
-        for row in found.head(_MOST_ATTRIBUTES).iter_rows(named=True)
-    ]
+    share = pl.col("correct") / (pl.col("correct") + pl.col("wrong")).clip(1)
+    rows = found.head(_MOST_ATTRIBUTES).with_columns(share=share).iter_rows(named=True)
+    return [{**row, "attribute": cut_text(row["attribute"], _NAME)} for row in rows]
 
 
 def _slowest(scores: pl.DataFrame) -> list[dict[str, Any]]:
@@ -294,74 +247,65 @@ def _slowest(scores: pl.DataFrame) -> list[dict[str, Any]]:
     return [{**row, "duration": format_duration(row["duration"])} for row in columns]
 
 
-def _facts(result: ScoredResult) -> list[PageFacts]:
+def _facts(run: Run, result: ScoredResult) -> list[PageFacts]:
+    """How the outputs were made, where kofn made them; what they cost, and what votes, texts and answers are like."""
     d = result.diagnostics
-    several = d["sizes"]["max"] > 1
-    found = [
-        _spending_facts(d, len(result.scored[0].sets)),
-        _votes(d["votes"], result.n_cases) if several and (d.get("votes") or {}).get("agreement") is not None else None,
-        _diversity(d["diversity"]) if several and d.get("diversity") else None,
-        _extraction(result.extraction),
-    ]
-    return [facts for facts in found if facts is not None]
-
-
-def _generation(run: Run) -> list[PageFacts]:
-    """How the outputs were made, where kofn made them."""
-    items = tuple(
+    votes, diversity = ((d.get(name) or {}) if d["sizes"]["max"] > 1 else {} for name in ("votes", "diversity"))
+    made = [
         (cut_text(name, _NAME), cut_text(value, _NAME), cut_text(note, _NAME))
         for name, value, note in generation_facts(run.manifest)
-    )
-    return [PageFacts(title="Generation", items=items)] if items else []
+    ]
+    found = [
+        PageFacts("Generation", made),
+        PageFacts("Cost and time", _spending(d, len(result.scored[0].sets))),
+        PageFacts("Votes", _votes(votes, result.n_cases) if votes.get("agreement") is not None else []),
+        PageFacts("Set diversity", _diversity(diversity) if diversity else []),
+        PageFacts("Extraction", _extraction(result.extraction)),
+    ]
+    return [facts for facts in found if facts.items]
 
 
-def _spending_facts(d: Mapping[str, Any], n_cases: int) -> PageFacts | None:
-    items: list[tuple[str, str, str]] = []
-    if d.get("cost"):
-        items += [
-            ("cost in all", format_amount(d["cost"]["total"]), ""),
-            ("cost a case", format_amount(d["cost"]["per_case"]), ""),
-        ]
+def _spending(d: Mapping[str, Any], n_cases: int) -> list[tuple[str, str, str]]:
+    items = []
+    if cost := d.get("cost"):
+        items += [("cost in all", format_amount(cost["total"]), "")]
+        items += [("cost a case", format_amount(cost["per_case"]), "")]
     if d.get("seconds"):
         total = d["seconds"]["total"]
         items += [("time in all", format_duration(total), "added up over candidates")]
         items += [("time a case", format_duration(total / max(1, n_cases)), "")]
-    if d["sizes"]["min"] != d["sizes"]["max"]:
-        sizes = d["sizes"]
+    sizes = d["sizes"]
+    if sizes["min"] != sizes["max"]:
         items.append(("set sizes", f"{sizes['min']}–{sizes['max']}", f"median {sizes['median']:g}"))
-    return PageFacts(title="Cost and time", items=tuple(items)) if items else None
+    return items
 
 
-def _votes(votes: Mapping[str, Any], n: int) -> PageFacts:
-    items = [
+def _votes(votes: Mapping[str, Any], n: int) -> list[tuple[str, str, str]]:
+    counts = {"unanimous": votes["unanimous"], "tied": votes["ties"]}
+    if votes.get("nobody_answered"):
+        counts["nobody answers"] = votes["nobody_answered"]
+    return [
         ("leading answer", format_percent(votes["agreement"]), "of the candidates are behind it"),
         ("lead", format_percent(votes["margin"]), "ahead of the next answer"),
         ("different answers", format_amount(votes["unique_answers"]), "a set, on average"),
-        ("unanimous", f"{votes['unanimous']:,}", f"of {n:,} sets"),
-        ("tied", f"{votes['ties']:,}", f"of {n:,} sets"),
+        *((name, f"{count:,}", f"of {n:,} sets") for name, count in counts.items()),
     ]
-    if votes.get("nobody_answered"):
-        items.append(("nobody answers", f"{votes['nobody_answered']:,}", f"of {n:,} sets"))
-    return PageFacts(title="Votes", items=tuple(items))
 
 
-def _diversity(d: Mapping[str, Any]) -> PageFacts:
+def _diversity(d: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     sampled = f"on {d['n_sets_sampled']:,} sets"
-    return PageFacts(
-        title="Set diversity",
-        items=(
-            ("different texts", format_percent(d["unique_texts"]), "of a set"),
-            ("identical sets", f"{d['identical_sets']:,}", f"of {d['n_sets_of_several']:,}"),
-            ("distinct-1", format_number(d["distinct_1"], none="–"), f"different words, {sampled}"),
-            ("distinct-2", format_number(d["distinct_2"], none="–"), f"different word pairs, {sampled}"),
-            ("redundancy", format_number(d["redundancy"], none="–"), f"overlap of candidates, {sampled}"),
-        ),
-    )
+    return [
+        ("different texts", format_percent(d["unique_texts"]), "of a set"),
+        ("identical sets", f"{d['identical_sets']:,}", f"of {d['n_sets_of_several']:,}"),
+        ("distinct-1", format_number(d["distinct_1"], none="–"), f"different words, {sampled}"),
+        ("distinct-2", format_number(d["distinct_2"], none="–"), f"different word pairs, {sampled}"),
+        ("redundancy", format_number(d["redundancy"], none="–"), f"overlap of candidates, {sampled}"),
+    ]
 
 
-def _extraction(found: Mapping[str, Any]) -> PageFacts | None:
+def _extraction(found: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     if found.get("n") is None:
-        return None
+        return []
     items = [
         ("answers", found["extractor"] or "given", found["reason"]),
         ("no answer", f"{found['n_failed']:,}", f"of {found['n']:,} candidates"),
@@ -370,10 +314,9 @@ def _extraction(found: Mapping[str, Any]) -> PageFacts | None:
         items.append(("differ from labels", f"{labels['n_differ']:,}", f"of {labels['n']:,}, by {labels['metric']}"))
     if audit := found.get("audit"):
         first, *others = audit["failure_rate"]
-        items += [
-            (f"agrees with {o}", format_percent(audit["agreement"][first][o]), f"on {audit['n']:,}") for o in others
-        ]
-    return PageFacts(title="Extraction", items=tuple(items))
+        agreement, of = audit["agreement"][first], f"on {audit['n']:,}"
+        items += [(f"agrees with {other}", format_percent(agreement[other]), of) for other in others]
+    return items
 
 
 # --- the manifest
@@ -381,28 +324,16 @@ def _extraction(found: Mapping[str, Any]) -> PageFacts | None:
 
 def _manifest(manifest: Mapping[str, Any]) -> str:
     """run.json as text; a very long one without its result, which the page shows."""
-    if not manifest:
-        return ""
-    text = _indent(manifest)
+    text = ""
     # the result is most of a long manifest, and the page shows it anyway
-    if len(text) > _MANIFEST:
-        text = _indent({k: v for k, v in manifest.items() if k != "result"})
-    return text if len(text) <= _MANIFEST else text[:_MANIFEST] + "\n… (run.json holds the rest)"
-
-
-def _indent(data: Mapping[str, Any]) -> str:
-    return json.dumps(data, indent=2, ensure_ascii=False, default=str)
+    for shown in (manifest, {k: v for k, v in manifest.items() if k != "result"}):
+        text = json.dumps(shown, indent=2, ensure_ascii=False, default=str) if manifest else ""
+        if len(text) <= _MANIFEST:
+            return text
+    return text[:_MANIFEST] + "\n… (run.json holds the rest)"
 
 
 def _sources(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     sources = manifest.get("sources")
-    if not isinstance(sources, list):
-        return []
-    return [
-        (cut_text(str(s.get("path")), _NAME), str(s.get("sha256") or "")[:12])
-        for s in sources[:20]
-        if isinstance(s, dict)
-    ]
-
-
-# --- numbers as words
+    listed = [s for s in sources[:20] if isinstance(s, dict)] if isinstance(sources, list) else []
+    return [(cut_text(str(s.get("path")), _NAME), str(s.get("sha256") or "")[:12]) for s in listed]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from markupsafe import Markup
-
 from kofn.analysis.series import most_flaky
 from kofn.analysis.trend import FROM_REPORTS, change_verdict
 from kofn.core.escape import escape_json, show_hidden
@@ -20,7 +18,7 @@ from kofn.core.format import (
     format_signed,
 )
 from kofn.render.charts import Chart
-from kofn.render.page import environment, html_document, read_template
+from kofn.render.page import Stat, html_page
 from kofn.render.plot import Area, Axis, Dot, Dots, Line, Plot, Tip, Whiskers, number_axis
 from kofn.render.trend_text import (
     across_text,
@@ -36,7 +34,7 @@ from kofn.render.trend_text import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kofn.analysis.series import CaseHistory, Change
+    from kofn.analysis.series import CaseHistory
     from kofn.analysis.trend import MetricTrend, TaskTrend, Trend
     from kofn.render.plot import Layer
     from kofn.runs.index import StoredRun
@@ -87,13 +85,7 @@ class TrendLinks(NamedTuple):
 
 def trend_page(found: Trend) -> str:
     """The whole page, in one file that needs no network."""
-    data = trend_data(found)
-    body = environment().get_template("trend.html.j2").render(**data)
-    return html_document(
-        title=trend_title(found),
-        body=Markup(body),  # noqa: S704 - the template escapes
-        scripts=[read_template("trend.js")],
-    )
+    return html_page("trend.html.j2", trend_data(found), title=trend_title(found), scripts=["trend.js"])
 
 
 def trend_data(found: Trend, links: TrendLinks | None = None) -> dict[str, Any]:
@@ -171,92 +163,56 @@ def _last(f: MetricTrend) -> int:
     return max(i for i, p in enumerate(f.series.points) if p.estimate.point is not None)
 
 
-def _stats(part: TaskTrend) -> list[dict[str, str]]:
+def _stats(part: TaskTrend) -> list[Stat]:
     """The newest value, how far runs lie apart, and the means over all runs."""
-    f = part.metrics[0]
-    stats = []
-    if f.series.spread is not None:
-        e, s = f.series.points[_last(f)].estimate, f.series.spread
-        stats.append(
-            {
-                "name": f"{show_hidden(f.name)}, newest",
-                "value": format_number(e.point),
-                "detail": format_interval(e.low, e.high),
-            }
-        )
+    f, stats, runs = part.metrics[0], [], format_count(len(part.runs), "run")
+    s = f.series.spread
+    if s is not None:
+        e = f.series.points[_last(f)].estimate
+        name = f"{show_hidden(f.name)}, newest"
+        stats.append(Stat(name, format_number(e.point), format_interval(e.low, e.high)))
         if s.sd is not None:
             alone = "" if s.noise is None else f"noise alone {format_number(s.noise)}"
-            stats.append({"name": "spread (sd)", "value": format_number(s.sd), "detail": alone})
+            stats.append(Stat("spread (sd)", format_number(s.sd), alone))
     if f.name != "pass_rate":
-        stats.append(
-            {
-                "name": "mean pass rate",
-                "value": format_number(part.pass_rate),
-                "detail": format_count(len(part.runs), "run"),
-            }
-        )
-    elif f.series.spread is not None:
-        stats.append(
-            {
-                "name": "mean",
-                "value": format_number(f.series.spread.mean),
-                "detail": format_count(len(part.runs), "run"),
-            }
-        )
-    stats += (
-        [{"name": "mean time", "value": format_duration(part.seconds), "detail": ""}]
-        if part.seconds is not None
-        else []
-    )
-    stats += [{"name": "mean cost", "value": format_cost(part.cost), "detail": ""}] if part.cost is not None else []
+        stats.append(Stat("mean pass rate", format_number(part.pass_rate), runs))
+    elif s is not None:
+        stats.append(Stat("mean", format_number(s.mean), runs))
+    stats += [Stat("mean time", format_duration(part.seconds))] if part.seconds is not None else []
+    stats += [Stat("mean cost", format_cost(part.cost))] if part.cost is not None else []
     return stats[:4]
 
 
 def _series(part: TaskTrend, f: MetricTrend, name: str, links: TrendLinks | None) -> dict[str, Any]:
     known = [p.estimate.point for p in f.series.points if p.estimate.point is not None]
-    marks = {
-        (change_verdict(c, f.higher_is_better), change_mark(c)) for c in f.series.changes if c is not None and c.real
-    }
-    listed, folded = _places(f)
+    marks = {(_word(f, i), change_mark(c)) for i, c in enumerate(f.series.changes) if c is not None and c.real}
+    n, drawn, when = len(f.series.points), len(known) > 1, run_times(part.runs)
+    # the newest and every real change; the others are folded away
+    listed = [i for i in range(n) if i >= n - MOST_ROWS or ((c := f.series.changes[i]) is not None and c.real)]
+    folded = sorted(set(range(n)) - set(listed))
     return {
         "id": name,
         "title": show_hidden(f.name),
         "what": show_hidden(describe_metric(f).partition(": ")[2] if f.name in FROM_REPORTS else describe_metric(f)),
-        "chart": series_chart(name, part, f, links) if len(known) > 1 else None,
+        "chart": series_chart(name, part, f, links) if drawn else None,
         "keys": [(f"real change, {w}", colour, m) for w, colour in COLOURS.items() for m in "▲▼" if (w, m) in marks],
         "level": interval_heading(f.level),
-        "rows": _rows(part.runs, f, listed, links),
-        "folded": _rows(part.runs, f, folded[-MOST_FOLDED:], links),
+        "rows": [_row(part.runs, f, i, when[i], links) for i in listed],
+        "folded": [_row(part.runs, f, i, when[i], links) for i in folded[-MOST_FOLDED:]],
         "n_folded": len(folded),
         "has_cost": any(r.cost is not None for r in part.runs),
         "has_time": any(r.seconds is not None for r in part.runs),
-        "spread": show_hidden(spread_text(f.series.spread, f.series.alpha))
-        if f.series.spread and len(known) > 1
-        else "",
-        "changes": show_hidden(changes_text(f)) if len(known) > 1 else "",
+        "spread": show_hidden(spread_text(f.series.spread, f.series.alpha)) if f.series.spread and drawn else "",
+        "changes": show_hidden(changes_text(f)) if drawn else "",
     }
 
 
-def _places(f: MetricTrend) -> tuple[list[int], list[int]]:
-    """Which runs the table shows, the newest and every real change, and which it folds away."""
-    n = len(f.series.points)
-    listed = [i for i in range(n) if i >= n - MOST_ROWS or ((c := f.series.changes[i]) is not None and c.real)]
-    return listed, sorted(set(range(n)) - set(listed))
-
-
-def _rows(
-    runs: Sequence[StoredRun], f: MetricTrend, places: Sequence[int], links: TrendLinks | None
-) -> list[dict[str, Any]]:
-    when = run_times(runs)
-    return [_row(runs, f, i, when[i]) | {"to": links and links.run(runs[i])} for i in places]
-
-
-def _row(runs: Sequence[StoredRun], f: MetricTrend, at: int, when: str) -> dict[str, Any]:
-    run, e, change = runs[at], f.series.points[at].estimate, f.series.changes[at]
+def _row(runs: Sequence[StoredRun], f: MetricTrend, at: int, when: str, links: TrendLinks | None) -> dict[str, Any]:
+    run, e, change, word = runs[at], f.series.points[at].estimate, f.series.changes[at], _word(f, at)
     c = change.comparison if change is not None else None
-    word = change_verdict(change, f.higher_is_better) if change is not None else ""
     return {
         "run": show_hidden(run.name) or "(no name)",
+        "to": links and links.run(run),
         "when": when,
         "value": format_number(e.point),
         "interval": format_interval(e.low, e.high),
@@ -284,12 +240,8 @@ def _flaky_row(part: TaskTrend, h: CaseHistory, links: TrendLinks | None) -> dic
         "flips": f"{h.flips:,}",
         "passes": f"{h.passes:,} / {h.runs:,}",
         "share": h.passes / h.runs,
-        "strip": _strip([r.verdict_of(h.case) for r in part.runs[-STRIP:]]),
+        "strip": [{True: "s1", False: "s0", None: "sx"}[r.verdict_of(h.case)] for r in part.runs[-STRIP:]],
     }
-
-
-def _strip(verdicts: Sequence[bool | None]) -> list[str]:
-    return ["sx" if v is None else "s1" if v else "s0" for v in verdicts]
 
 
 # the chart
@@ -298,7 +250,12 @@ def _strip(verdicts: Sequence[bool | None]) -> list[str]:
 def series_chart(chart_id: str, part: TaskTrend, f: MetricTrend, links: TrendLinks | None = None) -> Chart:
     """Runs from left to right: the interval as a band, values as a line, real changes as triangles with their size."""
     estimates = [p.estimate for p in f.series.points]
-    y = number_axis(*_domain([v for e in estimates for v in (e.low, e.point, e.high) if v is not None]))
+    ends = [v for e in estimates for v in (e.low, e.point, e.high) if v is not None]
+    low, high = min(ends), max(ends)
+    # a little more than the intervals need; `or`: one value alone still needs a scale around it
+    room = 0.08 * (high - low) or 0.05 * abs(high) or 0.05
+    share = low >= 0 and high <= 1
+    y = number_axis(max(0.0, low - room) if share else low - room, min(1.0, high + room) if share else high + room)
     return Chart(
         id=chart_id,
         title=show_hidden(f.name),
@@ -315,8 +272,8 @@ def _chart_description(part: TaskTrend, f: MetricTrend) -> str:
     ends = [format_number(point.estimate.point) for point in (first, last)]
     said = f"{f.name} over {len(part.runs):,} runs, from {ends[0]} to {ends[1]}"
     real = [
-        f"{p.name} {format_signed(c.comparison.difference)} ({change_verdict(c, f.higher_is_better)})"
-        for p, c in zip(f.series.points, f.series.changes, strict=True)
+        f"{p.name} {format_signed(c.comparison.difference)} ({_word(f, i)})"
+        for i, (p, c) in enumerate(zip(f.series.points, f.series.changes, strict=True))
         if c is not None and c.real
     ]
     return f"{said}. Real changes: {'; '.join(real[:12]) or 'none'}. The table below has the numbers."
@@ -339,15 +296,18 @@ def _layers(part: TaskTrend, f: MetricTrend, links: TrendLinks | None) -> list[L
     dots = _dots(part, f, links)
     shown = [dots[i] for i in values if not real[i]] if len(points) <= MOST_DOTS else []
     layers.append(Dots(dots=tuple(shown), colour="var(--accent)"))
+    looks = {i: (_word(f, i), change_mark(changes[i])) for i in values if real[i]}
     for word, colour in COLOURS.items():
-        for up in (True, False):
-            of_word = [i for i in values if real[i] and _is(changes[i], word, f, up=up)]
-            layers.append(Dots(dots=tuple(dots[i] for i in of_word), colour=colour))
+        for mark in "▲▼":
+            of_word = tuple(dots[i] for i, look in looks.items() if look == (word, mark))
+            layers.append(Dots(dots=of_word, colour=colour))
     return layers
 
 
-def _is(change: Change | None, word: str, f: MetricTrend, *, up: bool) -> bool:
-    return change is not None and change_verdict(change, f.higher_is_better) == word and (change.sign > 0) == up
+def _word(f: MetricTrend, at: int) -> str:
+    """What the change to a run is called: better, worse, noise, ..."""
+    change = f.series.changes[at]
+    return change_verdict(change, f.higher_is_better) if change is not None else ""
 
 
 def _dots(part: TaskTrend, f: MetricTrend, links: TrendLinks | None) -> dict[int, Dot]:
@@ -358,35 +318,18 @@ def _dots(part: TaskTrend, f: MetricTrend, links: TrendLinks | None) -> dict[int
         e, change = f.series.points[i].estimate, f.series.changes[i]
         if e.point is None:
             continue
-        word = change_verdict(change, f.higher_is_better) if change is not None else ""
+        size = format_signed(change.comparison.difference) if change is not None and change.comparison.n else ""
         pairs = (
             ("made", when),
             ("value", f"{format_number(e.point)} {format_interval(e.low, e.high)}"),
-            ("change", _change_words(change, word)),
+            ("change", ", ".join(filter(None, [size, _word(f, i)])) or "–"),
         )
-        dot = Dot(
-            x=i, y=e.point, tip=Tip(headline=show_hidden(run.name), pairs=pairs), href=links.run(run) if links else ""
-        )
+        tip = Tip(headline=show_hidden(run.name), pairs=pairs)
+        dot = Dot(x=i, y=e.point, tip=tip, href=links.run(run) if links else "")
         if change is not None and change.real:
-            size = format_signed(change.comparison.difference) if sized else ""
-            dot = replace(dot, shape="up" if change.sign > 0 else "down", label=size)
+            dot = replace(dot, shape="up" if change.sign > 0 else "down", label=size if sized else "")
         out[i] = dot
     return out
-
-
-def _change_words(change: Change | None, word: str) -> str:
-    if change is None:
-        return "–"
-    return word if not change.comparison.n else f"{format_signed(change.comparison.difference)}, {word}"
-
-
-def _domain(ends: Sequence[float]) -> tuple[float, float]:
-    """A little more than the intervals need; shares stay within 0 and 1."""
-    low, high = min(ends), max(ends)
-    # `or`: one value alone still needs a scale around it
-    room = 0.08 * (high - low) or 0.05 * abs(high) or 0.05
-    share = low >= 0 and high <= 1
-    return (max(0.0, low - room), min(1.0, high + room)) if share else (low - room, high + room)
 
 
 def _x(runs: Sequence[StoredRun]) -> Axis:
@@ -425,6 +368,9 @@ def heat_map(runs: Sequence[StoredRun], histories: Sequence[CaseHistory]) -> Hea
     wide = f"Each column is {step} runs. " if step > 1 else ""
     # pixels: the map is at most 520 high, and a row never below 5
     row = max(5, min(16, 520 // len(rows)))
+    # lines between rows where these are high enough, between columns where they are few
+    lines = "".join(f"M0 {y}h{len(spans)}" for y in range(1, len(rows))) if row >= 7 else ""
+    lines += "".join(f"M{x} 0v{len(rows)}" for x in range(1, len(spans))) if len(spans) <= 60 else ""
     return HeatMap(
         label=f"{len(rows):,} cases through {len(runs):,} runs, from those that pass most to those that fail most",
         width=len(spans),
@@ -432,7 +378,7 @@ def heat_map(runs: Sequence[StoredRun], histories: Sequence[CaseHistory]) -> Hea
         row=row,
         names=tuple(show_hidden(h.case)[:60] for h in rows) if row >= 13 else (),
         shades=_shades(cells),
-        lines=_lines(len(spans), len(rows), row),
+        lines=lines,
         ends=(dates[0], dates[-1]),
         fails=FAILS,
         note=f"{said}{wide}Cases that pass most often are at the top.",
@@ -441,20 +387,11 @@ def heat_map(runs: Sequence[StoredRun], histories: Sequence[CaseHistory]) -> Hea
     )
 
 
-def _lines(width: int, height: int, row: int) -> str:
-    """What parts the cells: lines between rows where these are high enough, between columns where they are few."""
-    between_rows = [f"M0 {y}h{width}" for y in range(1, height)] if row >= 7 else []
-    between_columns = [f"M{x} 0v{height}" for x in range(1, width)] if width <= 60 else []
-    return "".join([*between_rows, *between_columns])
-
-
 def _span_name(runs: Sequence[StoredRun], dates: Sequence[str], span: range) -> str:
-    first, last = span[0], span[-1]
-    if len(span) == 1:
-        return show_hidden(
-            runs[first].name if runs[first].name == dates[first] else f"{runs[first].name}, {dates[first]}"
-        )
-    return show_hidden(f"{runs[first].name} to {runs[last].name}")
+    first, last = runs[span[0]].name, runs[span[-1]].name
+    if len(span) > 1:
+        return show_hidden(f"{first} to {last}")
+    return show_hidden(first if first == dates[span[0]] else f"{first}, {dates[span[0]]}")
 
 
 def _cells(runs: Sequence[StoredRun], cases: Sequence[str], spans: Sequence[range]) -> list[list[float | None]]:
@@ -482,8 +419,10 @@ def _shades(cells: Sequence[Sequence[float | None]]) -> tuple[tuple[str, str], .
             if (shade := shades[x]) is not None:
                 paths.setdefault(shade, []).append(f"M{x} {y}h{end - x}v1h{x - end}z")
             x = end
-    return tuple((_colour(shade), "".join(path)) for shade, path in sorted(paths.items()))
-
-
-def _colour(shade: int) -> str:
-    return "var(--pass)" if shade == LEVELS - 1 else f"color-mix(in oklab, var(--pass) {25 * shade}%, {FAILS})"
+    return tuple(
+        (
+            "var(--pass)" if shade == LEVELS - 1 else f"color-mix(in oklab, var(--pass) {25 * shade}%, {FAILS})",
+            "".join(path),
+        )
+        for shade, path in sorted(paths.items())
+    )

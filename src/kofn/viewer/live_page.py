@@ -12,8 +12,8 @@ from starlette.responses import HTMLResponse, Response
 from kofn.core.escape import show_hidden
 from kofn.core.format import format_clock, format_duration, format_interval, format_money, format_number, format_short
 from kofn.render.charts import Chart
+from kofn.render.page import Stat
 from kofn.render.plot import Area, Axis, Dot, Dots, Line, Plot, Tip, number_axis
-from kofn.render.report_html import Stat
 from kofn.viewer.event_streams import StreamUpdate
 from kofn.viewer.run_folder import JUDGING, UNITS, NotFound, fraction_done, read_status
 from kofn.viewer.templating import breadcrumbs, render_fragment, render_page, run_url
