@@ -131,7 +131,7 @@ def check_place(path: Path) -> None:
         raise InputError(f"{path}: there is no directory {path.parent}: make it, or give another name")
 
 
-_FORMULA = ("=", "+", "@", "\t", "\r")  # with which spreadsheets begin a formula (OWASP, CSV injection)
+_FORMULA = r"^([=+@\t\r]|-[^0-9.])"  # how spreadsheets begin a formula (OWASP, CSV injection)
 _BLOCK = 4096  # cases written at a time
 
 
@@ -151,19 +151,15 @@ def _write_lines(graded: GradedCandidates, path: Path) -> None:
             candidates = rows[bounds[start] : bounds[last]].drop("repeat").to_dicts()
             for i, case in enumerate(some, start):
                 low, high = bounds[i] - bounds[start], bounds[i + 1] - bounds[start]
-                line = {**_present(case), "outputs": [_output(one) for one in candidates[low:high]]}
+                known = {name: value for name, value in case.items() if value is not None}
+                line = {**known, "outputs": [_output(one) for one in candidates[low:high]]}
                 file.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS, default=str))
-
-
-def _present(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if value is not None}
 
 
 def _output(record: dict[str, Any]) -> dict[str, Any]:
     """One output; a missing grade is null, so that it differs from one that nobody meant to give."""
-    names = {"output": "text"}
     return {
-        names.get(name, name): value
+        "text" if name == "output" else name: value
         for name, value in record.items()
         if value is not None or name in ("output", "pass", "score") or name.startswith("label.")
     }
@@ -181,22 +177,13 @@ def write_csv(graded: GradedCandidates, path: Path) -> list[str]:
     A cell that would be a formula gets an apostrophe in front, as spreadsheets write it; numbers keep their sign.
     """
     frame = long_frame(graded)
-    lists = [c for c in frame.columns if frame[c].dtype.is_nested()]
+    lists = [column for column in frame.iter_columns() if column.dtype.is_nested()]
     frame = frame.with_columns(
-        pl.Series(c, [None if v is None else orjson.dumps(v).decode() for v in frame[c].to_list()], dtype=pl.String)
+        pl.Series(c.name, [None if v is None else orjson.dumps(v).decode() for v in c.to_list()], dtype=pl.String)
         for c in lists
     )
-    changed = 0
-    for column in [c for c in frame.columns if frame[c].dtype == pl.String]:
-        risky = np.zeros(frame.height, dtype=np.bool_)
-        for sign in _FORMULA:
-            risky |= frame[column].str.starts_with(sign).fill_null(value=False).to_numpy()
-        risky |= frame[column].str.contains(r"^-[^0-9.]").fill_null(value=False).to_numpy()
-        if risky.any():
-            changed += int(risky.sum())
-            safe = pl.when(pl.Series(risky)).then(pl.concat_str(pl.lit("'"), pl.col(column))).otherwise(pl.col(column))
-            frame = frame.with_columns(safe.alias(column))
-    write_atomically(path, frame.write_csv)
+    changed = frame.select(pl.col(pl.String).str.contains(_FORMULA).sum()).sum_horizontal().item()
+    write_atomically(path, frame.with_columns(pl.col(pl.String).str.replace(_FORMULA, "'$1")).write_csv)
     notes = [f"{changed:,} cells begin like a formula and have an apostrophe in front"] if changed else []
     return [*omissions(graded), *notes]
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from kofn.core.types import Estimate
     from kofn.runs.load import GradedCandidates
-    from kofn.scoring.grade import Graded
 
 VERSION = "0.2.1"
 
@@ -40,6 +39,7 @@ def write(graded: GradedCandidates, path: Path) -> list[str]:
     now = str(datetime.now(UTC).timestamp())
     evaluation_id = f"{known['task']}/{known['model']}/{now}"
     samples = path.with_name(f"{path.stem}_samples.jsonl")
+    tool = " ".join(str(known[key]) for key in ("tool", "version") if known.get(key))
     n_left = _write_samples(graded, samples, evaluation_id, known)
     record = {
         "schema_version": VERSION,
@@ -52,7 +52,11 @@ def write(graded: GradedCandidates, path: Path) -> list[str]:
             "source_organization_name": "unknown",
             "evaluator_relationship": "other",
         },
-        "eval_library": _library(known),
+        "eval_library": {
+            "name": "kofn",
+            "version": __version__,
+            **({"additional_details": {"outputs_from": tool}} if tool else {}),
+        },
         "model_info": {"name": known["model"], "id": known["model"]},
         "evaluation_results": [
             _result(graded, known["task"], e) for e in graded.result.estimates if e.point is not None
@@ -72,48 +76,34 @@ def write(graded: GradedCandidates, path: Path) -> list[str]:
     return [*notes, "the organization and its relation to the model are not known here: fill in source_metadata"]
 
 
-def _library(known: dict[str, Any]) -> dict[str, Any]:
-
-    tool = " ".join(str(known[key]) for key in ("tool", "version") if known.get(key))
-    return {"name": "kofn", "version": __version__, **({"additional_details": {"outputs_from": tool}} if tool else {})}
-
-
 def _result(graded: GradedCandidates, task: str, e: Estimate) -> dict[str, Any]:
     """One estimate; what has no field in that schema is in `details`."""
+    what = f"{e.aggregator} over the candidates of a case, mean over cases; metric {e.metric}"
     name = f"{task} {e.metric} {e.aggregator}" + (f" ({e.segment})" if e.segment else "")
     uncertainty: dict[str, Any] = {"num_samples": e.n}
     if e.low is not None and e.high is not None:
-        uncertainty["confidence_interval"] = {
-            "lower": e.low,
-            "upper": e.high,
-            "confidence_level": e.level,
-            "method": e.method,
-        }
+        ends = {"lower": e.low, "upper": e.high}
+        uncertainty["confidence_interval"] = {**ends, "confidence_level": e.level, "method": e.method}
     scored = next(one for one in graded.result.scored if one.metric == e.metric)
+    values = graded.result.case_values.get((e.metric, e.aggregator))
+    defined = np.array([]) if values is None else values[~np.isnan(values)]
     details = {"metric": e.metric, "aggregator": e.aggregator, "segment": e.segment, "missing_cases": e.n_missing}
     return {
         "evaluation_name": name,
         "source_data": {"dataset_name": task, "source_type": "other"},
-        "metric_config": _metric(graded, scored, e),
+        # how to read the number: continuous, within 0 and 1 unless the cases' values go further
+        "metric_config": {
+            "evaluation_description": what,
+            "lower_is_better": higher_is_better(e.aggregator, scored.sets.higher_is_better) is False,
+            "score_type": "continuous",
+            "min_score": float(min(0.0, defined.min(initial=0.0))),
+            "max_score": float(max(1.0, defined.max(initial=1.0))),
+        },
         "score_details": {
             "score": e.point,
             "details": {key: str(value) for key, value in details.items() if value is not None},
             "uncertainty": uncertainty,
         },
-    }
-
-
-def _metric(graded: GradedCandidates, scored: Graded, e: Estimate) -> dict[str, Any]:
-    """How to read the number: continuous, within 0 and 1 unless the cases' values go further."""
-    values = graded.result.case_values.get((e.metric, e.aggregator))
-    defined = np.array([]) if values is None else values[~np.isnan(values)]
-    better = higher_is_better(e.aggregator, scored.sets.higher_is_better)
-    return {
-        "evaluation_description": f"{e.aggregator} over the candidates of a case, mean over cases; metric {e.metric}",
-        "lower_is_better": better is False,
-        "score_type": "continuous",
-        "min_score": float(min(0.0, defined.min(initial=0.0))),
-        "max_score": float(max(1.0, defined.max(initial=1.0))),
     }
 
 
@@ -147,29 +137,20 @@ def sample_of(case: dict[str, Any], row: dict[str, Any], score: float, passed: b
     plain = {"id", "input", "reference", "choices", "output", "extracted_answer", "reasoning", "error"}
     more = {**case, **row}
     metadata = {k: str(v) for k, v in more.items() if k not in plain and v is not None and not isinstance(v, list)}
-    usage = [row.get("tokens_in"), row.get("tokens")]
-    tokens = None if any(n is None for n in usage) else [int(n or 0) for n in usage]
+    read, written = row.get("tokens_in"), row.get("tokens")
+    usage = None
+    if read is not None and written is not None:
+        usage = {"input_tokens": int(read), "output_tokens": int(written), "total_tokens": int(read) + int(written)}
+    attribution = {"turn_idx": 0, "source": "output.raw", "extracted_value": answer, "extraction_method": method}
     return {
         "sample_id": str(case["id"]),
         "sample_hash": hashlib.sha256((prompt + "".join(references)).encode()).hexdigest(),
         "input": {"raw": prompt, "reference": references, "choices": case.get("choices")},
         "output": {"raw": [text], "reasoning_trace": None if row.get("reasoning") is None else [row["reasoning"]]},
         "messages": None,
-        "answer_attribution": []
-        if answer is None
-        else [
-            {
-                "turn_idx": 0,
-                "source": "output.raw",
-                "extracted_value": answer,
-                "extraction_method": method,
-                "is_terminal": True,
-            }
-        ],
+        "answer_attribution": [] if answer is None else [{**attribution, "is_terminal": True}],
         "evaluation": {"score": score, "is_correct": passed},
-        "token_usage": None
-        if tokens is None
-        else {"input_tokens": tokens[0], "output_tokens": tokens[1], "total_tokens": sum(tokens)},
+        "token_usage": usage,
         "performance": None if row.get("seconds") is None else {"latency_ms": 1000 * row["seconds"]},
         "error": row.get("error"),
         "metadata": metadata,

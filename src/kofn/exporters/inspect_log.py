@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from kofn.core.table import Table
     from kofn.runs.load import GradedCandidates
 
 _ROW = ("note", "candidate_weight", "facets")
@@ -55,22 +54,23 @@ def _json(value: Any) -> bytes:
 
 def _header(graded: GradedCandidates) -> dict[str, Any]:
     """A log without its samples."""
-
-    known, created = origin_of(graded), _created(graded)
+    known, created, table = origin_of(graded), _created(graded), graded.table
+    dataset = {"name": graded.name, "samples": table.n_cases, "shuffled": False}
+    sizes = np.diff(table.offsets)
+    # the ids say that each case has all its epochs, so sets of unequal size go without
+    if len(set(sizes.tolist())) == 1:
+        dataset["sample_ids"] = table.cases["case_id"].to_list()
+    scored = [one for one in graded.result.scored if one.metric]
     spec = {
         "run_id": graded.name,
         "created": created,
         "task": known["task"],
-        "dataset": _dataset(graded),
+        "dataset": dataset,
         "model": known["model"],
-        "config": {"epochs": int(np.diff(graded.table.offsets).max(initial=1))},
+        "config": {"epochs": int(sizes.max(initial=1))},
         "packages": {"kofn": __version__},
-        "scorers": [{"name": one.metric, "metrics": [{"name": "mean"}]} for one in graded.result.scored if one.metric],
-        "metadata": {
-            "lower_is_better": [
-                one.metric for one in graded.result.scored if one.metric and not one.sets.higher_is_better
-            ]
-        },
+        "scorers": [{"name": one.metric, "metrics": [{"name": "mean"}]} for one in scored],
+        "metadata": {"lower_is_better": [one.metric for one in scored if not one.sets.higher_is_better]},
     }
     return {
         "version": 2,
@@ -93,14 +93,6 @@ def _created(graded: GradedCandidates) -> str:
     return datetime.fromtimestamp(written, tz=UTC).isoformat(timespec="seconds")
 
 
-def _dataset(graded: GradedCandidates) -> dict[str, Any]:
-    """The cases. Their ids say that each has all its epochs, so sets of unequal size go without."""
-    table = graded.table
-    dataset = {"name": graded.name, "samples": table.n_cases, "shuffled": False}
-    equal = len(set(np.diff(table.offsets).tolist())) == 1
-    return {**dataset, "sample_ids": table.cases["case_id"].to_list()} if equal else dataset
-
-
 def _results(graded: GradedCandidates) -> dict[str, Any]:
     """The estimates over all cases: an aggregator is what Inspect calls a reducer, and the mean is over samples."""
     scores = [
@@ -118,20 +110,17 @@ def _results(graded: GradedCandidates) -> dict[str, Any]:
         if estimate.segment is None and estimate.point is not None and estimate.metric
     ]
     scores.sort(key=lambda score: score["reducer"] != "mean")  # Inspect displays the first as the result
-    n, failed = graded.table.n_candidates, _failed(graded.table)
-    return {"total_samples": n, "completed_samples": n - failed, "scores": scores}
-
-
-def _failed(table: Table) -> int:
-    rows = table.candidates
-    return rows.height - rows["error"].null_count() if "error" in rows.columns else 0
+    rows = graded.table.candidates
+    failed = rows.height - rows["error"].null_count() if "error" in rows.columns else 0
+    return {"total_samples": rows.height, "completed_samples": rows.height - failed, "scores": scores}
 
 
 def _samples(graded: GradedCandidates, model: str) -> Iterator[dict[str, Any]]:
     table, scored = graded.table, [one for one in graded.result.scored if one.metric]
     values = {one.metric: one.sets.values for one in scored}
     answers = scored[0].sets.answers if scored else None
-    for at, (case, tags) in enumerate(zip(table.cases.iter_rows(named=True), _rows(table), strict=True)):
+    every = table.tags.iter_rows(named=True) if table.tags.width else ({} for _ in range(table.n_cases))
+    for at, (case, tags) in enumerate(zip(table.cases.iter_rows(named=True), every, strict=True)):
         start, end = int(table.offsets[at]), int(table.offsets[at + 1])
         for epoch, row in enumerate(table.candidates[start:end].iter_rows(named=True), 1):
             place = start + epoch - 1
@@ -140,10 +129,6 @@ def _samples(graded: GradedCandidates, model: str) -> Iterator[dict[str, Any]]:
             grades = {name: float(column[place]) for name, column in values.items() if column[place] == column[place]}
             scores = {name: {"value": value, "answer": answer} for name, value in grades.items()}
             yield sample_of(case, tags, row, scores, epoch, model)
-
-
-def _rows(table: Table) -> Iterator[dict[str, Any]]:
-    yield from table.tags.iter_rows(named=True) if table.tags.width else ({} for _ in range(table.n_cases))
 
 
 def sample_of(

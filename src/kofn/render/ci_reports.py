@@ -50,16 +50,24 @@ def junit_xml(run: Run, checks: Sequence[Check]) -> bytes:
 
 
 def _text(text: str, longest: int = _LONGEST) -> str:
-    return escape_xml(text if len(text) <= longest else f"{text[:longest]}… ({len(text) - longest:,} characters more)")
+    return escape_xml(_cut(text, longest))
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text) - longest:,} characters more)"
 
 
 def _suite(name: str, run: Run, cases: Sequence[Element], seconds: float) -> Element:
-    suite = ET.Element("testsuite", name=_text(name, _NAME), tests=str(len(cases)))
-    suite.set("failures", str(sum(case.find("failure") is not None for case in cases)))
-    suite.set("skipped", str(sum(case.find("skipped") is not None for case in cases)))
-    suite.set("errors", "0")
-    suite.set("time", f"{seconds:.6f}")
-    suite.set("timestamp", run.evaluation.timestamp.isoformat(timespec="seconds"))
+    suite = ET.Element(
+        "testsuite",
+        name=_text(name, _NAME),
+        tests=str(len(cases)),
+        failures=str(sum(case.find("failure") is not None for case in cases)),
+        skipped=str(sum(case.find("skipped") is not None for case in cases)),
+        errors="0",
+        time=f"{seconds:.6f}",
+        timestamp=run.evaluation.timestamp.isoformat(timespec="seconds"),
+    )
     suite.extend(cases)
     return suite
 
@@ -79,11 +87,16 @@ def _requirements(run: Run, checks: Sequence[Check]) -> Element:
 
 def _groups(run: Run) -> Iterator[Element]:
     """A suite a group, in the order they come."""
-    frame = pl.concat([case_scores(run.reports), run.reports.select("results")], how="horizontal")
+    frame = _cases_with_results(run)
     listed = frame if frame.height <= MOST_CASES else failing_cases(frame)
     rows: dict[str, list[Element]] = {}
     for row in listed.iter_rows(named=True):
-        rows.setdefault(row["group"], []).append(_case_of(row))
+        case = _case(row["id"], row["group"], row["duration"])
+        if row["score"] is None:
+            ET.SubElement(case, "skipped", message="nothing was verified")
+        elif not row["passed"]:
+            _failure(case, failure_text(row["results"]))
+        rows.setdefault(row["group"], []).append(case)
     for (name,), part in frame.group_by("group", maintain_order=True):
         group = str(name)
         suite = _suite(group, run, rows.get(group, []), float(part["duration"].sum()))
@@ -91,6 +104,10 @@ def _groups(run: Run) -> Iterator[Element]:
             # the schema has properties before the cases
             suite.insert(0, _left_out(part))
         yield suite
+
+
+def _cases_with_results(run: Run) -> pl.DataFrame:
+    return pl.concat([case_scores(run.reports), run.reports.select("results")], how="horizontal")
 
 
 def failing_cases(frame: pl.DataFrame) -> pl.DataFrame:
@@ -101,24 +118,10 @@ def failing_cases(frame: pl.DataFrame) -> pl.DataFrame:
 def _left_out(part: pl.DataFrame) -> Element:
     """What a suite of failing cases alone does not show."""
     properties = ET.Element("properties")
-    counts = {
-        "kofn.listed": "failing cases only",
-        "kofn.cases": part.height,
-        "kofn.passed": int(part["passed"].sum()),
-        "kofn.unverified": part["score"].null_count(),
-    }
-    for name, value in counts.items():
-        ET.SubElement(properties, "property", name=name, value=str(value))
+    counts = {"cases": part.height, "passed": part["passed"].sum(), "unverified": part["score"].null_count()}
+    for name, value in {"listed": "failing cases only", **counts}.items():
+        ET.SubElement(properties, "property", name=f"kofn.{name}", value=str(value))
     return properties
-
-
-def _case_of(row: dict[str, Any]) -> Element:
-    case = _case(row["id"], row["group"], row["duration"])
-    if row["score"] is None:
-        ET.SubElement(case, "skipped", message="nothing was verified")
-    elif not row["passed"]:
-        _failure(case, failure_text(row["results"]))
-    return case
 
 
 def _case(name: str, group: str, seconds: float) -> Element:
@@ -140,16 +143,16 @@ def failure_text(results: Sequence[dict[str, Any]]) -> str:
     - a
     + b
     """
-    return "\n".join(_attribute_text(r) for r in results if r["is_correct"] is False)
-
-
-def _attribute_text(r: dict[str, Any]) -> str:
-    if not r["diff"]:
-        return f"{r['attribute']}: expected {_short(r['expected'])}, found {_short(r['actual'])}"
-    if "\n" in r["diff"]:
-        return f"{r['attribute']}:\n{r['diff']}"
-    expected = "" if r["expected"] is None else f" (expected {_short(r['expected'])})"
-    return f"{r['attribute']}: {r['diff']}{expected}"
+    lines = []
+    for r in results:
+        if r["is_correct"] is False:
+            text = f" {r['diff']}" + ("" if r["expected"] is None else f" (expected {_short(r['expected'])})")
+            if not r["diff"]:
+                text = f" expected {_short(r['expected'])}, found {_short(r['actual'])}"
+            elif "\n" in r["diff"]:
+                text = f"\n{r['diff']}"
+            lines.append(f"{r['attribute']}:{text}")
+    return "\n".join(lines)
 
 
 def _short(text: str | None) -> str:
@@ -180,27 +183,16 @@ def summarize_checks(run: Run, checks: Sequence[Check]) -> str:
     """Verdict, requirements, and the first failing cases."""
     failed = sum(not c.passed for c in checks)
     verdict = f"❌ {failed} of {len(checks)} failed" if failed else f"✅ {len(checks)} of {len(checks)} passed"
-    lines = [f"## {_cell(run.name)}: {verdict}", "", f"{_counts(run)}, task {_cell(run.task)}", ""]
+    evaluation = run.evaluation
+    passed, total = sum(evaluation.pass_counts.values()), sum(evaluation.total_counts.values())
+    unverified = f", {evaluation.n_unverified:,} unverified" if evaluation.n_unverified else ""
+    counts = f"{passed:,} of {total:,} cases pass{unverified}"
+    lines = [f"## {_cell(run.name)}: {verdict}", "", f"{counts}, task {_cell(run.task)}", ""]
     return "\n".join([*lines, *_table(checks), *_failing_lines(run)]) + "\n"
 
 
 def _cell(text: str) -> str:
     return escape_markdown(text if len(text) <= _CELL else f"{text[:_CELL]}…")
-
-
-def _shorten(text: str) -> str:
-    return (
-        text
-        if len(text) <= _LONGEST_REASON
-        else f"{text[:_LONGEST_REASON]}… ({len(text) - _LONGEST_REASON:,} characters more)"
-    )
-
-
-def _counts(run: Run) -> str:
-    evaluation = run.evaluation
-    passed, total = sum(evaluation.pass_counts.values()), sum(evaluation.total_counts.values())
-    unverified = f", {evaluation.n_unverified:,} unverified" if evaluation.n_unverified else ""
-    return f"{passed:,} of {total:,} cases pass{unverified}"
 
 
 def _table(checks: Sequence[Check]) -> list[str]:
@@ -215,7 +207,7 @@ def _table(checks: Sequence[Check]) -> list[str]:
 
 
 def _failing_lines(run: Run) -> Iterator[str]:
-    frame = failing_cases(pl.concat([case_scores(run.reports), run.reports.select("results")], how="horizontal"))
+    frame = failing_cases(_cases_with_results(run))
     if not frame.height:
         return
     first = f", the first {_CASES}" if frame.height > _CASES else ""
@@ -225,5 +217,5 @@ def _failing_lines(run: Run) -> Iterator[str]:
             "",
             f"**{_cell(row['id'])}** in {_cell(row['group'])}",
             "",
-            *code_block(_shorten(failure_text(row["results"])).split("\n"), "text"),
+            *code_block(_cut(failure_text(row["results"]), _LONGEST_REASON).split("\n"), "text"),
         )

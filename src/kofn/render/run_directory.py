@@ -61,8 +61,6 @@ def write_run(
     made them; `tables` are further files of the run; `parent` is what is to be said of the run that was graded again
     here. A finished run in the directory stays until all of the new one is there.
     """
-    import orjson
-
     result = replace(result, checklist=with_versioning(result))
     report = report or ReportConfig()
     evaluation, reports = report_of(result, report)
@@ -73,10 +71,8 @@ def write_run(
         # first: the manifest holds the digest of every table
         manifest["files"] = write_tables(result, folder, tables or {})
         write_evaluation_frame(evaluation, _stored_reports(run), folder)
-        line = results_line(run, report, beside_tables=True)
-        (folder / RESULTS).write_bytes(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
-        (folder / MANIFEST).write_bytes(to_json(with_digest(manifest)))
-        (folder / PAGE).write_text(report_page(run), encoding="utf-8")
+        line = _write_results(folder, run, report)
+        _write_manifest_and_page(folder, run)
     if report.append_results is not None:
         # after the run is whole: a shared file gets no line of a run that failed, and each line holds all of its texts
         append_line(report.append_results, results_line(run, report) if "texts_in" in line else line)
@@ -96,8 +92,6 @@ def update_run(
     with. `manifest` is what is to be said beside what the run says already. A run of an earlier schema becomes one of
     the present schema.
     """
-    import orjson
-
     directory = run.directory
     result = replace(result, checklist=with_versioning(result))
     updated = {**run.manifest, **(manifest or {}), "layout": layout_of(result), "result": result.to_dict()}
@@ -111,17 +105,27 @@ def update_run(
         if migrates:
             write_evaluation_frame(run.evaluation, _stored_reports(again), folder)
             if not (directory / RESULTS).exists():  # what earlier schemas appended, such as a step, stays
-                (folder / RESULTS).write_bytes(
-                    orjson.dumps(results_line(again, beside_tables=True), option=orjson.OPT_APPEND_NEWLINE)
-                )
-        (folder / MANIFEST).write_bytes(to_json(with_digest(updated)))
-        (folder / PAGE).write_text(report_page(again), encoding="utf-8")
+                _write_results(folder, again)
+        _write_manifest_and_page(folder, again)
     return again
 
 
 def _stored_reports(run: Run) -> pl.DataFrame:
     """The case reports as reports.parquet keeps them."""
     return with_references(run.reports, run.scored_result.scored[0].sets.answers, run.scored_result.table.cases)
+
+
+def _write_results(folder: Path, run: Run, report: ReportConfig | None = None) -> dict[str, Any]:
+    import orjson
+
+    line = results_line(run, report, beside_tables=True)
+    (folder / RESULTS).write_bytes(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+    return line
+
+
+def _write_manifest_and_page(folder: Path, run: Run) -> None:
+    (folder / MANIFEST).write_bytes(to_json(with_digest(run.manifest)))
+    (folder / PAGE).write_text(report_page(run), encoding="utf-8")
 
 
 def write_evaluation(
@@ -137,10 +141,9 @@ def write_evaluation(
             table.write_parquet(folder / name)
         whole = {**common_manifest(), **manifest, "files": {name: digest(folder / name) for name in tables}}
         write_evaluation_frame(evaluation, reports, folder)
-        (folder / MANIFEST).write_bytes(to_json(with_digest(whole)))
         slim = evaluation.model_copy(update={"reports": []})
         run = Run(name=directory.resolve().name, evaluation=slim, reports=reports, manifest=whole, result=None)
-        (folder / PAGE).write_text(report_page(run), encoding="utf-8")
+        _write_manifest_and_page(folder, run)
     return run
 
 
