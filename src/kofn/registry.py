@@ -116,8 +116,8 @@ MODELS = {
 
 IMPORTERS = {
     "lm_eval": "kofn.importers.lm_eval:IMPORTER",
-    "evalplus": "kofn.importers.evalplus:IMPORTER",
-    "human_eval": "kofn.importers.human_eval:IMPORTER",
+    "evalplus": "kofn.importers.code_samples:EVALPLUS",
+    "human_eval": "kofn.importers.code_samples:HUMAN_EVAL",
     "inspect": "kofn.importers.inspect_log:IMPORTER",
     "promptfoo": "kofn.importers.promptfoo:IMPORTER",
     "openai_evals": "kofn.importers.openai_evals:IMPORTER",

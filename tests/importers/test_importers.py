@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import kofn
 from kofn.importers import read
 from kofn.importers.base import ReadOptions
-from kofn.importers.json_records import read_lines
+from kofn.importers.jsonl import read_lines
 
 CASES = [("a", "4", ["4", "5", "4"], [1, 0, 1]), ("b", "7", ["8", "9", None], [0, 0, None])]
 

@@ -17,7 +17,7 @@ from tests.shared import LOGS, needs_shared
 import kofn
 from kofn.cli import main
 from kofn.errors import InputError
-from kofn.importers import importer_of, lm_eval, lm_eval_rows, lm_eval_samples, read
+from kofn.importers import importer_of, lm_eval, lm_eval_lines, read
 from kofn.importers.base import ReadOptions
 from kofn.importers.jsonl import MixedTypes
 from kofn.importers.lm_eval import Results
@@ -98,10 +98,10 @@ def test_a_real_folder_says_what_the_results_table_says(tmp_path):
 
 @needs_logs
 def test_both_readers_agree_on_a_real_log():
-    peek, selection = Peek(LOGS / SAMPLES), lm_eval_rows.LineSelection(input=True, tags=("level", "idx"))
-    found, rest = lm_eval_samples.read_fast(peek.path, selection)
+    peek, selection = Peek(LOGS / SAMPLES), lm_eval_lines.LineSelection(input=True, tags=("level", "idx"))
+    found, rest = lm_eval_lines.read_fast(peek.path, selection)
     assert not rest
-    slow, notes = lm_eval_rows.read_by_row(peek, selection)
+    slow, notes = lm_eval_lines.read_by_row(peek, selection)
     assert notes == ()
     assert_frame_equal(found.select(slow.columns), slow)
 
@@ -191,7 +191,7 @@ def test_the_prompt_is_found_in_every_form_of_arguments(arguments, tmp_path):
 
 def test_samples_in_memory_read_as_those_of_a_file_do(tmp_path):
     rows = [line(i, ["4", "5"], ["4"], arguments=[("Q", {"until": []})], target=4) for i in range(3)]
-    found, notes = lm_eval_rows.read_samples(rows, lm_eval_rows.LineSelection(input=True))
+    found, notes = lm_eval_lines.read_samples(rows, lm_eval_lines.LineSelection(input=True))
     memory = lm_eval.table_of_lines(found, "memory", ReadOptions(everything=True), Results(task="sums"), notes)
     of_file = [r | {"target": "4", "arguments": {"gen_args_0": {"arg_0": "Q", "arg_1": {"until": []}}}} for r in rows]
     assert_same_table(memory, read([written(tmp_path, of_file)], ReadOptions(everything=True)))
@@ -661,8 +661,8 @@ def read_by(reader, path, selection, options):
 
 
 def read_fast(peek, selection):
-    found, rest = lm_eval_samples.read_fast(peek.path, selection)
-    return lm_eval_samples._merge_in_order(found, rest, peek, selection), ()
+    found, rest = lm_eval_lines.read_fast(peek.path, selection)
+    return lm_eval_lines._merge_in_order(found, rest, peek, selection), ()
 
 
 def assert_same_table(one, other):
@@ -682,15 +682,15 @@ def test_the_fast_reader_gives_what_the_row_reader_gives(rows, in_ascii, everyth
     """Only the plain lines are sampled, so that what is unlike them has to be noticed line by line."""
     path = written(tmp_path, rows, ensure_ascii=in_ascii)
     plain = [json.dumps(row).encode() for row in rows if row["doc_id"] == 99]
-    monkeypatch.setattr(lm_eval_samples, "sample_lines", lambda _: iter(plain))
+    monkeypatch.setattr(lm_eval_lines, "sample_lines", lambda _: iter(plain))
     tags = ("q",) if tagged else ()
-    selection = lm_eval_rows.LineSelection(input=everything, tags=tags)
+    selection = lm_eval_lines.LineSelection(input=everything, tags=tags)
     options = ReadOptions(everything=everything, keep=tags)
     try:
         fast = read_by(read_fast, path, selection, options)
     except (MixedTypes, pl.exceptions.PolarsError):
         return  # the whole file is then read with care
-    by_row = read_by(lm_eval_rows.read_by_row, path, selection, options)
+    by_row = read_by(lm_eval_lines.read_by_row, path, selection, options)
     if isinstance(by_row, str) or isinstance(fast, str):
         assert fast == by_row
     else:
@@ -714,10 +714,10 @@ def test_most_logs_are_read_by_the_fast_reader(tmp_path, monkeypatch):
     rows = [line(i, ['so\n"4" \\frac{1}{2}'], ["4"]) for i in range(500)]
     rows[300] |= {"doc": {"doc_id": 7}, "resps": [["caf\u00e9 \u0001"]]}
     path = written(tmp_path, rows)
-    selection = lm_eval_rows.LineSelection()
-    found, rest = lm_eval_samples.read_fast(path, selection)
+    selection = lm_eval_lines.LineSelection()
+    found, rest = lm_eval_lines.read_fast(path, selection)
     assert (found.height, rest) == (499, {301})
-    monkeypatch.setattr(lm_eval_samples, "read_by_row", None)
+    monkeypatch.setattr(lm_eval_lines, "read_by_row", None)
     table = read([path])
     assert table.candidates["text"][300] == "caf\u00e9 \u0001"
     assert table.candidates["text"][299] == 'so\n"4" \\frac{1}{2}'

@@ -18,7 +18,7 @@ SCORE = [
     ("cli.score_verb", "parses the options"),
     ("importers.sources", "finds the files: paths, patterns, folders, compressed files, addresses"),
     ("importers.reading", "lets the content of each file choose its importer"),
-    ("importers.jsonl", "reads most JSON lines as columns; `importers/json_records.py` reads those that differ"),
+    ("importers.jsonl", "reads most JSON lines as columns, and those that differ one at a time"),
     ("core.candidate_sets", "groups the rows by case: the only place that does"),
     ("scoring.evaluate", "runs the steps below"),
     ("core.table", "holds the rows, one type per column, and looks up fields of the cases"),

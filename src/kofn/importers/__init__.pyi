@@ -1,6 +1,6 @@
 from kofn.importers.base import Importer as Importer
 from kofn.importers.base import ReadOptions as ReadOptions
-from kofn.importers.json_records import repeated_id as repeated_id
+from kofn.importers.jsonl import repeated_id as repeated_id
 from kofn.importers.reading import importer_of as importer_of
 from kofn.importers.reading import read as read
 from kofn.importers.recognition import Peek as Peek

@@ -114,21 +114,16 @@ class _HelmRun:
         if option is not None and stats.get("predicted_index") != option:
             self.counts["unchosen"] += "predicted_index" not in stats
             return
-        yield from self._candidates(place, state, instance, trial, stats)
-
-    def _candidates(
-        self, place: str, state: Mapping[str, Any], instance: Mapping[str, Any], trial: int, stats: _Stats
-    ) -> Iterator[LogRow]:
         result = object_in(state, "result")
         shared = self._case(state, instance)
         completions = [one for one in result.get("completions") or () if isinstance(one, dict)]
+        per_trial = int(object_in(state, "request").get("num_completions") or 1)
         if not completions or result.get("success") is False:
             self.counts["failed"] += 1
             error = result.get("error") or ("not executed" if not result else "no completion")
-            yield LogRow(place, {**shared, "repeat": trial * _num_completions(state), "error": error})
+            yield LogRow(place, {**shared, "repeat": trial * per_trial, "error": error})
             return
-        if len(completions) > 1:
-            self.counts["ungraded"] += len(completions) - 1
+        self.counts["ungraded"] += len(completions) - 1
         single = len(completions) == 1
         for at, completion in enumerate(completions):
             yield LogRow(
@@ -136,8 +131,9 @@ class _HelmRun:
                 {
                     **shared,
                     # numbered through all trials, so that no two candidates of a case share an index
-                    "repeat": trial * max(_num_completions(state), len(completions)) + at,
-                    "text": _text(state, instance, completion),
+                    "repeat": trial * max(per_trial, len(completions)) + at,
+                    # where options were scored one by one, the answer is the option itself
+                    "text": completion.get("text") if option is None else _output(instance["references"][option]),
                     "reasoning": (completion.get("thinking") or {}).get("text"),
                     "seconds": result.get("request_time") if single else None,
                     "tokens": len(completion.get("tokens") or ())
@@ -168,18 +164,8 @@ def _name(perturbation: Any) -> str | None:
     return str(perturbation.get("name")) if isinstance(perturbation, dict) else None
 
 
-def _num_completions(state: Mapping[str, Any]) -> int:
-    return int(object_in(state, "request").get("num_completions") or 1)
-
-
 def _output(reference: Mapping[str, Any]) -> str:
     return str((reference.get("output") or {}).get("text", ""))
-
-
-def _text(state: Mapping[str, Any], instance: Mapping[str, Any], completion: Mapping[str, Any]) -> str | None:
-    """The answer: the completion; the option itself where options were scored one by one."""
-    option = state.get("reference_index")
-    return completion.get("text") if option is None else _output(instance["references"][option])
 
 
 def _labels(stats: _Stats, *, single: bool) -> dict[str, float]:

@@ -13,11 +13,11 @@ from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers.base import Importer, reject_damaged
 from kofn.importers.long_form import filter_cases
+from kofn.importers.reading import table_from_frame
 from kofn.importers.recognition import ARROW_STARTS, SHARD, SPLITS, is_hf_dataset, split_shards, visible_folders
-from kofn.importers.tabular import table_from_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from kofn.core.table import Table
@@ -54,14 +54,15 @@ def read(peek: Peek, options: ReadOptions) -> Table:
         raise InputError(f"{peek.source}: no split {name!r}: it has {', '.join(names)}")
     kept = tuple(name for name in options.keep if name != "split" or "split" in frame.columns)
     plain = replace(options, where={}, keep=kept)
-    table = table_from_frame(frame, peek.source, plain, "Hugging Face dataset")
-    notes = list(split.notes)
+    form = "Hugging Face dataset"
+    table = table_from_frame(frame, peek.source, plain, form)
+    notes = [*table.notes, *split.notes]
     if len(splits) > 1 and name not in names:
         notes.append(CodedWarning.of("left-out-of-log", about="split", split=split.name, splits=tuple(names)))
     table = replace(
         table,
-        form=f"Hugging Face dataset, {table.form}" if table.form != "Hugging Face dataset" else table.form,
-        notes=(*table.notes, *notes),
+        form=form if table.form == form else f"{form}, {table.form}",
+        notes=tuple(notes),
         origin={"tool": "datasets", **({"split": split.name} if split.name else {})},
     )
     return filter_cases(table, replace(options, where=where))
@@ -90,29 +91,26 @@ def _saved_split(folder: Path, name: str, peek: Peek) -> _Split:
     if state.get("_indices_data_files"):
         raise InputError(f"{peek.source}: rows chosen by an index file: load it with datasets and save it again")
     listed = state.get("_data_files")
-    listed = listed if isinstance(listed, list) else []
-    names = [str(one["filename"]) for one in listed if isinstance(one, dict) and "filename" in one]
-    files = [folder / one for one in names]
-    if not files:
+    entries = listed if isinstance(listed, list) else []
+    names = [str(one["filename"]) for one in entries if isinstance(one, dict) and "filename" in one]
+    if not names:
         raise InputError(f"{peek.source}: state.json names no data files: save the dataset again")
     # a name with a path in it could make us read any file of this machine
     if bad := next((one for one in names if PurePath(one).name != one or len(one) > _LONGEST_NAME), None):
         raise InputError(f"{peek.source}: state.json names {bad!r:.60}, which is no file of its folder")
-    existing = [path for path in files if path.exists()]
-    lost = [path.name for path in files if path not in existing]
-    notes = [CodedWarning.of("log-incomplete", about="shard", file=name) for name in lost]
-    if not existing:
-        raise InputError(f"{peek.source}: {files[0].name} is not there, which state.json names: copy the whole folder")
-    return _Split(name, existing, notes)
+    files = [folder / one for one in names if (folder / one).exists()]
+    if not files:
+        raise InputError(f"{peek.source}: {names[0]} is not there, which state.json names: copy the whole folder")
+    lost = [one for one in names if folder / one not in files]
+    return _Split(name, files, [CodedWarning.of("log-incomplete", about="shard", file=one) for one in lost])
 
 
 def _hub_splits(peek: Peek) -> list[_Split]:
     """Shards in the folder itself or in `data`; folders beside each other are configurations, of which one is read."""
     places = {folder: shards for folder in (peek.path, *visible_folders(peek)) if (shards := split_shards(folder))}
-    if peek.path in places:
-        return _splits(places[peek.path])
-    if peek.path / "data" in places:
-        return _splits(places[peek.path / "data"])
+    for folder in (peek.path, peek.path / "data"):
+        if folder in places:
+            return _splits(places[folder])
     if all(folder.name in SPLITS for folder in places):
         return _splits({path: folder.name for folder, shards in places.items() for path in shards})
     if len(places) > 1:
@@ -122,18 +120,15 @@ def _hub_splits(peek: Peek) -> list[_Split]:
 
 
 def _splits(shards: Mapping[Path, str]) -> list[_Split]:
-    by_name: dict[str, list[Path]] = {}
+    """The shards of each split, with a note where their names say that there are more of them."""
+    by_name: dict[str, _Split] = {}
     for path, name in shards.items():
-        by_name.setdefault(name, []).append(path)
-    return [_Split(name, files, _missing(files)) for name, files in by_name.items()]
-
-
-def _missing(files: Sequence[Path]) -> list[CodedWarning]:
-    """A line where shards say that there are more of them than there are."""
-    counts = {int(m["of"]) for path in files if (m := SHARD.fullmatch(path.stem)) and m["of"]}
-    expected = max(counts, default=len(files))
-    found = CodedWarning.of("log-incomplete", about="shards", n=len(files), of=expected)
-    return [found] if expected > len(files) else []
+        by_name.setdefault(name, _Split(name, [], [])).files.append(path)
+    for split in by_name.values():
+        counts = {int(m["of"]) for path in split.files if (m := SHARD.fullmatch(path.stem)) and m["of"]}
+        if (expected := max(counts, default=0)) > len(split.files):
+            split.notes.append(CodedWarning.of("log-incomplete", about="shards", n=len(split.files), of=expected))
+    return list(by_name.values())
 
 
 def _json(path: Path, peek: Peek) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from kofn.importers.scalars import content_reasoning, content_text, dialogue, ob
 from kofn.importers.sources import Archive, DamagedEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
     from zipfile import ZipInfo
 
     from kofn.core.table import Table
@@ -96,17 +96,22 @@ def row_of(sample: Any, stats: SampleStats, options: ReadOptions, header: Mappin
     for name in ("id", "epoch"):
         if sample.get(name) is None:
             raise InvalidSample(f"no {name!r}")
-    epoch = _epoch(sample["epoch"])
+    try:
+        epoch = scalars.as_whole(sample["epoch"])
+    except scalars.InvalidValue as problem:
+        raise InvalidSample(f"epoch: {problem}") from None
+    assert epoch is not None
     attached = _attachments(sample)
     stats.n += 1
     stats.epochs.add((str(scalars.as_text(sample["id"])), epoch))
     error = _error(sample, stats)
-    choices = sample.get("choices")
+    choices, targets = sample.get("choices"), scalars.as_references(_resolve(sample.get("target"), attached))
+    kept = object_in(object_in(sample, "store"), "kofn")  # what kofn's own exporter stores beside Inspect's fields
     return {
         "id": sample["id"],
         "repeat": epoch,
         **_output(sample, attached, failed=error is not None),
-        "reference": _reference(sample.get("target"), attached),
+        "reference": [one for one in targets or () if one.strip()] or None,
         "choices": _resolve(choices, attached) if isinstance(choices, list) and choices else None,
         "input": (dialogue(_resolve(sample.get("input"), attached)) or None) if options.everything else None,
         "error": error,
@@ -116,8 +121,12 @@ def row_of(sample: Any, stats: SampleStats, options: ReadOptions, header: Mappin
         ),
         **_usage(sample, header, stats),
         **_grades(sample, stats, header, failed=error is not None),
-        **_tags(_resolve(object_in(sample, "metadata"), attached)),
-        **_kofn_fields(sample),
+        **{
+            f"tag.{name}": value
+            for name, value in _resolve(object_in(sample, "metadata"), attached).items()
+            if isinstance(value, str) or (isinstance(value, (bool, int, float)) and abs(value) < _LARGE)
+        },
+        **{name: value for name, value in kept.items() if name in _OWN or name.startswith("selector.")},
     }
 
 
@@ -139,15 +148,6 @@ def _number(value: Any) -> float | None:
         return scalars.as_number(value)
     except scalars.InvalidValue:
         return None
-
-
-def _epoch(value: Any) -> int:
-    try:
-        epoch = scalars.as_whole(value)
-    except scalars.InvalidValue as problem:
-        raise InvalidSample(f"epoch: {problem}") from None
-    assert epoch is not None
-    return epoch
 
 
 def _attachments(sample: Mapping[str, Any]) -> dict[str, str]:
@@ -182,11 +182,6 @@ def _output(sample: Mapping[str, Any], attached: Mapping[str, str], *, failed: b
     if not text and (failed or not message):
         text = None
     return {"text": text, "reasoning": content_reasoning(content) or scalars.as_text(message.get("reasoning"))}
-
-
-def _reference(target: Any, attached: Mapping[str, str]) -> list[str] | None:
-    found = scalars.as_references(_resolve(target, attached))
-    return [one for one in found or () if one.strip()] or None
 
 
 def _error(sample: Mapping[str, Any], stats: SampleStats) -> str | None:
@@ -245,46 +240,22 @@ def _grades(
     out: dict[str, Any] = {}
     own = _PLAIN if "kofn" in object_in(object_in(header, "eval"), "packages") else {}
     for scorer, score in scores.items():
-        value = score.get("value") if isinstance(score, dict) else score
-        for name, one in _values(scorer, value):
-            if (found := _count_grade(name, one, stats)) is not None:
+        whole = score if isinstance(score, dict) else {"value": score}
+        value = whole.get("value")
+        grades = {f"{scorer}.{k}": one for k, one in value.items()} if isinstance(value, dict) else {scorer: value}
+        for name, one in grades.items():
+            if isinstance(one, list):
+                stats.grades[name, "lists"] += 1
+            elif (found := grade(one)) is not None:
                 stats.labels[name] = None
                 out[own.get(name, f"label.{name}")] = found
-        answer = score.get("answer") if isinstance(score, dict) else None
-        if answer is not None and stats.answers in (None, scorer):
+            elif isinstance(one, str) and one:
+                stats.grades[name, "texts"] += 1
+                stats.example.setdefault(name, one)
+        if whole.get("answer") is not None and stats.answers in (None, scorer):
             stats.answers = scorer
-            out["answer"] = answer
+            out["answer"] = whole["answer"]
     return out
-
-
-def _values(scorer: str, value: Any) -> Sequence[tuple[str, Any]]:
-    if isinstance(value, dict):
-        return [(f"{scorer}.{key}", one) for key, one in value.items()]
-    return [(scorer, value)]
-
-
-def _count_grade(name: str, value: Any, stats: SampleStats) -> float | None:
-    found = None if isinstance(value, list) else grade(value)
-    if isinstance(value, list):
-        stats.grades[name, "lists"] += 1
-    elif found is None and isinstance(value, str) and value:
-        stats.grades[name, "texts"] += 1
-        stats.example.setdefault(name, value)
-    return found
-
-
-def _kofn_fields(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that kofn's own exporter stores beside those of Inspect."""
-    kept = object_in(object_in(sample, "store"), "kofn")
-    return {name: value for name, value in kept.items() if name in _OWN or name.startswith("selector.")}
-
-
-def _tags(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        f"tag.{name}": value
-        for name, value in metadata.items()
-        if isinstance(value, str) or (isinstance(value, (bool, int, float)) and abs(value) < _LARGE)
-    }
 
 
 # --- the log
@@ -359,10 +330,9 @@ class _InspectLog:
 
     def _zip_header(self, archive: Archive) -> dict[str, Any]:
         for name in INSPECT_HEADERS:
-            if (entry := archive.entry(name)) is None:
-                continue
             try:
-                found = _parse_entry(archive.read(entry))
+                entry = archive.entry(name)
+                found = None if entry is None else _parse_entry(archive.read(entry))
             except DamagedEntry as problem:
                 unread = CodedWarning.of("log-incomplete", about="header", file=name, problem=str(problem))
                 self.notes.append(unread)
@@ -440,11 +410,8 @@ class _InspectLog:
             missing = [f"{one} epoch {epoch}" for one, epoch in planned if (one, epoch) not in self.stats.epochs]
             expected, n_missing = len(planned), len(missing)
         else:
-            results = self.header.get("results") or {}
-            expected = (
-                results.get("total_samples")
-                or _limited_size(object_in(spec, "dataset").get("samples"), config) * epochs
-            )
+            results, samples = self.header.get("results") or {}, object_in(spec, "dataset").get("samples")
+            expected = results.get("total_samples") or _limited_size(samples, config) * epochs
             missing, n_missing = [], max(0, expected - len(self.stats.epochs))
         if n_missing:
             which = f" ({', '.join(missing[:_EXAMPLES])})" if missing else ""

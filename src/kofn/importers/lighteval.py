@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -16,7 +17,7 @@ from kofn.importers.log_table import LogFacts, LogRow, log_table
 from kofn.importers.recognition import LIGHTEVAL_COLUMNS, LIGHTEVAL_OLD_COLUMNS, is_lighteval, lighteval_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kofn.core.table import Table
     from kofn.importers.base import ReadOptions
@@ -34,7 +35,7 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     them (pass@k, maj@n), which is a tag. Where options were compared by likelihood the likeliest is the output.
     """
     docs = _docs(peek)
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     with reject_malformed(peek.source, "lighteval"):
         rows = list(_rows(docs, counts))
     labels = {name.removeprefix("label."): True for row in rows for name in row.values if name.startswith("label.")}
@@ -45,7 +46,7 @@ def read(peek: Peek, options: ReadOptions) -> Table:
             source=peek.source,
             form="lighteval details",
             labels={name: not _LOWER.search(name) for name in labels},
-            notes=_notes(docs, counts),
+            notes=tuple(_notes(docs, counts)),
             origin={"tool": "lighteval", **_origin(peek, docs)},
             fields={"id": "document", "text": "predictions", "reference": "gold"},
         ),
@@ -67,7 +68,9 @@ class _Doc:
         self.tokens_in = response.get("input_tokens")
         self.metrics = _plain(metrics) or {}
         self.choices = [str(one) for one in _listed(doc.get("choices"))]
-        self.golds = _golds(self.choices, doc.get("gold_index")) or None
+        index = doc.get("gold_index")
+        places = index if isinstance(index, list) else [index]
+        self.golds = [self.choices[i] for i in places if isinstance(i, int) and 0 <= i < len(self.choices)] or None
 
 
 def _docs(peek: Peek) -> list[_Doc]:
@@ -77,36 +80,25 @@ def _docs(peek: Peek) -> list[_Doc]:
         expected = f"{', '.join(LIGHTEVAL_COLUMNS)} or {', '.join(LIGHTEVAL_OLD_COLUMNS)}"
         raise InputError(f"{peek.source}: no lighteval details: expected {expected}, found {found}")
     with reject_damaged(peek.source):
-        if names is not None:
-            frame = pl.read_parquet(peek.path, columns=list(names)).rename(
-                dict(zip(names, LIGHTEVAL_COLUMNS, strict=True))
-            )
-            return _each(peek, _slim(frame), _new)
-        present = [c for c in _OLD_FORM if c in peek.columns]
-        frame = _lengths(pl.read_parquet(peek.path, columns=present), ("cont_tokens", "input_tokens"))
-        return _each(peek, frame, _old)
-
-
-def _each(peek: Peek, frame: pl.DataFrame, make: Callable[[Mapping[str, Any], int], _Doc]) -> list[_Doc]:
-    docs = []
-    for number, row in enumerate(frame.iter_rows(named=True)):
-        with reject_malformed(f"{peek.source}: row {number + 1}", "lighteval"):
-            docs.append(make(row, number))
-    return docs
-
-
-def _new(row: Mapping[str, Any], number: int) -> _Doc:
-    return _Doc(_plain(row["doc"]) or {}, _plain(row["model_response"]) or {}, row["metric"], number)
-
-
-def _slim(frame: pl.DataFrame) -> pl.DataFrame:
-    """Without the tokens themselves, which are most of such a file: how many there are is enough."""
-    dtype = frame.schema["model_response"]
-    if not isinstance(dtype, pl.Struct):
-        return frame
-    inner = frame["model_response"].struct.unnest().drop("logits", strict=False)
-    inner = _lengths(inner, ("output_tokens", "input_tokens"))
-    return frame.with_columns(inner.to_struct("model_response"))
+        frame = pl.read_parquet(peek.path, columns=list(names or (c for c in _OLD_FORM if c in peek.columns)))
+        if names is None:
+            frame = _lengths(frame, ("cont_tokens", "input_tokens"))
+        else:
+            frame = frame.rename(dict(zip(names, LIGHTEVAL_COLUMNS, strict=True)))
+            # without the tokens themselves, which are most of such a file: how many there are is enough
+            if isinstance(frame.schema["model_response"], pl.Struct):
+                inner = frame["model_response"].struct.unnest().drop("logits", strict=False)
+                inner = _lengths(inner, ("output_tokens", "input_tokens"))
+                frame = frame.with_columns(inner.to_struct("model_response"))
+        docs = []
+        for number, row in enumerate(frame.iter_rows(named=True)):
+            with reject_malformed(f"{peek.source}: row {number + 1}", "lighteval"):
+                if names is None:
+                    docs.append(_old(row, number))
+                else:
+                    doc, response = _plain(row["doc"]) or {}, _plain(row["model_response"]) or {}
+                    docs.append(_Doc(doc, response, row["metric"], number))
+        return docs
 
 
 def _lengths(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
@@ -125,11 +117,7 @@ def _old(row: Mapping[str, Any], number: int) -> _Doc:
     predictions = _listed(row["predictions"])
     texts = all(isinstance(one, str) for one in predictions)
     numbers = [one[0] if isinstance(one, (list, tuple)) and one else one for one in predictions]
-    doc = {
-        "query": row.get("full_prompt") or row.get("example"),
-        "choices": row.get("choices"),
-        "gold_index": row.get("gold_index"),
-    }
+    doc = {**row, "query": row.get("full_prompt") or row.get("example")}
     response = {
         "text": predictions if texts else [],
         "logprobs": [] if texts else numbers,
@@ -140,13 +128,13 @@ def _old(row: Mapping[str, Any], number: int) -> _Doc:
     return made
 
 
-def _rows(docs: Sequence[_Doc], counts: dict[str, int]) -> Iterator[LogRow]:
+def _rows(docs: Sequence[_Doc], counts: Counter[str]) -> Iterator[LogRow]:
     for doc in docs:
         case = {"id": doc.id, "input": doc.query, "reference": doc.golds}
         candidates = list(_candidates(doc))
         kind = "label" if len(candidates) == 1 else "tag"
         grades = _grades(doc.metrics, counts)
-        counts["sets"] = counts.get("sets", 0) + (kind == "tag" and bool(grades))
+        counts["sets"] += kind == "tag" and bool(grades)
         for repeat, candidate in enumerate(candidates or [{"error": "no prediction"}]):
             graded = {f"{kind}.{name}": value for name, value in grades.items()}
             yield LogRow(f"row {doc.number + 1}", {**case, "repeat": repeat, **candidate, **graded})
@@ -168,7 +156,7 @@ def _candidates(doc: _Doc) -> Iterator[dict[str, Any]]:
         yield {"text": doc.choices[likeliest], "answer": doc.choices[likeliest].strip()}
 
 
-def _grades(metrics: Mapping[str, Any], counts: dict[str, int]) -> dict[str, float]:
+def _grades(metrics: Mapping[str, Any], counts: Counter[str]) -> dict[str, float]:
     """The metrics that are one number; a corpus metric keeps something else for each document, which is counted."""
     grades = {}
     for name, value in metrics.items():
@@ -176,22 +164,18 @@ def _grades(metrics: Mapping[str, Any], counts: dict[str, int]) -> dict[str, flo
         if isinstance(one, (bool, int, float)) and math.isfinite(one):
             grades[name] = float(one)
         elif one is not None:
-            counts[f"metric {name}"] = counts.get(f"metric {name}", 0) + 1
+            counts[f"metric {name}"] += 1
     return grades
 
 
-def _notes(docs: Sequence[_Doc], counts: Mapping[str, int]) -> list[CodedWarning]:
-    notes = []
-    if n := counts.get("sets"):
-        notes.append(CodedWarning.of("log-grades-otherwise", about="sets", n=n, of=len(docs)))
+def _notes(docs: Sequence[_Doc], counts: Mapping[str, int]) -> Iterator[CodedWarning]:
+    if n := counts["sets"]:
+        yield CodedWarning.of("log-grades-otherwise", about="sets", n=n, of=len(docs))
     if any(not doc.final and doc.likelihoods for doc in docs):
-        notes.append(CodedWarning.of("log-grades-otherwise", about="likelihood"))
-    notes += [
-        CodedWarning.of("left-out-of-log", about="documents", metric=name.removeprefix("metric "), n=n)
-        for name, n in counts.items()
-        if name.startswith("metric ")
-    ]
-    return notes
+        yield CodedWarning.of("log-grades-otherwise", about="likelihood")
+    for name, n in counts.items():
+        if name.startswith("metric "):
+            yield CodedWarning.of("left-out-of-log", about="documents", metric=name.removeprefix("metric "), n=n)
 
 
 def _origin(peek: Peek, docs: Sequence[_Doc]) -> dict[str, Any]:
@@ -202,11 +186,6 @@ def _origin(peek: Peek, docs: Sequence[_Doc]) -> dict[str, Any]:
     parts = peek.path.parts
     model = "/".join(parts[parts.index("details") + 1 : -2]) if match and "details" in parts[:-3] else None
     return {key: value for key, value in {"task": task, "model": model}.items() if value}
-
-
-def _golds(choices: Sequence[str], index: Any) -> list[str]:
-    places = index if isinstance(index, list) else [index]
-    return [choices[i] for i in places if isinstance(i, int) and 0 <= i < len(choices)]
 
 
 def _plain(value: Any) -> Any:

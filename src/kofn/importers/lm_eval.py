@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,8 +22,7 @@ import polars as pl
 from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers.base import Importer
-from kofn.importers.lm_eval_rows import METRIC, TAG, LineSelection
-from kofn.importers.lm_eval_samples import read_lines
+from kofn.importers.lm_eval_lines import METRIC, TAG, LineSelection, read_lines
 from kofn.importers.log_table import LogFacts, frame_of_log
 from kofn.importers.reading import combine
 from kofn.importers.recognition import Peek, is_lm_eval, is_lm_eval_results, lm_eval_logs
@@ -95,31 +95,24 @@ class Results:
 
     def origin(self) -> dict[str, Any]:
         """Where the samples come from, as far as it is known."""
+        config = object_in(self.whole, "config")
+        name, kind = self.whole.get("model_name"), config.get("model") or self.whole.get("model_source")
+        # where the user did not name the model the tool makes up a `model_name`, a new one for each run
+        made_up = "model_args" in config and str(name) not in str(config["model_args"])
+        seconds: float | None = None
+        with suppress(TypeError, ValueError):
+            seconds = float(self.whole.get("total_evaluation_time_seconds", ""))
         found = {
             "tool": "lm-eval",
             "task": self.task,
-            "model": self._model(),
+            "model": kind if kind and (made_up or not name) else name,
             "version": self.whole.get("lm_eval_version"),
             "task_version": self.of_task("versions"),
             "n_shot": self.of_task("n-shot"),
-            "seconds": _number(self.whole.get("total_evaluation_time_seconds")),
+            "seconds": seconds,
             "date": self.whole.get("date"),
         }
         return {name: value for name, value in found.items() if value is not None}
-
-    def _model(self) -> Any:
-        """The model. Where the user did not name it the tool makes up a `model_name`, a new one for each run."""
-        config = object_in(self.whole, "config")
-        name, kind = self.whole.get("model_name"), config.get("model") or self.whole.get("model_source")
-        made_up = "model_args" in config and str(name) not in str(config["model_args"])
-        return kind if kind and (made_up or not name) else name
-
-
-def _number(value: Any) -> float | None:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None
 
 
 def results_beside(peek: Peek, task: str | None, date: str | None) -> Results:
@@ -167,7 +160,10 @@ def read(peek: Peek, options: ReadOptions) -> Table:
         return _read_folder(peek, options)
     if is_lm_eval_results(peek):
         raise InputError(f"{peek.source}: {_NO_SAMPLES}")
-    lines, line_notes = read_lines(peek, _selection(options))
+    names = dict.fromkeys((*options.keep, *options.where))
+    tags = tuple(name for name in names if name not in (FILTER, "task"))
+    selection = LineSelection(input=options.everything, filter=options.where.get(FILTER), tags=tags)
+    lines, line_notes = read_lines(peek, selection)
     _check_fields(lines, peek)
     task, date = parse_name(Path(peek.source).name)
     return table_of_lines(lines, peek.source, options, results_beside(peek, task, date), line_notes)
@@ -198,12 +194,6 @@ def parse_name(name: str) -> tuple[str | None, str | None]:
     return (match["task"], match["date"]) if match else (None, None)
 
 
-def _selection(options: ReadOptions) -> LineSelection:
-    names = dict.fromkeys((*options.keep, *options.where))
-    tags = tuple(name for name in names if name not in (FILTER, "task"))
-    return LineSelection(input=options.everything, filter=options.where.get(FILTER), tags=tags)
-
-
 # --- folders
 
 
@@ -225,11 +215,11 @@ def _read_folder(peek: Peek, options: ReadOptions) -> Table:
     for path in sorted(logs, key=lambda path: parse_name(path.name)[1] or ""):
         newest[parse_name(path.name)[0]] = path
     tables = [read(Peek(path), options) for path in sorted(newest.values())]
-    notes: tuple[CodedWarning, ...] = ()
-    if older := len(logs) - len(newest):
-        notes = (CodedWarning.of("left-out-of-log", about="older", n=older, folder=peek.source),)
     whole = tables[0] if len(tables) == 1 else combine(tables, options)
-    return replace(whole, notes=(*whole.notes, *notes))
+    if older := len(logs) - len(newest):
+        note = CodedWarning.of("left-out-of-log", about="older", n=older, folder=peek.source)
+        whole = replace(whole, notes=(*whole.notes, note))
+    return whole
 
 
 # --- from lines to sets
@@ -252,10 +242,16 @@ def table_of_lines(
         raise InputError(f"{source}: no candidates in these {FORM}: the log is empty, or its run had not begun")
     if "task" in (*options.keep, *options.where):
         lines = lines.with_columns(pl.lit(results.task, dtype=pl.String).alias(f"{TAG}task"))
-    lines, left_out = _without_perplexity(lines)
-    lines, numbered = _with_filters(lines)
-    lines = _select_lines(lines, source, options)
-    lines, copies = _without_copies(lines)
+    notes = list(line_notes)
+    if f"{METRIC}perplexity" in lines.columns:  # it holds log-likelihoods, one per case
+        lines = lines.drop(f"{METRIC}perplexity")
+        notes.append(CodedWarning.of("left-out-of-log", about="perplexity"))
+    if lines[FILTER].null_count():  # versions that do not name filters: those of a document are told apart by order
+        place = pl.int_range(pl.len()).over("id") + 1
+        lines = lines.with_columns(pl.col(FILTER).fill_null(pl.format("filter {}", place)))
+        if lines[FILTER].n_unique() > 1:
+            notes.append(CodedWarning.of("log-grades-otherwise", about="no-filters"))
+    lines, copies = _without_copies(_select_lines(lines, source, options))
     filters = lines[FILTER].unique(maintain_order=True).to_list()
     first = lines.filter(pl.col(FILTER) == filters[0]) if len(filters) > 1 else lines
     first = _with_reference(first)
@@ -274,12 +270,12 @@ def table_of_lines(
     cases, own = _own_grades(cases, first, several)
     rows = _explode(cases, results.nothing | {_NOTHING})
     names = [g.metric for g in grades]
-    notes = [*line_notes, *left_out, *numbered, *copies, *_notes(first, grades, filters, several, own)]
+    notes += [*copies, *_notes(first, grades, filters, several, own)]
     notes += [*results.notes(first.height), *results.not_means(dict.fromkeys(names))]
-    place = rows["line"]
+    at = rows["line"]
     return frame_of_log(
         rows.drop("line"),
-        lambda row: f"line {place[row]}",
+        lambda row: f"line {at[row]}",
         options,
         LogFacts(
             source=source,
@@ -290,25 +286,6 @@ def table_of_lines(
             fields=_ANNOUNCED,
         ),
     )
-
-
-def _without_perplexity(lines: pl.DataFrame) -> tuple[pl.DataFrame, tuple[CodedWarning, ...]]:
-    """The lines without `perplexity`: the column of that name holds log-likelihoods, one per case."""
-    column = f"{METRIC}perplexity"
-    if column not in lines.columns:
-        return lines, ()
-    return lines.drop(column), (CodedWarning.of("left-out-of-log", about="perplexity"),)
-
-
-def _with_filters(lines: pl.DataFrame) -> tuple[pl.DataFrame, tuple[CodedWarning, ...]]:
-    """Lines of versions that do not name filters: those of one document are told apart by their order."""
-    if not lines[FILTER].null_count():
-        return lines, ()
-    place = pl.int_range(pl.len()).over("id") + 1
-    lines = lines.with_columns(pl.col(FILTER).fill_null(pl.format("filter {}", place)))
-    if lines[FILTER].n_unique() == 1:
-        return lines, ()
-    return lines, (CodedWarning.of("log-grades-otherwise", about="no-filters"),)
 
 
 def _select_lines(lines: pl.DataFrame, source: str, options: ReadOptions) -> pl.DataFrame:
@@ -348,13 +325,12 @@ def _with_reference(first: pl.DataFrame) -> pl.DataFrame:
         parts.append(_right_options(first))
     if "target" in first.columns:
         parts.append(_targets(first["target"]))
-    if len(parts) == 2 and {p.dtype for p in parts} != {pl.String}:
-        parts = [p if p.dtype != pl.String else p.reshape((-1, 1)).arr.to_list() for p in parts]
-    columns = [c for c in ("by_place", "by_text", "target") if c in first.columns]
     if not parts:
         return first
+    if len(parts) == 2 and {p.dtype for p in parts} != {pl.String}:
+        parts = [p if p.dtype != pl.String else p.reshape((-1, 1)).arr.to_list() for p in parts]
     whole = parts[0] if len(parts) == 1 else pl.select(pl.coalesce(parts)).to_series()
-    return first.drop(columns).with_columns(whole.alias("reference"))
+    return first.drop("by_place", "by_text", "target", strict=False).with_columns(whole.alias("reference"))
 
 
 def _right_options(first: pl.DataFrame) -> pl.Series:
@@ -377,14 +353,11 @@ def _targets(targets: pl.Series) -> pl.Series:
     if not targets.str.starts_with("[").any():
         return targets
     listed = targets.str.contains(r"^\[\s*['\"]") & targets.str.ends_with("]")
-    if not listed.any():
-        return targets
     values = [_texts(t) if several else t for t, several in zip(targets, listed, strict=True)]
     if not any(isinstance(v, list) for v in values):
         return targets
-    return pl.Series(
-        "target", [v if isinstance(v, list) or v is None else [v] for v in values], dtype=pl.List(pl.String)
-    )
+    lists = [v if isinstance(v, list) or v is None else [v] for v in values]
+    return pl.Series("target", lists, dtype=pl.List(pl.String))
 
 
 def _texts(target: str) -> list[str] | str:
@@ -411,20 +384,17 @@ def _with_grades(
 
 def _own_grades(cases: pl.DataFrame, first: pl.DataFrame, several: bool) -> tuple[pl.DataFrame, list[str]]:
     """Grades of every repeat of options, where those of the first repeat are what the tool says of it."""
-    each = [c for c in cases.columns if c.startswith("each.")]
-    own = [c for c in each if several and _agrees(first, c)]
-    cases = cases.rename({c: f"label.{c.removeprefix('each.')}" for c in own})
-    cases = cases.drop([c for c in each if c not in own])
-    return cases, [c.removeprefix("each.") for c in own]
-
-
-def _agrees(first: pl.DataFrame, each: str) -> bool:
-    grade = f"{METRIC}{each.removeprefix('each.')}"
-    return (
-        grade in first.columns
-        and not first[each].null_count()
-        and bool((first[each].list.first() == first[grade]).all())
-    )
+    names = [c.removeprefix("each.") for c in cases.columns if c.startswith("each.")]
+    own = [
+        name
+        for name in names
+        if several
+        and f"{METRIC}{name}" in first.columns
+        and not first[f"each.{name}"].null_count()
+        and (first[f"each.{name}"].list.first() == first[f"{METRIC}{name}"]).all()
+    ]
+    cases = cases.rename({f"each.{name}": f"label.{name}" for name in own})
+    return cases.drop(f"each.{name}" for name in names if name not in own), own
 
 
 def _explode(cases: pl.DataFrame, nothing: set[str]) -> pl.DataFrame:
@@ -438,12 +408,10 @@ def _explode(cases: pl.DataFrame, nothing: set[str]) -> pl.DataFrame:
     lists = [c for c in ("loglik", *cases.columns) if c in cases.columns and _is_per_candidate(c, cases, sizes)]
     answers = "filtered" in cases.columns and _is_per_candidate("filtered", cases, sizes)
     cases = cases.drop([c for c in ("filtered", "loglik") if c in cases.columns and c not in lists])
-    several = bool((sizes > 1).any())
     rows = cases.explode(list(dict.fromkeys(["resps", *lists])))
-    likelihood = (
-        rows["likelihood"] if "likelihood" in rows.columns else pl.Series([False]).new_from_index(0, rows.height)
-    )
-    lost = rows["resps"].is_null() & ~likelihood.fill_null(value=False)
+    lost = rows["resps"].is_null()
+    if "likelihood" in rows.columns:
+        lost &= ~rows["likelihood"].fill_null(value=False)
     if lost.any():
         rows = rows.with_columns(pl.when(lost).then(pl.lit(_NO_RESPONSE)).alias("error"))
         rows = rows.with_columns(
@@ -451,8 +419,15 @@ def _explode(cases: pl.DataFrame, nothing: set[str]) -> pl.DataFrame:
         )
     rows = rows.drop("likelihood", strict=False).rename({"resps": "text"})
     if "loglik" in rows.columns:
-        rows = rows.rename({"loglik": "selector.logprob"}) if several else rows.drop("loglik")
-    return _with_answers(rows, nothing) if answers else rows
+        rows = rows.rename({"loglik": "selector.logprob"}) if (sizes > 1).any() else rows.drop("loglik")
+    if not answers:
+        return rows
+    # what the filter made of each response is its answer, unless the filter left them as they are
+    made = rows["filtered"]
+    rows = rows.drop("filtered")
+    if (made == rows["text"]).fill_null(value=True).all():
+        return rows
+    return rows.with_columns(made.set(made.is_in(list(nothing)), None).alias("answer"))
 
 
 def _is_per_candidate(column: str, cases: pl.DataFrame, sizes: pl.Series) -> bool:
@@ -463,29 +438,17 @@ def _is_per_candidate(column: str, cases: pl.DataFrame, sizes: pl.Series) -> boo
     return isinstance(values.dtype, pl.List) and bool((values.list.len() == sizes).fill_null(value=False).all())
 
 
-def _with_answers(rows: pl.DataFrame, nothing: set[str]) -> pl.DataFrame:
-    """What the filter made of each response as its answer, unless the filter left them as they are."""
-    made = rows["filtered"]
-    rows = rows.drop("filtered")
-    if (made == rows["text"]).fill_null(value=True).all():
-        return rows
-    return rows.with_columns(made.set(made.is_in(list(nothing)), None).alias("answer"))
-
-
 def _notes(
     first: pl.DataFrame, grades: Sequence[_Grade], filters: Sequence[str], several: bool, own: Sequence[str]
 ) -> list[CodedWarning]:
     notes = []
     if len(filters) > 1:
-        first_filter, names = filters[0], tuple(filters)
-        found = CodedWarning.of("left-out-of-log", about="filters", n=len(names), filters=names, first=first_filter)
-        notes.append(found)
-    if several and grades:
-        names = tuple(g.name for g in grades if g.metric not in own or len(filters) > 1)
+        n, names, head = len(filters), tuple(filters), filters[0]
+        notes.append(CodedWarning.of("left-out-of-log", about="filters", n=n, filters=names, first=head))
+    if several and (names := tuple(g.name for g in grades if g.metric not in own or len(filters) > 1)):
         repeats = max(first["resps"].list.len().to_list())
-        if names:
-            whole = {"names": names, "n": repeats, "tag": f"{_OF_SETS}{names[0]}"}
-            notes.append(CodedWarning.of("log-grades-otherwise", about="filtered", **whole))
+        whole = {"names": names, "n": repeats, "tag": f"{_OF_SETS}{names[0]}"}
+        notes.append(CodedWarning.of("log-grades-otherwise", about="filtered", **whole))
     return notes
 
 

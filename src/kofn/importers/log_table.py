@@ -15,7 +15,7 @@ from kofn.core.table import CASE_COLUMNS, duplicates_note, from_rows
 from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers import scalars
-from kofn.importers.json_records import CONVERT, Columns, parse_line, typed_series
+from kofn.importers.jsonl import CONVERT, Columns, parse_line, typed_series
 from kofn.importers.long_form import check_named_fields, constant_columns
 
 if TYPE_CHECKING:
@@ -226,8 +226,11 @@ def log_table(rows: Iterable[LogRow], options: ReadOptions, log: LogFacts) -> Ta
         if matches(values, options.where):
             collected.add(len(places), _typed(values, f"{log.source}: {place}"))
             places.append(place)
+    if not places and options.where:
+        condition = ", ".join(f"{name}={value}" for name, value in options.where.items())
+        raise InputError(f"{log.source}: no candidate has {condition}")
     if not places:
-        raise InputError(_no_rows(log.source, log.form, options))
+        raise InputError(f"{log.source}: no candidates in these {log.form}: the log is empty, or its run had not begun")
     frame = pl.DataFrame([typed_series(name, values) for name, values in collected.columns.items()])
     return frame_of_log(frame, places.__getitem__, options, log)
 
@@ -271,13 +274,6 @@ def count_notes(counts: Mapping[str, int], kinds: Mapping[str, tuple[str, str]])
 def matches(values: Mapping[str, Any], where: Mapping[str, str]) -> bool:
     """Whether a row is selected by `where`; a field it lacks selects it, for `check_named_fields` reports that."""
     return all(str(scalars.as_text(values.get(f"{_TAG}{name}", value))) == value for name, value in where.items())
-
-
-def _no_rows(source: str, form: str, options: ReadOptions) -> str:
-    if options.where:
-        condition = ", ".join(f"{name}={value}" for name, value in options.where.items())
-        return f"{source}: no candidate has {condition}"
-    return f"{source}: no candidates in these {form}: the log is empty, or its run had not begun"
 
 
 def _typed(values: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -356,11 +352,15 @@ def objects(peek: Peek, *needed: str) -> Iterator[tuple[str, dict[str, Any]]]:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
-            record = parse_line(line.removeprefix(b"\xef\xbb\xbf"), f"{peek.source}: line {number}")
-            for name in needed:
-                if name not in record:
-                    seen = ", ".join(list(record)[:8])
-                    raise InputError(
-                        f"{peek.source}: line {number}: no {name!r}: expected it on every line, found {seen}"
-                    )
+            where = f"{peek.source}: line {number}"
+            record = parse_line(line.removeprefix(b"\xef\xbb\xbf"), where)
+            require_fields(record, needed, where, "on every line")
             yield f"line {number}", record
+
+
+def require_fields(record: Mapping[str, Any], needed: Iterable[str], where: str, on: str) -> None:
+    """Refuse a record without a field that the tool always writes."""
+    for name in needed:
+        if name not in record:
+            seen = ", ".join(list(record)[:8])
+            raise InputError(f"{where}: no {name!r}: expected it {on}, found {seen}")

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import orjson
 import polars as pl
 
 from kofn.core.fields import CANDIDATE_ROLES, CASE_ROLES, NUMERIC, PREFIXES, SELECTORS, labels_in, long_fields
@@ -29,7 +30,7 @@ NUMBERED = "place in the file"  # instead of the name of a field of ids, where t
 _KINDS = {"bool": "true/false", "int": "numbers", "float": "numbers", "str": "text"}
 _READ_AS = {"passed": "pass or fail", "score": "numbers", "reference": "text"}
 
-LISTS = {"choices": pl.List(pl.String), "required": pl.List(pl.String), "facets": pl.List(pl.String)}
+LISTS = {**dict.fromkeys(("choices", "required", "facets"), pl.List(pl.String)), "ideal": pl.List(pl.Float64)}
 
 
 def long_table(raw: pl.DataFrame, source: str, where: Where, options: ReadOptions, form: str) -> Table:
@@ -123,11 +124,11 @@ def check_named_fields(columns: Iterable[str], source: str, options: ReadOptions
     for name in options.keep:
         if name in set(nested):
             raise InputError(f"{source}: field {name!r} holds lists or objects: expected one value a case")
-    missing = [name for name in (*options.fields.values(), *options.keep) if name not in columns]
-    if missing:
-        near = get_close_matches(missing[0], columns, n=1)
-        offer = f"did you mean {near[0]}?" if near else f"it has {', '.join(columns[:20])}"
-        raise InputError(f"{source}: no field {missing[0]!r}: {offer}")
+    for name in (*options.fields.values(), *options.keep):
+        if name not in columns:
+            near = get_close_matches(name, columns, n=1)
+            offer = f"did you mean {near[0]}?" if near else f"it has {', '.join(columns[:20])}"
+            raise InputError(f"{source}: no field {name!r}: {offer}")
 
 
 def role_columns(
@@ -156,34 +157,25 @@ def role_columns(
 
 def _typed(role: str, column: pl.Series, source: str, where: Where) -> pl.Series:
     if role == "passed":
-        return _passes(column, source, where)
+        zero_or_one = column.dtype.is_numeric() and ((column == 0) | (column == 1)).fill_null(value=True).all()
+        if zero_or_one or column.dtype == pl.Boolean:
+            return column.cast(pl.Int8)
+        return _each(column, scalars.as_pass, pl.Int8, source, where)
     if role in NUMERIC:
         return _numbers(column, source, where)
     if role == "repeat":
         return _each(column, scalars.as_whole, pl.Int64, source, where) if not column.dtype.is_integer() else column
-    if role == "ideal":
-        return column.cast(pl.List(pl.Float64))
+    if role == "ideal" or (role in LISTS and isinstance(column.dtype, pl.List)):
+        return column.cast(LISTS[role])
+    if role in LISTS and column.dtype == pl.String:  # a cell of a CSV file holds a JSON list
+        return _each(column, _json_list, pl.List(pl.String), source, where)
     if role in LISTS:
-        return _lists(column, role, source, where)
+        raise InputError(f"{source}: field {column.name!r}: expected lists, found {column.dtype}")
     if role == "reference" and isinstance(column.dtype, pl.List):
         return column.cast(pl.List(pl.String))
-    return _texts(column)
-
-
-def _texts(column: pl.Series) -> pl.Series:
-    if column.dtype == pl.String:
-        return column
     if column.dtype.is_nested():
         return column.map_elements(lambda v: scalars.as_text(v.to_list() if isinstance(v, pl.Series) else v), pl.String)
     return column.cast(pl.String)
-
-
-def _passes(column: pl.Series, source: str, where: Where) -> pl.Series:
-    if column.dtype == pl.Boolean:
-        return column.cast(pl.Int8)
-    if column.dtype.is_numeric() and ((column == 0) | (column == 1)).fill_null(value=True).all():
-        return column.cast(pl.Int8)
-    return _each(column, scalars.as_pass, pl.Int8, source, where)
 
 
 def _numbers(column: pl.Series, source: str, where: Where) -> pl.Series:
@@ -194,17 +186,7 @@ def _numbers(column: pl.Series, source: str, where: Where) -> pl.Series:
     return _each(column, scalars.as_number, pl.Float64, source, where)
 
 
-def _lists(column: pl.Series, role: str, source: str, where: Where) -> pl.Series:
-    if isinstance(column.dtype, pl.List):
-        return column.cast(LISTS[role])
-    if column.dtype == pl.String:  # a cell of a CSV file holds a JSON list
-        return _each(column, _json_list, pl.List(pl.String), source, where)
-    raise InputError(f"{source}: field {column.name!r}: expected lists, found {column.dtype}")
-
-
 def _json_list(value: str | None) -> list[str] | None:
-    import orjson
-
     try:
         return None if value is None else scalars.as_texts(orjson.loads(value))
     except orjson.JSONDecodeError:

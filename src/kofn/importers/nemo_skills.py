@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers.base import Importer
-from kofn.importers.log_table import LogFacts, LogRow, log_table, objects
+from kofn.importers.log_table import LogFacts, LogRow, count_notes, log_table, objects
 from kofn.importers.recognition import Peek, is_nemo_skills, nemo_seeds
 from kofn.importers.scalars import plain_tags
 
@@ -77,10 +77,8 @@ class _OutputNotes:
 
     def __iter__(self) -> Iterator[CodedWarning]:
         yield from self.lines
-        if n := self.count["judgement"]:
-            yield CodedWarning.of("failed-in-log", about="judgement", n=n)
-        if n := self.count["error"]:
-            yield CodedWarning.of("failed-in-log", about="generation", n=n)
+        kinds = {"judgement": ("failed-in-log", "judgement"), "error": ("failed-in-log", "generation")}
+        yield from count_notes(self.count, kinds)
         if n := self.count["again"]:
             yield CodedWarning.of("repeated-problems", n=n)
 
@@ -145,19 +143,14 @@ def _values(record: Mapping[str, Any], notes: _OutputNotes) -> dict[str, Any]:
         "note": None if note in _NOT_RUN else note,  # an error of the answer's code does not stop its grading
         "selector.reward_model_score": record.get("reward_model_score"),
     }
-    labels = {} if error else _labels(record, notes)
-    return {**values, **{f"label.{name}": value for name, value in labels.items()}, **plain_tags(record, _KNOWN)}
-
-
-def _labels(record: Mapping[str, Any], notes: _OutputNotes) -> dict[str, Any]:
-    labels = {
-        label: next((record[name] for name in names if record.get(name) is not None), None)
-        for label, names in _LABELS.items()
-    }
-    if labels["judge_correct"] is None and isinstance(text := record.get("judgement"), str):
-        labels["judge_correct"] = parse_judgement(text)
-        notes.count["judgement"] += labels["judge_correct"] is None
-    return labels
+    if error is None:
+        for label, names in _LABELS.items():
+            given = (record[name] for name in names if record.get(name) is not None)
+            values[f"label.{label}"] = next(given, None)
+        if values["label.judge_correct"] is None and isinstance(text := record.get("judgement"), str):
+            values["label.judge_correct"] = parse_judgement(text)
+            notes.count["judgement"] += values["label.judge_correct"] is None
+    return {**values, **plain_tags(record, _KNOWN)}
 
 
 def parse_judgement(text: str) -> bool | None:

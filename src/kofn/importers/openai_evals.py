@@ -10,7 +10,7 @@ from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
-from kofn.importers.log_table import LogFacts, LogRow, count_notes, log_table, objects
+from kofn.importers.log_table import LogFacts, LogRow, count_notes, log_table, objects, require_fields
 from kofn.importers.recognition import is_openai_evals
 from kofn.importers.scalars import object_in
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kofn.core.table import Table
     from kofn.importers.base import ReadOptions
     from kofn.importers.recognition import Peek
+
+    _Candidate = tuple[Any, Any, Mapping[str, Any]]  # text, prompt, usage
 
 
 def read(peek: Peek, options: ReadOptions) -> Table:
@@ -44,7 +46,7 @@ class _SampleEvents:
     """The events of one sample_id. A candidate is its text, its prompt, and its usage where that is of it alone."""
 
     place: str
-    candidates: list[tuple[Any, Any, Mapping[str, Any]]] = field(default_factory=list)
+    candidates: list[_Candidate] = field(default_factory=list)
     matches: list[Mapping[str, Any]] = field(default_factory=list)
     metrics: list[Mapping[str, Any]] = field(default_factory=list)
     raw: Mapping[str, Any] = field(default_factory=dict)
@@ -73,10 +75,8 @@ class _EventLog:
             raise InputError(f"{self.peek.source}: no events of samples in this OpenAI evals log: the run made none")
 
     def _event(self, place: str, record: Mapping[str, Any]) -> None:
-        for name in ("sample_id", "type", "data"):
-            if name not in record:
-                found = ", ".join(list(record)[:8])
-                raise InputError(f"{self.peek.source}: {place}: no {name!r}: expected it in every event, found {found}")
+        where = f"{self.peek.source}: {place}"
+        require_fields(record, ("sample_id", "type", "data"), where, "in every event")
         data = object_in(record, "data")
         sample = self.samples.setdefault(str(record["sample_id"]), _SampleEvents(place=place))
         kind = record["type"]
@@ -103,8 +103,17 @@ class _EventLog:
                 yield from self._of_sample(name, sample)
 
     def _of_sample(self, name: str, sample: _SampleEvents) -> Iterator[LogRow]:
-        graded = self._without_grader(sample)
-        shared = {"id": name, "reference": _reference(sample), **self._input(sample)}
+        graded = sample.candidates
+        # where a model grades, the last sampling event is its verdict and not a candidate
+        cls = object_in(object_in(self.spec, "run_config"), "eval_spec").get("cls")
+        if "modelgraded" in str(cls) and len(graded) > 1:
+            self.counts["grader"] += 1
+            graded = graded[:-1]
+        expected = next((match["expected"] for match in sample.matches if match.get("expected") is not None), None)
+        shared = {"id": name, "reference": expected if expected is not None else sample.raw.get("ideal")}
+        if self.options.everything:
+            prompt = sample.candidates[0][1] if sample.candidates else sample.raw.get("input")
+            shared["input"] = scalars.dialogue(prompt)
         if not graded:
             self.counts["failed"] += 1
             yield LogRow(sample.place, {**shared, "error": sample.error or "nothing was sampled"})
@@ -113,17 +122,7 @@ class _EventLog:
             tokens = {"tokens": usage.get("completion_tokens"), "tokens_in": usage.get("prompt_tokens")}
             yield LogRow(sample.place, {**shared, "text": text, **tokens, **label})
 
-    def _without_grader(self, sample: _SampleEvents) -> list[tuple[Any, Any, Mapping[str, Any]]]:
-        """The candidates; where a model grades, the last sampling event is its verdict and not a candidate."""
-        cls = object_in(object_in(self.spec, "run_config"), "eval_spec").get("cls")
-        if "modelgraded" not in str(cls) or len(sample.candidates) < 2:
-            return sample.candidates
-        self.counts["grader"] += 1
-        return sample.candidates[:-1]
-
-    def _labels(
-        self, sample: _SampleEvents, candidates: list[tuple[Any, Any, Mapping[str, Any]]]
-    ) -> list[dict[str, Any]]:
+    def _labels(self, sample: _SampleEvents, candidates: list[_Candidate]) -> list[dict[str, Any]]:
         """Labels of every candidate: its own match, by order or by the text that was sampled; its own metrics."""
         out: list[dict[str, Any]] = [{} for _ in candidates]
         if len(sample.matches) == len(candidates):
@@ -137,17 +136,12 @@ class _EventLog:
             label |= {"label.match": match.get("correct"), "answer": _first_pick(match.get("picked"))}
         if len(sample.metrics) == len(candidates):
             for label, metrics in zip(out, sample.metrics, strict=True):
-                label |= {f"label.{name}": value for name, value in metrics.items() if _is_number(value)}
+                numbers = {k: v for k, v in metrics.items() if isinstance(v, (bool, int, float)) and v == v}
+                label |= {f"label.{name}": value for name, value in numbers.items()}
                 label |= {"note": metrics["choice"]} if isinstance(metrics.get("choice"), str) else {}
         elif sample.metrics:
             self.counts["metrics"] += 1
         return out
-
-    def _input(self, sample: _SampleEvents) -> dict[str, Any]:
-        if not self.options.everything:
-            return {}
-        prompt = sample.candidates[0][1] if sample.candidates else sample.raw.get("input")
-        return {"input": scalars.dialogue(prompt)}
 
     def notes(self) -> Iterator[CodedWarning]:
         """One warning for each kind of problem; complete after the rows."""
@@ -171,11 +165,6 @@ class _EventLog:
         return {"tool": "openai-evals", **{name: value for name, value in known.items() if value}}
 
 
-def _reference(sample: _SampleEvents) -> Any:
-    found = next((match["expected"] for match in sample.matches if match.get("expected") is not None), None)
-    return found if found is not None else sample.raw.get("ideal")
-
-
 def _first_pick(picked: Any) -> str | None:
     """The answer that was picked; a list has spellings of the same one.
 
@@ -183,10 +172,6 @@ def _first_pick(picked: Any) -> str | None:
     ('Paris', None, None)
     """
     return scalars.as_text(next(iter(picked), None) if isinstance(picked, list) else picked)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (bool, int, float)) and value == value
 
 
 IMPORTER = Importer(name="openai_evals", what="logs of OpenAI evals", recognises=is_openai_evals, read=read)

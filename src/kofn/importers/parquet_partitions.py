@@ -22,8 +22,7 @@ from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError, WorldError
 from kofn.importers.base import reject_damaged
 from kofn.importers.long_form import check_gradable, check_named_fields, long_table
-from kofn.importers.reading import concatenate
-from kofn.importers.tabular import needed_columns
+from kofn.importers.reading import concatenate, needed_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -192,11 +191,10 @@ def find_case_layout(data: DataSet, id_column: str, size: int, engine: Any = Non
     """
     shared = (data, id_column, size, _one_in(data.n_rows))
     files = range(len(data.files))
-    layouts = (
-        [case_layout_of_file(shared, file) for file in files]
-        if engine is None
-        else engine.map(case_layout_of_file, files, shared=shared)
-    )
+    if engine is None:
+        layouts: Any = [case_layout_of_file(shared, file) for file in files]
+    else:
+        layouts = engine.map(case_layout_of_file, files, shared=shared)
     spans: list[Span] = []
     first_ids: list[Any] = []
     for file, layout in enumerate(layouts):
@@ -206,8 +204,7 @@ def find_case_layout(data: DataSet, id_column: str, size: int, engine: Any = Non
         first_ids.append(hashes)
         ends = [*cuts[1:], data.rows[file]]
         spans += [Span(file, start, stop) for start, stop in zip(cuts, ends, strict=True) if stop > start]
-    every = np.concatenate(first_ids)
-    every.sort()
+    every = np.sort(np.concatenate(first_ids))
     return CaseLayout(spans, not bool((every[1:] == every[:-1]).any()))
 
 
@@ -277,17 +274,13 @@ def _put(
     data: DataSet, columns: Sequence[str], id_column: str, span: Span, folder: Path, made: list[list[str]]
 ) -> None:
     frame = read_rows(data, columns, span)
-    where = [
+    frame = frame.with_columns(
         pl.lit(span.file, dtype=pl.Int32).alias(_FILE),
         pl.int_range(span.start, span.stop, dtype=pl.Int64).alias(_ROW),
-    ]
-    bucket = pl.Series("bucket", frame[id_column].cast(pl.String).hash() % len(made))
-    for (code,), part in (
-        frame.with_columns(*where)
-        .with_columns(bucket)
-        .partition_by("bucket", as_dict=True, include_key=False, maintain_order=True)
-        .items()
-    ):
+        pl.Series("bucket", frame[id_column].cast(pl.String).hash() % len(made)),
+    )
+    parts = frame.partition_by("bucket", as_dict=True, include_key=False, maintain_order=True)
+    for (code,), part in parts.items():
         path = folder / f"{code}-{span.file}-{span.start}.parquet"
         part.write_parquet(path, compression="lz4")
         made[int(code)].append(str(path))

@@ -14,7 +14,7 @@ import orjson
 from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
-from kofn.importers.log_table import LogFacts, LogRow, count_notes, iter_members, log_table, objects
+from kofn.importers.log_table import LogFacts, LogRow, count_notes, iter_members, log_table, objects, require_fields
 from kofn.importers.recognition import is_promptfoo
 from kofn.importers.scalars import object_in, plain_tags
 
@@ -105,37 +105,35 @@ class _PromptfooExport:
                 continue
             number += 1
             if not isinstance(value, dict):
-                raise InputError(
-                    f"{self.peek.source}: result {number}: expected an object, found {type(value).__name__}"
-                )
+                kind = type(value).__name__
+                raise InputError(f"{self.peek.source}: result {number}: expected an object, found {kind}")
             yield f"result {number}", value
         if not number:
             raise InputError(f"{self.peek.source}: no results in this promptfoo export: the evaluation gave none")
 
     def _row(self, place: str, result: Mapping[str, Any]) -> LogRow:
-        for name in ("provider", "prompt", "success"):
-            if name not in result:
-                raise InputError(
-                    f"{self.peek.source}: {place}: no {name!r}: expected it in every result, found "
-                    f"{', '.join(list(result)[:8])}"
-                )
+        where = f"{self.peek.source}: {place}"
+        require_fields(result, ("provider", "prompt", "success"), where, "in every result")
         test, response = object_in(result, "testCase"), object_in(result, "response")
         error = self._error(result)
         usage = object_in(response, "tokenUsage") or object_in(result, "tokenUsage")
-        cached = response.get("cached") is True
+        output, cached = response.get("output"), response.get("cached") is True
         self.counts["cached"] += cached
+        self.counts["stripped"] += output == _STRIPPED
         at = result.get("testIdx") if isinstance(result.get("testIdx"), int) else None
         values = result.get("vars") or test.get("vars") or {}
+        description = test.get("description") or result.get("description")
+        content = [description, values, test.get("assert")]  # what identifies a test
         return LogRow(
             place,
             {
                 "test": _PromptfooTest(
                     at=_UNKNOWN if at is None else at,
-                    title=scalars.as_text(test.get("description") or result.get("description")),
-                    key=_key(test, result, values),
+                    title=scalars.as_text(description),
+                    key=orjson.dumps(content, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode(),
                 ),
                 "repeat": at,
-                "text": self._text(response, error),
+                "text": None if error or output == _STRIPPED else scalars.as_text(output),
                 "error": error,
                 "note": None if error else object_in(result, "gradingResult").get("reason"),
                 "input": object_in(result, "prompt").get("raw") if self.options.everything else None,
@@ -162,13 +160,6 @@ class _PromptfooExport:
             return None
         self.counts["failed"] += 1
         return scalars.as_text(message) or "failed without a message"
-
-    def _text(self, response: Mapping[str, Any], error: str | None) -> str | None:
-        output = response.get("output")
-        if output == _STRIPPED:
-            self.counts["stripped"] += 1
-            return None
-        return None if error else scalars.as_text(output)
 
     def _labels(self, result: Mapping[str, Any], test: Mapping[str, Any], error: str | None) -> dict[str, Any]:
         """The verdict, the score and the named scores; none where the call or a grader failed, or nothing was asserted.
@@ -204,12 +195,6 @@ class _PromptfooExport:
         providers = {row.values["tag.provider"] for row in rows}
         model = {"model": providers.pop()} if len(providers) == 1 else {}
         return {"tool": "promptfoo", **model, **({"version": self.version} if self.version else {})}
-
-
-def _key(test: Mapping[str, Any], result: Mapping[str, Any], values: Any) -> str:
-    """The content that identifies a test, as JSON."""
-    content = [test.get("description") or result.get("description"), values, test.get("assert")]
-    return orjson.dumps(content, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode()
 
 
 def _provider(provider: Any) -> str:

@@ -1,24 +1,24 @@
-"""Files, folders, patterns, addresses or standard input as one table: the importer of each, and their tables merged."""
+"""Files, folders, patterns, addresses, standard input or frames as one table: the importer of each, tables merged."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from kofn.core.candidate_sets import histogram, offsets_of
+from kofn.core.fields import GROUP_LISTS, PREFIXES, SELECTORS, long_fields, wide_names
 from kofn.core.table import CASE_COLUMNS, from_rows
 from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError, UnknownName
 from kofn.importers import jsonl
-from kofn.importers.base import ReadOptions
-from kofn.importers.long_form import NUMBERED, constant_columns, filter_cases
+from kofn.importers.base import ReadOptions, reject_damaged
+from kofn.importers.long_form import NUMBERED, check_named_fields, constant_columns, filter_cases, long_table
 from kofn.importers.recognition import Peek
-from kofn.importers.sources import PLAIN, SEPARATORS, check_readable, expand, kind_of, local
-from kofn.importers.tabular import read_csv, read_parquet
+from kofn.importers.sources import PLAIN, SEPARATOR_LINE, SEPARATORS, check_readable, expand, kind_of, local
 from kofn.registry import importers
 
 if TYPE_CHECKING:
@@ -63,20 +63,17 @@ def _without_superseded(tables: Sequence[Table]) -> tuple[list[Table], list[Code
         run = table.origin.get("attempt_of")
         others = [(place, one) for place, one in enumerate(tables) if run and one.origin.get("attempt_of") == run]
         age = (str(table.origin.get("created")), at)
-        later = [one for place, one in others if (str(one.origin.get("created")), place) > age]
-        kept = _without(table, later) if later else table
+        kept = table
+        if later := [one for place, one in others if (str(one.origin.get("created")), place) > age]:
+            rows = ~_keys(table).is_in(pl.concat(map(_keys, later)).unique().implode())
+            # reduceat would give a wrong sum for an empty set, but a log has rows alone, and so no empty sets
+            sizes = np.add.reduceat(rows.cast(pl.Int64).to_numpy(), table.offsets[:-1])
+            kept = replace(table, candidates=table.candidates.filter(rows), offsets=offsets_of(sizes))
+            kept = kept.select_cases(sizes > 0)
         if lost := table.n_candidates - kept.n_candidates:
             notes.append(CodedWarning.of("superseded-rows", file=table.sources[0], n=lost))
         out += [kept] if kept.n_candidates else []
     return out, notes
-
-
-def _without(table: Table, later: Sequence[Table]) -> Table:
-    repeated = pl.concat([_keys(one) for one in later]).unique()
-    kept = ~_keys(table).is_in(repeated.implode())
-    # reduceat would give a wrong sum for an empty set, but a log has rows alone, and so no empty sets
-    sizes = np.add.reduceat(kept.cast(pl.Int64).to_numpy(), table.offsets[:-1])
-    return replace(table, candidates=table.candidates.filter(kept), offsets=offsets_of(sizes)).select_cases(sizes > 0)
 
 
 def _keys(table: Table) -> pl.Series:
@@ -149,31 +146,23 @@ def concatenate(tables: Sequence[Table], options: ReadOptions) -> Table:
         notes=(*(note.about(t.sources[0]) for t in tables for note in t.notes), *_duplicate_file_notes(tables)),
     )
     labels = {name: better for table in reversed(tables) for name, better in table.labels.items()}
-    return replace(table, labels=labels, origin=_shared([table.origin for table in tables]))
+    shared = {k: v for k, v in tables[0].origin.items() if all(one.origin.get(k) == v for one in tables)}
+    return replace(table, labels=labels, origin=shared)
 
 
 def _duplicate_file_notes(tables: Sequence[Table]) -> Iterator[CodedWarning]:
     """A note for each file with the same candidates as an earlier one: a copy, a cache, or temperature 0."""
     for i, table in enumerate(tables):
+        compared = [c for c in ("text", "answer", "score", "passed") if c in table.candidates.columns]
         for other in tables[:i]:
-            if table.n_candidates == other.n_candidates and _is_same(table, other):
+            if (
+                table.n_candidates == other.n_candidates
+                and table.cases["case_id"].equals(other.cases["case_id"])
+                and set(table.candidates.columns) == set(other.candidates.columns)
+                and table.candidates.select(compared).equals(other.candidates.select(compared))
+            ):
                 yield CodedWarning.of("same-file-twice", a=table.sources[0], b=other.sources[0])
                 break
-
-
-def _is_same(table: Table, other: Table) -> bool:
-    compared = [c for c in ("text", "answer", "score", "passed") if c in table.candidates.columns]
-    return (
-        table.cases["case_id"].equals(other.cases["case_id"])
-        and set(table.candidates.columns) == set(other.candidates.columns)
-        and table.candidates.select(compared).equals(other.candidates.select(compared))
-    )
-
-
-def _shared(origins: Sequence[Any]) -> dict[str, Any]:
-    """The entries of their origin that all logs share."""
-    first = origins[0]
-    return {key: value for key, value in first.items() if all(o.get(key) == value for o in origins)}
 
 
 def with_size_note(table: Table) -> Table:
@@ -220,7 +209,12 @@ def read(
     if not paths:
         raise InputError("no files given")
     places = expand(paths)
-    _check_once(places)
+    seen: set[str] = set()
+    for place in places:
+        real = place if "://" in place else str(Path(place).resolve())
+        if real in seen:
+            raise InputError(f"{place}: given twice: its candidates would count twice")
+        seen.add(real)
     if as_repeats:
         if len(places) < 2:
             raise InputError(f"{places[0]}: one file is no repeats: give two or more files")
@@ -230,38 +224,27 @@ def read(
     return with_size_note(tables[0] if len(tables) == 1 else combine(tables, options))
 
 
-def _check_once(places: Sequence[str]) -> None:
-    seen: set[str] = set()
-    for place in places:
-        real = place if "://" in place else str(Path(place).resolve())
-        if real in seen:
-            raise InputError(f"{place}: given twice: its candidates would count twice")
-        seen.add(real)
-
-
 def _read_place(place: str, options: ReadOptions, of_run: Callable[[Path], Table | None]) -> Table:
     if "://" not in place and Path(place).is_dir() and (table := of_run(Path(place))) is not None:
         return filter_cases(replace(table, sources=(place,), form="run"), options)
     with local(place) as (path, name):
-        return replace(_read_one(Peek(path, name), options), sources=(name,))
+        return replace(_read_file(Peek(path, name), options), sources=(name,))
 
 
-def _read_one(peek: Peek, options: ReadOptions) -> Table:
+def _read_file(peek: Peek, options: ReadOptions) -> Table:
     check_readable(peek.path)
     importer = importer_of(peek, options.format)
     if importer is not None:
         return importer.read(peek, options)
     kind = options.format if options.format in PLAIN else kind_of(peek.path)
-    return filter_cases(_read_plain(peek.path, kind, options), options)
-
-
-def _read_plain(path: Path, kind: str, options: ReadOptions) -> Table:
     if kind == "parquet":
-        return read_parquet(path, options)
-    if kind in SEPARATORS:
+        table = read_parquet(peek.path, options)
+    elif kind in SEPARATORS:
         # with --format csv the content may look like JSON, which has no separator: then it is a comma
-        return read_csv(path, options, SEPARATORS.get(kind_of(path), ","))
-    return jsonl.read(path, options)
+        table = read_csv(peek.path, options, SEPARATORS.get(kind_of(peek.path), ","))
+    else:
+        table = jsonl.read(peek.path, options)
+    return filter_cases(table, options)
 
 
 def importer_of(peek: Peek, name: str | None = None) -> Importer | None:
@@ -274,3 +257,62 @@ def importer_of(peek: Peek, name: str | None = None) -> Importer | None:
             raise UnknownName("format", name, [*PLAIN, *known], hint="`kofn list importers` shows them all")
         return known[name]
     return next((one for one in known.values() if one.recognises(peek)), None)
+
+
+# --- CSV, Parquet and data frames: one row per candidate, or per case with a list of outputs
+
+
+def read_csv(path: Path, options: ReadOptions, separator: str = ",") -> Table:
+    """Read CSV; every cell is text until its field's role says otherwise, so 007 stays 007."""
+    with path.open("rb") as file:
+        first = file.readline(16).removeprefix(b"\xef\xbb\xbf").strip(b"\r\n")  # room for a BOM and "sep=;"
+    try:
+        skipped = 1 if SEPARATOR_LINE.fullmatch(first) else 0
+        raw = pl.read_csv(path, infer_schema=False, separator=separator, skip_lines=skipped)
+    except (pl.exceptions.PolarsError, UnicodeDecodeError) as problem:
+        detail = _not_utf8(path) or f"not readable as CSV: {str(problem).strip().partition(chr(10))[0]:.160}"
+        raise InputError(f"{path}: {detail}") from None
+    selectors = [c for c in raw.columns if c in SELECTORS]  # those called label. or selector. are numbers or an error
+    raw = raw.with_columns([pl.col(c).cast(pl.Float64, strict=False) for c in selectors])
+    return table_from_frame(raw, str(path), options, "csv")
+
+
+def read_parquet(path: Path, options: ReadOptions) -> Table:
+    """Read Parquet, only the columns that mean something here unless everything is wanted."""
+    with reject_damaged(str(path)):
+        columns = pl.read_parquet_schema(path)
+        check_named_fields(columns, str(path), options)
+        wide = any(isinstance(columns.get(name), pl.List) for name in wide_names(options.fields))
+        raw = pl.read_parquet(path, columns=None if wide else needed_columns(list(columns), options))
+    return table_from_frame(raw, str(path), options, "parquet")
+
+
+def needed_columns(columns: list[str], options: ReadOptions) -> list[str]:
+    """The columns that mean something here; all where everything is wanted."""
+    if options.everything:
+        return columns
+    fields = long_fields(columns, options.fields)
+    roles = {name for role, name in fields.items() if role != "input"}
+    return [c for c in columns if c in roles or c in options.keep or c in SELECTORS or c.startswith(PREFIXES)]
+
+
+def table_from_frame(raw: pl.DataFrame, source: str, options: ReadOptions, form: str) -> Table:
+    """A table from a frame: a row a candidate, or a row a case with a list of outputs."""
+    if not raw.height:
+        raise InputError(f"{source}: no rows")
+    check_named_fields(raw.columns, source, options)
+    lists = (*wide_names(options.fields), *GROUP_LISTS)
+    if any(isinstance(raw.schema.get(name), pl.List) for name in lists):
+        return jsonl.read_records(raw.iter_rows(named=True), options, source)
+    return long_table(raw, source, lambda row: f"row {row + 1}", options, form)
+
+
+def _not_utf8(path: Path) -> str | None:
+    """Which line is not UTF-8, if that is what is wrong."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return f"line {number}: not UTF-8: save the file as UTF-8"
+    return None

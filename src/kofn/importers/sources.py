@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from kofn.core.escape import redact_address
-from kofn.errors import InputError, WorldError, import_extra
+from kofn.errors import InputError, KofnError, WorldError, import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -90,21 +90,19 @@ def local(path: str) -> Iterator[tuple[Path, str]]:
     place = Path(path)
     source = "standard input" if path == "-" else redact_address(path)
     # a pipe, as of <(zcat log.gz), can be read only once, and importers read a file several times: it is copied
-    if not is_remote(path) and path != "-" and not place.is_fifo() and not place.is_char_device():
-        if (kind := _compression(place)) is None:
-            yield place, source
-            return
-    else:
-        kind = None
+    is_stream = is_remote(path) or path == "-" or place.is_fifo() or place.is_char_device()
+    kind = None if is_stream else _compression(place)
+    if not is_stream and kind is None:
+        yield place, source
+        return
     with tempfile.TemporaryDirectory(prefix="kofn-") as folder:
-        # the name goes with it: some importers learn the task from it, none decides by it alone
-        copy = Path(folder) / (Path(source).name or "outputs")
-        if kind is None:
+        copy = place
+        if is_stream:
+            # the name goes with it: some importers learn the task from it, none decides by it alone
+            copy = Path(folder) / (Path(source).name or "outputs")
             with _stream(path) as stream, copy.open("wb") as file:
                 shutil.copyfileobj(stream, file, 1 << 20)
             kind = _compression(copy)
-        else:
-            copy = place
         if kind is not None:
             plain = Path(folder) / f"plain-{copy.stem}" / (copy.name if kind == "UTF-16" else copy.stem)
             plain.parent.mkdir()
@@ -139,7 +137,7 @@ def _decompress(path: Path, to: Path, kind: str, source: str) -> None:
                         f"{source}: a {kind} file of {MOST_TIMES} times its size and more: unpack it yourself"
                     )
                 out.write(chunk)
-        except InputError:
+        except InputError:  # a ValueError, too
             raise
         except (EOFError, ValueError, OSError, zlib.error, LZMAError, zstd_module().ZstdError) as problem:
             raise InputError(f"{source}: a damaged {kind} file: {str(problem).splitlines()[0]:.120}") from None
@@ -189,47 +187,42 @@ def _stream(path: str) -> Iterator[IO[bytes]]:
         with Path(path).open("rb") as file:
             yield file
         return
-    fsspec = _fsspec(path)
+    with _remote(path, "fetched") as fsspec:
+        try:
+            with fsspec.open(path, "rb") as file:
+                yield file
+        except FileNotFoundError as problem:
+            status = getattr(problem.__cause__, "status", 404)  # a web server's failure comes as one that is not there
+            if status != 404:
+                raise WorldError(f"{redact_address(path)}: cannot be fetched: the server answers {status}") from None
+            raise InputError(f"{redact_address(path)}: no such file") from None
+
+
+@contextmanager
+def _remote(path: str, what: str) -> Iterator[Any]:
+    """fsspec, and its failures as errors that hold none of the secrets that the address may hold."""
+    fsspec = import_extra("fsspec", "remote", f"reading {path.partition('://')[0]}:// paths")
+    shown = redact_address(path)
     try:
-        with fsspec.open(path, "rb") as file:
-            yield file
-    except FileNotFoundError as problem:
-        status = getattr(problem.__cause__, "status", 404)  # a web server's failure comes as a file that is not there
-        if status != 404:
-            raise WorldError(f"{redact_address(path)}: cannot be fetched: the server answers {status}") from None
-        raise InputError(f"{redact_address(path)}: no such file") from None
-    except (ImportError, ValueError) as problem:
-        raise InputError(f"{redact_address(path)}: {str(problem).splitlines()[0]:.160}") from None
-    except InputError:
+        yield fsspec
+    except KofnError:
         raise
+    except (ImportError, ValueError) as problem:
+        raise InputError(f"{shown}: {str(problem).splitlines()[0]:.160}") from None
     except Exception as problem:  # whatever the other side's client raises
-        raise WorldError(f"{redact_address(path)}: cannot be fetched: {_reason(problem, path)}") from None
-
-
-def _reason(problem: Exception, path: str) -> str:
-    """What went wrong, without the secrets that the address may hold."""
-    text = str(problem).replace(path, redact_address(path)).partition("?")[0]
-    return f"{type(problem).__name__}: {text:.120}"
+        text = str(problem).replace(path, shown).partition("?")[0]
+        raise WorldError(f"{shown}: cannot be {what}: {type(problem).__name__}: {text:.120}") from None
 
 
 def _remote_matches(path: str) -> list[str]:
-    fsspec = _fsspec(path)
-    if not _PATTERN & set(path) or path.startswith(("http://", "https://")):
-        return [path]
-    try:
+    with _remote(path, "listed") as fsspec:
+        if not _PATTERN & set(path) or path.startswith(("http://", "https://")):
+            return [path]
         files, _, _ = fsspec.get_fs_token_paths(path)
         found = sorted(files.unstrip_protocol(name) for name in files.glob(path))
-    except (ImportError, ValueError) as problem:
-        raise InputError(f"{redact_address(path)}: {str(problem).splitlines()[0]:.160}") from None
-    except Exception as problem:  # as above
-        raise WorldError(f"{redact_address(path)}: cannot be listed: {_reason(problem, path)}") from None
     if not found:
         raise InputError(f"{path}: no file matches this pattern")
     return sorted(found, key=_natural_order)
-
-
-def _fsspec(path: str) -> Any:
-    return import_extra("fsspec", "remote", f"reading {path.partition('://')[0]}:// paths")
 
 
 # --- zip archives, with zstd-compressed entries, which Python's own reader supports only from 3.14
@@ -339,22 +332,16 @@ def kind_of(path: Path) -> str:
         return "jsonl"
     header = start.partition(b"\n")[0]
     if separator_line := SEPARATOR_LINE.fullmatch(header.strip(b"\r")):
-        return _named_separator(path, separator_line[1].decode(errors="replace"))
+        sign = separator_line[1].decode(errors="replace")
+        if named := next((kind for kind, separator in SEPARATORS.items() if separator == sign), None):
+            return named
+        expected = "expected a comma, a semicolon or a tab: save it with one of these"
+        raise InputError(f"{path}: line 1: sep={sign}: {expected}")
     kind = max(SEPARATORS, key=lambda name: header.count(SEPARATORS[name].encode()))
     if SEPARATORS[kind].encode() in header:
         return kind
     line = header[:40].decode(errors="replace").strip()
     raise InputError(f"{path}: line 1: expected a JSON object, a CSV header or Parquet, found {line!r}")
-
-
-def _named_separator(path: Path, sign: str) -> str:
-    """The kind of a CSV file whose first line names its separator, as Excel writes and reads it."""
-    kind = next((kind for kind, separator in SEPARATORS.items() if separator == sign), None)
-    if kind is None:
-        raise InputError(
-            f"{path}: line 1: sep={sign}: expected a comma, a semicolon or a tab: save it with one of these"
-        )
-    return kind
 
 
 def _has_content(path: Path) -> bool:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from kofn.errors import InputError, UnknownName
 from kofn.importers import ReadOptions, read
 from kofn.importers.lm_eval import of_results, table_of_lines
-from kofn.importers.lm_eval_rows import LineSelection, read_samples
+from kofn.importers.lm_eval_lines import LineSelection, read_samples
 from kofn.metrics.base import metric_name
 from kofn.registry import metric
 from kofn.scoring.configuration import GradingConfig

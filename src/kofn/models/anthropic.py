@@ -56,17 +56,18 @@ class Anthropic(ServerModel):
         sampling, messages = request.sampling, as_messages(request.prompt)
         if sampling.temperature is not None and sampling.temperature > 1:
             raise InputError(f"{self.name}: temperature {sampling.temperature:g}: the Messages API takes 0 to 1")
-        body: dict[str, Any] = {"model": self.model, "max_tokens": sampling.max_tokens}
-        body["messages"] = [message for message in messages if message.role != "system"]
-        if len(body["messages"]) < len(messages):
-            body["system"] = "\n\n".join(message.content for message in messages if message.role == "system")
-        if sampling.temperature is not None:
-            body["temperature"] = sampling.temperature
-        if sampling.top_p is not None:
-            body["top_p"] = sampling.top_p
-        if stops := [stop for stop in sampling.stop if stop.strip()]:
-            body["stop_sequences"] = stops
-        return self._with_options(body)
+        system = [message.content for message in messages if message.role == "system"]
+        return self._with_options(
+            {
+                "model": self.model,
+                "max_tokens": sampling.max_tokens,
+                "messages": [message for message in messages if message.role != "system"],
+                "system": "\n\n".join(system) if system else None,
+                "temperature": sampling.temperature,
+                "top_p": sampling.top_p,
+                "stop_sequences": [stop for stop in sampling.stop if stop.strip()] or None,
+            }
+        )
 
 
 def _reply(reply: Any, place: int, stops: Sequence[str]) -> Reply:

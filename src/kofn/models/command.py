@@ -16,7 +16,7 @@ from kofn.models.base import Model, Reply, RequestRejected, RetryableError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from kofn.models.base import Prompt, Request
+    from kofn.models.base import Request
 
 LONGEST_REASON = 300
 
@@ -52,7 +52,7 @@ class Command(Model):
         return {"name": self.name, "program": shutil.which(self.arguments[0])}
 
     async def _run(self, request: Request, index: int) -> str:
-        pipe = asyncio.subprocess.PIPE
+        pipe, prompt = asyncio.subprocess.PIPE, request.prompt
         try:
             process = await asyncio.create_subprocess_exec(
                 *self.arguments,
@@ -65,14 +65,19 @@ class Command(Model):
         except OSError as problem:
             raise InputError(f"model {self.name}: cannot be started: {problem.strerror}") from None
         try:
-            exchange = process.communicate(_text(request.prompt).encode("utf-8", "replace"))
+            # the program reads the text, or all messages with an empty line between them
+            texts = [prompt] if isinstance(prompt, str) else [message.content for message in prompt]
+            exchange = process.communicate("\n\n".join(texts).encode("utf-8", "replace"))
             output, errors = await asyncio.wait_for(exchange, self.timeout)
         except TimeoutError:
             raise RetryableError(f"no output within {self.timeout:g} s") from None
         finally:
             await _end(process)
         if process.returncode:
-            raise RequestRejected(f"exit code {process.returncode}: {_end_of(errors)}".rstrip(": "))
+            # the reason stands at the end of what a program says
+            said = " ".join(errors.decode("utf-8", "replace").split())
+            said = said if len(said) <= LONGEST_REASON else "..." + said[-LONGEST_REASON:]
+            raise RequestRejected(f"exit code {process.returncode}: {said}".rstrip(": "))
         return output.decode("utf-8", "replace").removesuffix("\n")
 
 
@@ -87,20 +92,9 @@ def _environment(request: Request, index: int) -> dict[str, str]:
     return kept | {name: value for name, value in named.items() if value is not None}
 
 
-def _text(prompt: Prompt) -> str:
-    """What the program reads: the text, or all messages with an empty line between them."""
-    return prompt if isinstance(prompt, str) else "\n\n".join(message.content for message in prompt)
-
-
 async def _end(process: asyncio.subprocess.Process) -> None:
     """End the program and all it started; nothing is left running, whatever became of the call."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     if process.returncode is None:
         await process.wait()
-
-
-def _end_of(errors: bytes) -> str:
-    """The end of what a program wrote to standard error, on one line: that is where the reason stands."""
-    text = " ".join(errors.decode("utf-8", "replace").split())
-    return text if len(text) <= LONGEST_REASON else "..." + text[-LONGEST_REASON:]

@@ -88,13 +88,10 @@ class Tokenizer:
 
     def ends(self, model: Any) -> frozenset[int]:
         """The tokens that end a text, as the tokenizer and the model's own files say."""
-        tokens = [getattr(self.tokenizer, "eos_token_id", None)]
-        tokens += [
-            getattr(getattr(model, name, None), "eos_token_id", None) for name in ("generation_config", "config")
-        ]
-        return frozenset(
-            t for one in tokens for t in (one if isinstance(one, list | tuple) else [one]) if t is not None
-        )
+        places = (self.tokenizer, getattr(model, "generation_config", None), getattr(model, "config", None))
+        tokens = [getattr(place, "eos_token_id", None) for place in places]
+        every = (t for one in tokens for t in (one if isinstance(one, list | tuple) else [one]))
+        return frozenset(t for t in every if t is not None)
 
     @property
     def padding(self) -> int:

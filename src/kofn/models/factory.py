@@ -67,7 +67,12 @@ class Fake(Model):
             index = 0
             while index < request.n:
                 for output in await self._outputs(request, index):
-                    yield _reply(output, place, index)
+                    if isinstance(output, Reply):
+                        yield replace(output, place=place, index=index)
+                    elif isinstance(output, str):
+                        yield Reply(text=output, place=place, index=index)
+                    else:
+                        raise RequestRejected(f"the function returned {type(output).__name__}: expected a text")
                     index += 1
 
     async def _outputs(self, request: Request, index: int) -> list[Any]:
@@ -111,14 +116,6 @@ def prompt_text(prompt: Prompt) -> str:
     return next((m.content for m in reversed(prompt) if m.role == "user"), "")
 
 
-def _reply(output: Any, place: int, index: int) -> Reply:
-    if isinstance(output, Reply):
-        return replace(output, place=place, index=index)
-    if not isinstance(output, str):
-        raise RequestRejected(f"the function returned {type(output).__name__}: expected a text")
-    return Reply(text=output, place=place, index=index)
-
-
 def _parameters(function: Any) -> tuple[list[str], bool]:
     """The parameters that are given by name, and whether there is one for the prompt."""
     try:
@@ -135,10 +132,8 @@ def _code_of(function: Any) -> str:
     from hashlib import blake2b
 
     code = getattr(function, "__code__", None)
-    description = (
-        repr(function) if code is None else repr((code.co_code, code.co_names, [str(c) for c in code.co_consts]))
-    )
-    return blake2b(description.encode(), digest_size=4).hexdigest()
+    parts = function if code is None else (code.co_code, code.co_names, [str(c) for c in code.co_consts])
+    return blake2b(repr(parts).encode(), digest_size=4).hexdigest()
 
 
 # --- by spec
@@ -159,10 +154,13 @@ def open_model(
         return spec
     if not isinstance(spec, str):
         return Fake.of(spec)
-    prefix, colon, rest = spec.strip().partition(":")
+    prefix, _, rest = spec.strip().partition(":")
     found = model(prefix)
     taken = _accepted_options(spec, found, {**(options or {}), "reproducible": reproducible})
-    _check_rest(prefix, colon + rest, found)
+    # most backends need to be told which model; one that does not has a default
+    first = next(iter(inspect.signature(found).parameters.values()))
+    if not rest and first.default is first.empty:
+        raise InputError(f"model {prefix!r}: expected {prefix}:... : `kofn list models` shows what follows")
     made = found(rest, **taken)
     assert isinstance(made, Model)
     return made
@@ -178,10 +176,3 @@ def _accepted_options(spec: str, found: Any, options: Mapping[str, Any]) -> dict
         if name not in names and name not in SHARED | {"reproducible"}:
             raise InputError(f"model {spec}: no option {name!r}: it takes {', '.join(names) or 'none'}")
     return {name: value for name, value in options.items() if name in names}
-
-
-def _check_rest(prefix: str, rest: str, found: Any) -> None:
-    """Most backends need to be told which model; one that does not has a default."""
-    first = next(iter(inspect.signature(found).parameters.values()))
-    if rest in ("", ":") and first.default is first.empty:
-        raise InputError(f"model {prefix!r}: expected {prefix}:... : `kofn list models` shows what follows")

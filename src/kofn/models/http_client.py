@@ -8,6 +8,7 @@ that is set, else no key: a key is never sent to a server its owner did not mean
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import os
 import re
@@ -143,12 +144,17 @@ def _address(model: str, base: str, vendor: Vendor, environment: Mapping[str, st
     clean, display, login, secrets = _parts(base, vendor)
     official = clean.startswith(f"https://{urlsplit(vendor.base).hostname}/") or _same(clean, vendor.base)
     variable = vendor.key_variable if official or theirs else "KOFN_API_KEY"
-    key = _key(variable, environment)
+    key = environment.get(variable, "").strip() or None
+    if key and not (key.isascii() and key.isprintable()):
+        raise InputError(f"the environment variable {variable} holds characters that no key has: set it again")
     if official and key is None:
         raise InputError(f"{vendor.prefix}:{model}: needs a key: set the environment variable {variable}")
-    # `known` is redacted from messages; from replies only `sure`, which cannot be a word of an answer
+    # `known` is redacted from messages; from replies only `sure`, which cannot be a word of an answer: the key, the
+    # login, and values of the query that are named as secrets
     known = [form for s in (key, *secrets) if s and len(s) >= SHORTEST_SECRET for form in _forms(s)]
-    sure = [key or "", *_certain(clean, login, secrets)]
+    named = [part.partition("=")[::2] for part in urlsplit(clean).query.split("&")]
+    sure = [key or "", *(value for name, value in named if SECRET_NAME.search(name))]
+    sure += [] if login is None else secrets[-3:]
     hidden = [form.encode() for s in sure if len(s) >= SHORTEST_HIDDEN for form in _forms(s)]
     return Address(
         model, clean, display, official, key, variable, login, tuple(dict.fromkeys(known)), tuple(dict.fromkeys(hidden))
@@ -160,13 +166,6 @@ def _forms(secret: str) -> list[str]:
     encoded = b64encode(secret.encode()).decode()
     plain = [secret, quote(secret, safe=""), encoded, encoded.rstrip("=")]
     return sorted({form for one in plain for form in (one, one.replace("/", "\\/"))}, key=len, reverse=True)
-
-
-def _certain(base: str, login: str | None, secrets: list[str]) -> list[str]:
-    """Of what a base URL holds, what nobody would say: the login, and values of the query that are named as secrets."""
-    named = [part.partition("=")[::2] for part in urlsplit(base).query.split("&")]
-    values = [value for name, value in named if SECRET_NAME.search(name)]
-    return values if login is None else [*values, *secrets[-3:]]
 
 
 def _parts(base: str, vendor: Vendor) -> tuple[str, str, str | None, list[str]]:
@@ -192,13 +191,6 @@ def _parts(base: str, vendor: Vendor) -> tuple[str, str, str | None, list[str]]:
     return clean + query, display.rstrip("/"), login, secrets
 
 
-def _key(variable: str, environment: Mapping[str, str]) -> str | None:
-    key = environment.get(variable, "").strip()
-    if not (key.isascii() and key.isprintable()):
-        raise InputError(f"the environment variable {variable} holds characters that no key has: set it again")
-    return key or None
-
-
 def _same(one: str, other: str) -> bool:
     return one.rstrip("/") == other.rstrip("/")
 
@@ -220,21 +212,15 @@ def error_for_status(
     if status in (401, 407) or (status == 403 and "flagged" not in low):
         return InputError(f"{name}: {text}: check the environment variable {address.key_variable}")
     if status in NOWHERE or codes & NEVER:
-        return InputError(f"{name}: {text}: {_advice(address, status)}")
-    if status in (400, 422) and REFUSES_FIELD.search(message) and _names_one(low, fields):
+        advice = f"check the name of the model and the base URL {address.display}"
+        if status == 404 and "/v1" not in address.base:
+            advice = f"is {address.display} the base URL? Most servers' ends in /v1"
+        return InputError(f"{name}: {text}: {advice}")
+    # "n" and what every request has are also plain words
+    named = (field for field in fields if field not in PLAIN_WORDS and re.search(rf"\b{re.escape(field)}\b", low))
+    if status in (400, 422) and REFUSES_FIELD.search(message) and any(named):
         return InputError(f"{name}: {text}: this server refuses a parameter: leave it out")
     return RequestRejected(text)
-
-
-def _names_one(message: str, fields: Mapping[str, Any]) -> bool:
-    """Whether a message names one of these parameters; "n" and what every request has are also plain words."""
-    return any(re.search(rf"\b{re.escape(field)}\b", message) for field in fields if field not in PLAIN_WORDS)
-
-
-def _advice(address: Address, status: int) -> str:
-    if status == 404 and "/v1" not in address.base:
-        return f"is {address.display} the base URL? Most servers' ends in /v1"
-    return f"check the name of the model and the base URL {address.display}"
 
 
 def parse_error(raw: bytes) -> tuple[frozenset[str], str]:
@@ -275,10 +261,8 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
     value = headers.get("Retry-After")
-    if value is None or (seconds := _number(value)) is not None:
-        return None if value is None else seconds
-    if (then := _moment(value)) is None:
-        return None
+    if (seconds := _number(value)) is not None or (then := _moment(value)) is None:
+        return seconds
     theirs = _moment(headers.get("Date"))
     return max(0.0, then - (theirs if theirs is not None else time.time() if now is None else now))
 
@@ -313,31 +297,39 @@ class Client:
         """The parsed reply to a body. Raises RetryableError, RequestRejected or a KofnError."""
         import aiohttp
         import orjson
+        from yarl import URL
 
         try:
             data = orjson.dumps(body)
         except TypeError as problem:  # lone surrogates: no bytes can say them
             raise RequestRejected(f"the request is no JSON: {problem}") from None
         session = self._sessions.get(asyncio.get_running_loop()) or self._open()
-        url = self._urls.get(path) or self._url(path)
+        url = self._urls.get(path) or self._urls.setdefault(path, URL(self.address.url(path)))
         try:
             async with session.post(url, data=data, allow_redirects=False) as response:
                 raw = self.address.without_secrets(await _whole_body(response))
         except TimeoutError:
             raise RetryableError(f"no whole reply within {self.timeout:g} s") from None
         except (aiohttp.ClientError, OSError) as problem:
-            raise self._lost(problem) from None
+            message = one_line(self.address.redacted(str(problem))) or type(problem).__name__
+            if isinstance(problem, aiohttp.ClientConnectorCertificateError):
+                advice = "set SSL_CERT_FILE to the certificates that this server needs"
+                raise InputError(f"{self.name}: {message}: {advice}") from None
+            raise RetryableError(f"{type(problem).__name__}: {message}") from None
         if not 200 <= response.status < 300:
             raise error_for_status(self.name, self.address, response.status, response.headers, raw, body)
         try:
             return orjson.loads(raw)
         except orjson.JSONDecodeError:
-            return self._parse_again(raw)
+            pass
+        try:  # JSON that is right but for halves of characters (an emoji cut at max_tokens): retrying cannot help
+            return json.loads(raw.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            message = one_line(self.address.redacted(parse_error(raw)[1]))
+            raise RetryableError(f"the reply is no JSON: {message}") from None
 
     def malformed(self, reply: Any) -> RetryableError:
         """For a reply that is JSON and not the expected one."""
-        import json
-
         message = parse_error(json.dumps(reply).encode())[1]
         return RetryableError(f"a reply without an answer: {one_line(self.address.redacted(message))}")
 
@@ -346,24 +338,6 @@ class Client:
         session = self._sessions.pop(asyncio.get_running_loop(), None)
         if session is not None:
             await session.close()
-
-    def _parse_again(self, raw: bytes) -> Any:
-        """JSON that is right but for halves of characters (an emoji cut at max_tokens), where retrying cannot help."""
-        import json
-
-        try:
-            return json.loads(raw.decode("utf-8", "replace"))
-        except (ValueError, RecursionError):
-            message = one_line(self.address.redacted(parse_error(raw)[1]))
-            raise RetryableError(f"the reply is no JSON: {message}") from None
-
-    def _lost(self, problem: Exception) -> Exception:
-        import aiohttp
-
-        message = one_line(self.address.redacted(str(problem))) or type(problem).__name__
-        if isinstance(problem, aiohttp.ClientConnectorCertificateError):
-            return InputError(f"{self.name}: {message}: set SSL_CERT_FILE to the certificates that this server needs")
-        return RetryableError(f"{type(problem).__name__}: {message}")
 
     def _open(self) -> ClientSession:
         import aiohttp
@@ -378,12 +352,6 @@ class Client:
         )
         self._sessions[asyncio.get_running_loop()] = session
         return session
-
-    def _url(self, path: str) -> URL:
-        from yarl import URL
-
-        self._urls[path] = URL(self.address.url(path))
-        return self._urls[path]
 
 
 async def _whole_body(response: ClientResponse) -> bytes:
@@ -405,7 +373,6 @@ def proxy_of(url: str) -> str | None:
     >>> proxy_of("http://127.0.0.1:8080/v1") is None
     True
     """
-    from urllib.parse import urlsplit
     from urllib.request import getproxies, proxy_bypass
 
     parts = urlsplit(url)
@@ -467,5 +434,5 @@ class ServerModel(Model):
         await self._client.close()
 
     def _with_options(self, body: dict[str, Any]) -> dict[str, Any]:
-        """A body with the user's options on top; one that is None is not sent at all."""
-        return {k: v for k, v in (body | self.options).items() if v is not None} if self.options else body
+        """A body with the user's options on top; what is None is not sent at all."""
+        return {k: v for k, v in (body | self.options).items() if v is not None}

@@ -55,11 +55,8 @@ class ModelInTraining:
 
     def describe(self) -> dict[str, Any]:
         """What a manifest can say of a model that changes."""
-        description = {"live": type(self.model).__name__, "device": self.device}
-        return {
-            **description,
-            "adapter": None if self.off else self.adapter or getattr(self.model, "active_adapter", None),
-        }
+        adapter = None if self.off else self.adapter or getattr(self.model, "active_adapter", None)
+        return {"live": type(self.model).__name__, "device": self.device, "adapter": adapter}
 
     def close(self) -> None:
         """Do nothing: the model belongs to the training loop."""
@@ -95,11 +92,9 @@ def weights_digest(model: Any) -> str:
     """Eight hex digits that change when a model is trained on: made of the sum of every parameter."""
     from hashlib import blake2b
 
-    torch = load_torch()
-    sums = [
-        torch.sum(p.detach(), dtype=torch.float32 if p.device.type == "mps" else torch.float64).item()
-        for p in _inside(model).parameters()
-    ]
+    torch, parameters = load_torch(), _inside(model).parameters()
+    kinds = ((p, torch.float32 if p.device.type == "mps" else torch.float64) for p in parameters)
+    sums = [torch.sum(p.detach(), dtype=dtype).item() for p, dtype in kinds]
     return blake2b(repr(sums).encode(), digest_size=4).hexdigest()
 
 
@@ -236,39 +231,30 @@ class Transformers(Model):
             if room < 1:
                 problem = f"the prompt has {len(prompt)} tokens: {self.name} reads {context}, its reply included"
                 continue
-            seeds = [None if sampling.seed is None else sampling.seed + j for j in range(request.n)]
-            rows += [
-                DecodingRow(place=place, index=j, prompt=prompt, sampling=sampling, seed=seed, limit=room)
-                for j, seed in enumerate(seeds)
-            ]
+            for j in range(request.n):
+                seed = None if sampling.seed is None else sampling.seed + j
+                row = DecodingRow(place=place, index=j, prompt=prompt, sampling=sampling, seed=seed, limit=room)
+                rows.append(row)
         return sorted(rows, key=lambda row: -len(row.prompt)), problem
 
     def _write(self, rows: Sequence[DecodingRow], stopped: Callable[[], bool]) -> list[Output]:
         """The outputs of the first rows: as many as are computed together."""
-
-        def some(n: int) -> list[Output]:
-            with self._source.using() as model:
-                forward_pass = ForwardPass(model, self._tokenizer.padding)
-                return decode(forward_pass, self._tokenizer, self._tokenizer.ends(model), rows[:n], stopped)
-
+        tokenizer = self._tokenizer
         try:
-            return self._fitting(some)
+            return self._fitting(lambda run, n: decode(run, tokenizer, tokenizer.ends(run.model), rows[:n], stopped))
         except DecodingCancelled:
             return []
 
     def _likelihoods(self, pairs: Sequence[TokenPair], stopped: Callable[[], bool]) -> list[Likelihood]:  # noqa: ARG002 - one step
-        def some(n: int) -> list[Likelihood]:
-            with self._source.using() as model:
-                return likelihoods(ForwardPass(model, self._tokenizer.padding), pairs[:n], context)
-
         context = self._context()
-        return self._fitting(some)
+        return self._fitting(lambda run, n: likelihoods(run, pairs[:n], context))
 
-    def _fitting(self, work: Callable[[int], list[T]]) -> list[T]:
+    def _fitting(self, work: Callable[[ForwardPass, int], list[T]]) -> list[T]:
         """Do the work on as many rows as fit in memory: half as many from now on when it runs out."""
         while True:
             try:
-                return work(self._rows)
+                with self._source.using() as model:
+                    return work(ForwardPass(model, self._tokenizer.padding), self._rows)
             except (RuntimeError, MemoryError) as problem:  # torch.OutOfMemoryError is a RuntimeError
                 text = str(problem).lower()
                 if not isinstance(problem, MemoryError) and not any(words in text for words in _NO_MEMORY):
@@ -276,7 +262,8 @@ class Transformers(Model):
                 if self._rows == 1:
                     raise RequestRejected(f"{self.name}: one row alone does not fit in memory") from None
             self._rows = max(1, self._rows // 2)
-            _let_go()
+            if load_torch().cuda.is_available():  # torch keeps what the attempt that failed has used
+                load_torch().cuda.empty_cache()
 
     def _reply(self, output: Output) -> Reply:
         row = output.row
@@ -298,10 +285,3 @@ async def _in_thread(work: Callable[[Callable[[], bool]], T]) -> T:
         return await asyncio.to_thread(work, gone.is_set)
     finally:
         gone.set()
-
-
-def _let_go() -> None:
-    """Give back what torch keeps of the attempt that failed."""
-    torch = load_torch()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

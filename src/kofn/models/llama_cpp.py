@@ -23,7 +23,7 @@ import os
 import secrets
 import threading
 from collections import deque
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -203,10 +203,9 @@ class Embedded(Model):
         """File, digest, version and mode: what the outputs depend on."""
         from importlib.metadata import PackageNotFoundError, version
 
-        try:
+        runtime = None
+        with suppress(PackageNotFoundError):
             runtime = version("xllamacpp")
-        except PackageNotFoundError:
-            runtime = None
         return {
             "name": self.name,
             **self._file(),
@@ -235,7 +234,8 @@ class Embedded(Model):
         if self._server is None or self._client is None:
             server = await asyncio.to_thread(self._load)
             if self._server is not server or self._client is None:
-                self._server, self._client = server, _client(self.name, server)
+                address = Address(model=self.name, base=server.url, display=server.url, official=False)
+                self._server, self._client = server, Client(self.name, address, server.headers, LONGEST_REPLY)
         return self._server, self._client
 
     def _load(self) -> LlamaServer:
@@ -253,12 +253,9 @@ class Embedded(Model):
             prompt = (await client.post("/apply-template", {"messages": messages}))["prompt"]
         body = {"content": prompt, "add_special": True, "parse_special": True}
         tokens: list[int] = (await client.post("/tokenize", body))["tokens"]
-        return tokens or await self._beginning(client)
-
-    async def _beginning(self, client: Client) -> list[int]:
         assert self._server is not None
-        body = {"content": self._server.first, "parse_special": True}
-        tokens: list[int] = (await client.post("/tokenize", body))["tokens"] if self._server.first else []
+        if not tokens and self._server.first:
+            tokens = (await client.post("/tokenize", {"content": self._server.first, "parse_special": True}))["tokens"]
         if not tokens:
             raise RequestRejected("the prompt is empty")
         return tokens
@@ -332,11 +329,6 @@ class SmolLM2(Embedded):
 
     def _locate_file(self) -> Path:
         return ensure().resolve()
-
-
-def _client(name: str, server: LlamaServer) -> Client:
-    address = Address(model=name, base=server.url, display=server.url, official=False)
-    return Client(name, address, server.headers, LONGEST_REPLY)
 
 
 def _reply(result: dict[str, Any], place: int, first: int, logprobs: bool) -> Reply:

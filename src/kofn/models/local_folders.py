@@ -103,15 +103,10 @@ def find_adapters(folder: Path | str) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise InputError(f"{path}: no such folder: expected a training run with adapter folders such as adapter_500")
-    found = sorted((config.parent for config in path.glob(f"*/{CONFIG}")), key=_by_number)
+    found = [config.parent for config in path.glob(f"*/{CONFIG}")]
     if not found:
         raise InputError(f"{path}: holds no adapter: expected folders such as adapter_500 with {CONFIG}")
-    return found
-
-
-def _by_number(path: Path) -> tuple[int, str]:
-    digits = re.findall(r"\d+", path.name)
-    return (int(digits[-1]) if digits else -1, path.name)
+    return sorted(found, key=lambda one: (int((re.findall(r"\d+", one.name) or [-1])[-1]), one.name))
 
 
 def _expand(path: str) -> Path:
@@ -210,7 +205,13 @@ class LoadedBase:
                 self._names[key] = self._load_adapter(folder)
             name = self._names[key]
             self.users[name] = self.users.get(name, 0) + 1
-            self._drop_idle()
+            for idle in [one for one, users in self.users.items() if not users]:
+                self.model.set_adapter(
+                    next(iter(set(self.users) - {idle}))
+                )  # peft warns if it deletes the active one
+                self.model.delete_adapter(idle)
+                del self.users[idle]
+                self._names = {key: other for key, other in self._names.items() if other != idle}
             return name
 
     def detach(self, name: str) -> None:
@@ -232,7 +233,13 @@ class LoadedBase:
         peft = _load("peft")
         # not the folder's own name: peft does not accept dots, and two folders may share a name
         name = f"{re.sub(r'[^a-zA-Z0-9]', '_', folder.resolve().name)}_{next(self._number)}"
-        _refuse_prompts(peft, folder)
+        try:
+            config = peft.PeftConfig.from_pretrained(str(folder), local_files_only=True)
+        except Exception as problem:
+            raise InputError(f"{folder / CONFIG}: cannot be read: {_first_line(problem)}") from None
+        if config.is_prompt_learning:
+            kind = config.peft_type.value
+            raise InputError(f"{folder}: a {kind} adapter: only adapters of the weights (LoRA) are run")
         try:
             with _quiet_random(), warnings.catch_warnings():
                 # an adapter of other layers would be on and do nothing
@@ -243,32 +250,13 @@ class LoadedBase:
                     self.model = peft.PeftModel.from_pretrained(self.model, str(folder), adapter_name=name)
             self.model.eval()
         except Exception as problem:
-            self._forget(name)
+            # take away what it has left in the model
+            if not self._names:
+                self.model = _load_model(self.folder, self.device, self.dtype)
+            elif name in self.model.peft_config:
+                self.model.delete_adapter(name)
             raise InputError(f"{folder}: does not fit the base {self.folder}: {_first_line(problem)}") from None
         return name
-
-    def _forget(self, name: str) -> None:
-        """Take away what an adapter that failed to load has left in the model."""
-        if not self._names:
-            self.model = _load_model(self.folder, self.device, self.dtype)
-        elif name in self.model.peft_config:
-            self.model.delete_adapter(name)
-
-    def _drop_idle(self) -> None:
-        for name in [name for name, users in self.users.items() if not users]:
-            self.model.set_adapter(next(iter(set(self.users) - {name})))  # peft warns when it deletes the active one
-            self.model.delete_adapter(name)
-            del self.users[name]
-            self._names = {key: other for key, other in self._names.items() if other != name}
-
-
-def _refuse_prompts(peft: Any, folder: Path) -> None:
-    try:
-        config = peft.PeftConfig.from_pretrained(str(folder), local_files_only=True)
-    except Exception as problem:
-        raise InputError(f"{folder / CONFIG}: cannot be read: {_first_line(problem)}") from None
-    if config.is_prompt_learning:
-        raise InputError(f"{folder}: a {config.peft_type.value} adapter: only adapters of the weights (LoRA) are run")
 
 
 _BASES: WeakValueDictionary[tuple[str, str, str | None], LoadedBase] = WeakValueDictionary()
@@ -307,11 +295,8 @@ class LocalWeights:
     def describe(self) -> dict[str, Any]:
         """What was loaded, for a manifest."""
         description = {"base": str(self.folders.base), "base_fingerprint": fingerprint(self.folders.base)}
-        if self.folders.adapter is not None:
-            description |= {
-                "adapter": str(self.folders.adapter),
-                "adapter_fingerprint": fingerprint(self.folders.adapter),
-            }
+        if (adapter := self.folders.adapter) is not None:
+            description |= {"adapter": str(adapter), "adapter_fingerprint": fingerprint(adapter)}
         return {**description, "device": self.device, "dtype": self.dtype}
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ has log-probabilities, or None where none were asked for.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import fsum, isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from kofn.models.http_client import ServerModel, Vendor, as_mapping, find_addres
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
-    from kofn.models.base import Request, Sampling
+    from kofn.models.base import Request
 
 VENDOR = Vendor("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL")
 OWN = frozenset({"model", "messages", "prompt", "n", "stream", "echo", "best_of"})
@@ -63,29 +64,22 @@ class OpenAI(ServerModel):
 
     def _body(self, request: Request) -> dict[str, Any]:
         prompt, sampling = request.prompt, request.sampling
+        if self.official and (given := len(sampling.stop)) > MOST_STOPS:
+            raise InputError(f"{self.name}: takes at most {MOST_STOPS} stop sequences, and {given} are given")
         text = isinstance(prompt, str)
-        body: dict[str, Any] = {"model": self.model, ("prompt" if text else "messages"): prompt}
-        body["max_tokens" if text else self._length] = sampling.max_tokens
-        if request.n > 1:
-            body["n"] = request.n
-        if sampling.temperature is not None:
-            body["temperature"] = sampling.temperature
-        if sampling.top_p is not None:
-            body["top_p"] = sampling.top_p
-        if sampling.seed is not None:
-            body["seed"] = sampling.seed
-        if sampling.stop:
-            body["stop"] = self._stops(sampling)
+        body: dict[str, Any] = {
+            "model": self.model,
+            "prompt" if text else "messages": prompt,
+            "max_tokens" if text else self._length: sampling.max_tokens,
+            "n": request.n if request.n > 1 else None,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "seed": sampling.seed,
+            "stop": sampling.stop or None,
+        }
         if sampling.logprobs:  # one alternative per token: some servers take 0 to mean no log-probabilities at all
             body |= {"logprobs": 1} if text else {"logprobs": True, "top_logprobs": 1}
         return self._with_options(body)
-
-    def _stops(self, sampling: Sampling) -> tuple[str, ...]:
-        if self.official and len(sampling.stop) > MOST_STOPS:
-            raise InputError(
-                f"{self.name}: takes at most {MOST_STOPS} stop sequences, and {len(sampling.stop)} are given"
-            )
-        return sampling.stop
 
     def _with_options(self, body: dict[str, Any]) -> dict[str, Any]:
         if "max_tokens" in self.options or "max_completion_tokens" in self.options:
@@ -120,15 +114,10 @@ class OpenAI(ServerModel):
 
     def _nothing(self, reply: Any) -> Exception:
         """Why a reply holds no output: a filter took all of them, or it is no reply."""
-        try:
-            filtered = any(choice["finish_reason"] == "content_filter" for choice in reply["choices"])
-        except (KeyError, TypeError):
-            filtered = False
-        return (
-            RequestRejected("the server's content filter took the output")
-            if filtered
-            else self._client.malformed(reply)
-        )
+        with suppress(KeyError, TypeError):
+            if any(choice["finish_reason"] == "content_filter" for choice in reply["choices"]):
+                return RequestRejected("the server's content filter took the output")
+        return self._client.malformed(reply)
 
 
 def choice_places(choices: Sequence[Mapping[str, Any]], n: int) -> Sequence[int]:

@@ -14,7 +14,7 @@ from kofn.errors import InputError
 from kofn.models.base import Model, Reply, RequestRejected, file_sha256
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     from kofn.models.base import Request
 
@@ -42,12 +42,23 @@ class Replay(Model):
         if self._stored is None:
             self._stored = read_stored(self.path)
         for place, request in enumerate(requests):
-            if request.case_id is None:
+            if (case := request.case_id) is None:
                 raise RequestRejected(f"{self.path}: outputs are found by their case, and this request names none")
             for index in range(request.n):
                 repeat = (request.repeat or 0) + index
-                stored = self._stored.get((request.case_id, repeat))
-                yield _reply(self.path, request.case_id, repeat, stored, place, index)
+                if (stored := self._stored.get((case, repeat))) is None:
+                    raise RequestRejected(f"{self.path}: no output for case {case!r}, repeat {repeat}")
+                if not isinstance(text := stored.get("text"), str):
+                    error = stored.get("error") or f"{self.path}: case {case!r}, repeat {repeat} has no text"
+                    raise RequestRejected(str(error))
+                tokens, reasoning = stored.get("tokens"), stored.get("reasoning")
+                yield Reply(
+                    text=text,
+                    place=place,
+                    index=index,
+                    reasoning=reasoning if isinstance(reasoning, str) else None,
+                    tokens_out=int(tokens) if isinstance(tokens, int | float) and tokens >= 0 else None,
+                )
 
     def describe(self) -> dict[str, Any]:
         """The file and its digest."""
@@ -70,21 +81,6 @@ def read_stored(path: Path) -> dict[tuple[str, int], Mapping[str, Any]]:
     return stored
 
 
-def _reply(path: Path, case: str, repeat: int, stored: Mapping[str, Any] | None, place: int, index: int) -> Reply:
-    if stored is None:
-        raise RequestRejected(f"{path}: no output for case {case!r}, repeat {repeat}")
-    if not isinstance(stored.get("text"), str):
-        raise RequestRejected(str(stored.get("error") or f"{path}: case {case!r}, repeat {repeat} has no text"))
-    tokens, reasoning = stored.get("tokens"), stored.get("reasoning")
-    return Reply(
-        text=stored["text"],
-        place=place,
-        index=index,
-        reasoning=reasoning if isinstance(reasoning, str) else None,
-        tokens_out=int(tokens) if isinstance(tokens, int | float) and tokens >= 0 else None,
-    )
-
-
 def _file(path: Path) -> Path:
     return path / "candidates.parquet" if path.is_dir() else path
 
@@ -96,12 +92,9 @@ def _table_rows(file: Path) -> Iterator[RoleRow]:
         frame = pl.read_parquet(file)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
         raise InputError(f"{file}: cannot be read as Parquet: {str(problem).partition(chr(10))[0]}") from None
-    renamed = frame.rename({"index": "repeat"}) if "index" in frame.columns and "repeat" not in frame.columns else frame
-    return _long_rows(file, renamed.iter_rows(named=True))
-
-
-def _long_rows(file: Path, records: Iterable[Mapping[str, Any]]) -> Iterator[RoleRow]:
-    for record in records:
+    if "repeat" not in frame.columns:
+        frame = frame.rename({"index": "repeat"}, strict=False)
+    for record in frame.iter_rows(named=True):
         roles = _roles(record)
         if "id" not in roles or not {"text", "error"} & set(roles):
             raise InputError(f"{file}: expected columns case_id, index and text, found {', '.join(record)}")

