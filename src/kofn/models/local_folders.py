@@ -206,9 +206,7 @@ class LoadedBase:
             name = self._names[key]
             self.users[name] = self.users.get(name, 0) + 1
             for idle in [one for one, users in self.users.items() if not users]:
-                self.model.set_adapter(
-                    next(iter(set(self.users) - {idle}))
-                )  # peft warns if it deletes the active one
+                self.model.set_adapter(next(iter(set(self.users) - {idle})))  # peft warns if it deletes the active one
                 self.model.delete_adapter(idle)
                 del self.users[idle]
                 self._names = {key: other for key, other in self._names.items() if other != idle}

@@ -57,15 +57,12 @@ def locate(spec: DatasetSpec, task: str, folder: Path | None, data: Path | None)
         return data
     if spec.records is not None or (spec.hf is not None and data is None and find_spec("datasets") is not None):
         return None
-    raise InputError(_missing(spec, task, names, places))
-
-
-def _missing(spec: DatasetSpec, task: str, names: Sequence[str], places: Iterable[Path]) -> str:
-    looked = f"looked for {' or '.join(names)} in {', '.join(str(p) for p in places)}" if names else "no file is named"
-    ways = [f"get it from {spec.url}" if spec.url else "", "give it with --data PATH"]
+    looked = f"looked for {' or '.join(names)} in {', '.join(map(str, places))}" if names else "no file is named"
+    ways = [f"get it from {spec.url}"] if spec.url else []
+    ways.append("give it with --data PATH")
     if spec.hf:
         ways.append(f"pip install 'kofn[datasets]' to fetch {spec.hf} from Hugging Face")
-    return f"task {task}: its data is not here ({looked}): {', or '.join(w for w in ways if w)}"
+    raise InputError(f"task {task}: its data is not here ({looked}): {', or '.join(ways)}")
 
 
 def records_at(path: Path, *, subjects: bool = False) -> Iterator[PlacedRecord]:
@@ -192,11 +189,8 @@ def _subjects(path: Path, split: str) -> Iterator[PlacedRecord]:
 
     A first row that only names the columns is left out.
     """
-    if path.is_file():
-        files = [path]
-    else:
-        inside = path / split if (path / split).is_dir() else path
-        files = sorted(inside.glob(f"*_{split}.csv"))
+    inside = path / split if (path / split).is_dir() else path
+    files = [path] if path.is_file() else sorted(inside.glob(f"*_{split}.csv"))
     if not files:
         raise InputError(f"{path}: no file named SUBJECT_{split}.csv in it")
     for file in files:
@@ -214,14 +208,13 @@ def dev_records(path: Path, *, subjects: bool = False) -> Iterator[PlacedRecord]
     """The examples that come with a data set: the `dev` files of a folder, or the file beside that is named so."""
     if subjects and path.is_dir():
         return _subjects(path, "dev")
-    tried = [path.with_name(path.name.replace("test", split)) for split in _DEV if "test" in path.name]
-    tried += [path.with_name(f"{path.stem.removesuffix('_test')}_{split}{path.suffix}") for split in _DEV]
-    for other in dict.fromkeys(tried):
-        if other != path and other.exists():
+    tried = [path.name.replace("test", split) for split in _DEV if "test" in path.name]
+    tried += [f"{path.stem.removesuffix('_test')}_{split}{path.suffix}" for split in _DEV]
+    names = list(dict.fromkeys(tried))
+    for name in names:
+        if name != path.name and (other := path.with_name(name)).exists():
             return records_at(other, subjects=subjects)
-    raise InputError(
-        f"{path}: no few-shot examples beside it: looked for {', '.join(p.name for p in dict.fromkeys(tried))}"
-    )
+    raise InputError(f"{path}: no few-shot examples beside it: looked for {', '.join(names)}")
 
 
 def hub_records(spec: DatasetSpec, split: str | None = None) -> Iterator[PlacedRecord]:
@@ -250,7 +243,11 @@ def items_of(spec: TaskSpec, placed: Iterable[PlacedRecord]) -> list[Item]:
                 raise InputError(f"{rows[at].where}: {found}")
             examples[at] = found
     ids = _ids(spec, examples)
-    _refuse_twice(ids, rows)
+    first: dict[str, str] = {}
+    for one, row in zip(ids, rows, strict=True):
+        if one in first:
+            raise InputError(f"{row.where}: id {one!r} is there already ({first[one]}): ids must differ")
+        first[one] = row.where
     return [_item(*one) for one in zip(ids, rows, examples, strict=True)]
 
 
@@ -297,14 +294,6 @@ def _ids(spec: TaskSpec, examples: Sequence[Example]) -> list[str]:
     return ids
 
 
-def _refuse_twice(ids: Sequence[str], rows: Sequence[PlacedRecord]) -> None:
-    first: dict[str, str] = {}
-    for one, row in zip(ids, rows, strict=True):
-        if one in first:
-            raise InputError(f"{row.where}: id {one!r} is there already ({first[one]}): ids must differ")
-        first[one] = row.where
-
-
 def _item(case_id: str, row: PlacedRecord, example: Example) -> Item:
     tags = dict(example.tags)
     if example.group is not None:
@@ -318,13 +307,8 @@ def _item(case_id: str, row: PlacedRecord, example: Example) -> Item:
         weight=example.weight,
         cluster=example.cluster,
     )
-    fields = {**plain_fields(row.record), **tags, **_roles(example, case_id)}
-    return Item(case=case, fields=fields)
-
-
-def _roles(example: Example, case_id: str) -> dict[str, str]:
     options = list_options(example.options)
-    return {
+    roles = {
         "id": case_id,
         "question": example.question,
         "input": example.question,
@@ -332,6 +316,7 @@ def _roles(example: Example, case_id: str) -> dict[str, str]:
         "options": options or "\n".join(example.choices),
         "question_and_options": f"{example.question}\n{options}" if options else example.question,
     }
+    return Item(case=case, fields={**plain_fields(row.record), **tags, **roles})
 
 
 def select_items(
@@ -339,14 +324,11 @@ def select_items(
     group: str = "group", seed: int = 0,
 ) -> list[Item]:  # fmt: skip
     """Some of the items, in their order: those with these ids, then the first `limit`, then a stratified sample."""
-    kept = list(items)
-    if samples:
-        known = {item.case.id for item in items}
-        for one in samples:
-            if one not in known:
-                raise UnknownName("id", one, sorted(known), hint=f"ids look like {items[0].case.id!r}")
-        kept = [item for item in kept if item.case.id in set(samples)]
-    kept = kept[:limit]
+    known, chosen = {item.case.id for item in items}, set(samples)
+    for one in samples:
+        if one not in known:
+            raise UnknownName("id", one, sorted(known), hint=f"ids look like {items[0].case.id!r}")
+    kept = [item for item in items if not samples or item.case.id in chosen][:limit]
     return kept if sample is None else sample_stratified(kept, sample, group, seed)
 
 

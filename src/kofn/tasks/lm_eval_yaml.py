@@ -6,7 +6,9 @@ as it goes, and `notes` says what was left out.
 
 from __future__ import annotations
 
+import ast
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property, partial
@@ -185,16 +187,12 @@ def extraction(config: Mapping[str, Any]) -> tuple[str | None, list[CodedWarning
         function = str(strange[0])
         notes.append(CodedWarning.of("task-part-left-out", about="unknown-filter", filter=name, function=function))
         return None, notes
-    return _as_extractor([s for s in steps if s["function"] not in ("take_first",)], notes)
-
-
-def _as_extractor(steps: list[dict[str, Any]], notes: list[CodedWarning]) -> tuple[str | None, list[CodedWarning]]:
-    notes += [
-        CodedWarning.of("task-part-left-out", about="set-filter", filter=step["function"])
-        for step in steps
-        if step["function"] in ("majority_vote", "take_first_k")
-    ]
-    own = [s for s in steps if s["function"] not in ("majority_vote", "take_first_k")]
+    own = []
+    for step in steps:
+        if step["function"] in ("majority_vote", "take_first_k"):
+            notes.append(CodedWarning.of("task-part-left-out", about="set-filter", filter=step["function"]))
+        elif step["function"] != "take_first":
+            own.append(step)
     if not own:
         return "text", notes
     regex, select = str(own[0].get("regex_pattern", "")), own[0].get("group_select", 0)
@@ -243,15 +241,11 @@ class _Documents:
 
     def render(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """`doc_to_text`, `doc_to_target` and `doc_to_choice` of a record."""
-        out: dict[str, Any] = {TEXT: self._text(TEXT, record)}
-        target = self._value(TARGET, record)
-        choices = self._choices(record)
-        if choices is not None:
-            out[CHOICE] = choices
-            target = [_option(choices, t) for t in (target if isinstance(target, list) else [target])]
-        elif not isinstance(target, list):
-            target = str(target)
-        return out | {TARGET: target}
+        text, target, choices = self._text(TEXT, record), self._value(TARGET, record), self._choices(record)
+        if choices is None:
+            return {TEXT: text, TARGET: target if isinstance(target, list) else str(target)}
+        targets = target if isinstance(target, list) else [target]
+        return {TEXT: text, CHOICE: choices, TARGET: [_option(choices, one) for one in targets]}
 
     @cached_property
     def environment(self) -> Any:
@@ -281,32 +275,23 @@ class _Documents:
             return template
         if template in record:
             return record[template]
-        return _literal(self._text(key, record), numbers=self.templates.get(CHOICE) is not None)
+        text = self._text(key, record)
+        # lm-eval takes digits for the place of an option only where there are options; else they are the answer
+        if text.isdecimal() and self.templates.get(CHOICE) is not None:
+            return int(text)
+        if text.startswith("[") and text.endswith("]"):
+            with suppress(SyntaxError, ValueError):
+                return ast.literal_eval(text)
+        return text
 
     def _choices(self, record: Mapping[str, Any]) -> list[str] | None:
         template = self.templates.get(CHOICE)
         if template is None:
             return None
-        if isinstance(template, dict):
-            template = list(template.values())
-        found = template if isinstance(template, list) else self._value(CHOICE, record)
+        found = list(template.values()) if isinstance(template, dict) else self._value(CHOICE, record)
         if not isinstance(found, (list, tuple)):
             raise InputError(f"{CHOICE}: expected a list of options, found {str(found)[:40]!r}")
         return [str(option) for option in found]
-
-
-def _literal(text: str, *, numbers: bool) -> Any:
-    import ast
-
-    # lm-eval takes digits for the place of an option only where there are options; else they are the answer
-    if numbers and text.isdecimal():
-        return int(text)
-    if text.startswith("[") and text.endswith("]"):
-        try:
-            return ast.literal_eval(text)
-        except (SyntaxError, ValueError):
-            return text
-    return text
 
 
 def _option(choices: Sequence[str], target: Any) -> str:
@@ -401,18 +386,15 @@ def _data_problems(config: Mapping[str, Any]) -> Iterator[str]:
         yield "missing: expected json, csv or parquet with data_files, or a Hugging Face id"
     elif config["dataset_path"] in _PLAIN:
         found = _files(config).get(str(_split(config)))
-        if isinstance(found, list) and len(found) == 1:
-            return
-        if not isinstance(found, str):
+        if not isinstance(found, str) and not (isinstance(found, list) and len(found) == 1):
             yield f"dataset_kwargs.data_files has no file for the split {_split(config)}: expected one path"
 
 
 def _dataset(config: Mapping[str, Any], folder: Path | None) -> dict[str, Any]:
-    if config["dataset_path"] not in _PLAIN:
-        name = config.get("dataset_name")
-        named = {"hf": config["dataset_path"], "split": _split(config) or "test"}
-        return named | ({"config": name} if name else {})
-    return {"path": _path(_files(config)[str(_split(config))], folder)}
+    if config["dataset_path"] in _PLAIN:
+        return {"path": _path(_files(config)[str(_split(config))], folder)}
+    named = {"hf": config["dataset_path"], "split": _split(config) or "test"}
+    return named | ({"config": config["dataset_name"]} if config.get("dataset_name") else {})
 
 
 def _path(given: Any, folder: Path | None) -> str:

@@ -36,9 +36,8 @@ def load_task(task: str | Path | Mapping[str, Any] | Task) -> Task:
     if isinstance(task, Task):
         return task
     if isinstance(task, Mapping):
-        return check_names(
-            Task(spec=parse_spec(task, str(task.get("name", "task"))), source=str(task.get("name", "task")))
-        )
+        source = str(task.get("name", "task"))
+        return check_names(Task(spec=parse_spec(task, source), source=source))
     if isinstance(task, Path) or str(task).endswith((".yaml", ".yml")):
         return check_names(read_task_file(Path(task)))
     if task in names():

@@ -134,8 +134,10 @@ class TaskRecipe:
         system = stage_prompt.system.fill(item.fields) if stage_prompt.system else None
         generates = stage_prompt.stage.kind == "generate"
         if generates and (chat if stage_prompt.chat is None else stage_prompt.chat):
-            return _messages(system, turns, last)
-        text = "\n\n".join([*([system] if system else []), *(_join(p, a) for p, a in turns), last])
+            said = [one for p, a in turns for one in (Message("user", p), Message("assistant", a))]
+            return (*([Message("system", system)] if system else []), *said, Message("user", last))
+        blocks = [f"{p}{a}" if p[-1:].isspace() else f"{p} {a}" for p, a in turns]
+        text = "\n\n".join([*([system] if system else []), *blocks, last])
         # Options begin with their space (`options`): most tokenizers write it at the beginning of a word, so that a
         # prompt with a space at its end would be followed by tokens the model has hardly seen.
         return text if generates else text.rstrip()
@@ -212,14 +214,3 @@ def parse_options(choices: Sequence[str]) -> list[Option]:
     """
     parts = [choice.partition(")") for choice in choices]
     return [Option(label, text.strip()) for label, _, text in parts]
-
-
-def _messages(system: str | None, turns: Sequence[tuple[str, str]], last: str) -> tuple[Message, ...]:
-    messages = [Message("system", system)] if system else []
-    for question, answer in turns:
-        messages += [Message("user", question), Message("assistant", answer)]
-    return (*messages, Message("user", last))
-
-
-def _join(prompt: str, answer: str) -> str:
-    return f"{prompt}{answer}" if prompt[-1:].isspace() else f"{prompt} {answer}"

@@ -96,15 +96,19 @@ def generic(record: Mapping[str, Any], fields: Mapping[str, str] | None = None) 
     found = {**recognise(record, _READ, {r: n for r, n in given.items() if "{" not in n}), **given}
     value = {role: field_value(record, name, role) for role, name in found.items()}
     used = set(found.values())
+    if value.get("input") is None:
+        there = ", ".join(map(str, record)) or "no field"
+        raise InputError(f"no question: there is {there}; say which it is with fields: question")
+    named = {role: text_of(value[role]) for role in ("id", "group", "cluster") if value.get(role) is not None}
     return Example(
-        question=text_of(value["input"]) if value.get("input") is not None else _no_question(record),
+        question=text_of(value["input"]),
         references=_references(value.get("reference")),
         choices=_choices(value.get("choices")),
-        id=text_of(value["id"]) if value.get("id") is not None else None,
-        group=text_of(value["group"]) if value.get("group") is not None else None,
-        cluster=text_of(value["cluster"]) if value.get("cluster") is not None else None,
         weight=_weight(value.get("weight")),
         tags={k: v for k, v in plain_fields(record).items() if k not in used},
+        id=named.get("id"),
+        group=named.get("group"),
+        cluster=named.get("cluster"),
     )
 
 
@@ -140,15 +144,9 @@ def _named_roles(fields: Mapping[str, str]) -> dict[str, str]:
     return {"input" if role == "question" else role: name for role, name in fields.items()}
 
 
-def _no_question(record: Mapping[str, Any]) -> str:
-    raise InputError(
-        f"no question: there is {', '.join(map(str, record)) or 'no field'}; say which it is with fields: question"
-    )
-
-
 def _references(value: Any) -> tuple[str, ...]:
     if isinstance(value, (list, tuple)):
-        return tuple(text_of(v) for v in value)
+        return tuple(map(text_of, value))
     return () if value is None else (text_of(value),)
 
 
@@ -191,13 +189,9 @@ def label_options(examples: Sequence[Example]) -> list[Example | InputError]:
 def _label_example(example: Example, base: int) -> Example | InputError:
     from kofn.scoring.grade import normalize_choices  # brings polars, as above
 
-    if not example.references:
-        found: Any = example.choices
-        labels: tuple[str, ...] = ()
-    else:
-        normalized = [normalize_choices(example.choices, r, base) for r in example.references]
-        found, labels = normalized[0][0], tuple(label for _, label in normalized if label is not None)
-    known = parse_choices(found)
+    normalized = [normalize_choices(example.choices, r, base) for r in example.references]
+    labels = tuple(label for _, label in normalized if label is not None)
+    known = parse_choices(normalized[0][0] if normalized else example.choices)
     if wrong := [label for label in labels if label not in known.labels]:
         excerpts = ", ".join(str(c)[:30] for c in example.choices)
         return InputError(f"reference {wrong[0]!r} names none of the options {excerpts}")
@@ -366,7 +360,8 @@ def mathqa(record: Record) -> Example:
     kind = record.get("type", record.get("category"))
     return _multiple_choice(
         text_of(required(record, "problem", "Problem")),
-        [_once(option) for option in options],
+        # without a label at the beginning of the text once more: "a ) a ) 15"
+        [Option(o.label, re.sub(rf"^{o.label}\s*\)\s*", "", o.text, flags=re.IGNORECASE)) for o in options],
         _letter(record),
         tags={"category": text_of(kind)} if kind is not None else {},
     )
@@ -414,11 +409,6 @@ def _option(text: str) -> Option:
     if found is None:
         raise InputError(f"options: {text[:40]!r} has no label such as A)")
     return Option(found[1].upper(), found[2])
-
-
-def _once(option: Option) -> Option:
-    """An option whose text begins with its label once more ("a ) a ) 15") without that."""
-    return Option(option.label, re.sub(rf"^{option.label}\s*\)\s*", "", option.text, flags=re.IGNORECASE))
 
 
 def _letter(record: Record) -> str:

@@ -36,12 +36,10 @@ def answer(text: str | None, choices: Sequence[str] | None = None) -> str | None
 @lru_cache(maxsize=512)
 def _words(choices: tuple[str, ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
     """Every form with what finds it as a word of its own; "100" is not in "212.100"."""
-    forms = [form for choice in choices for form in choice.split("|")]
-    return tuple(
-        (form, re.compile(_alone(form), re.NOFLAG if len(form) <= _SHORT else re.IGNORECASE)) for form in forms
-    )
-
-
-def _alone(form: str) -> str:
-    # a number must not be a part of another: of 1,000, 3.14, -5; a word only ends where letters and digits do
-    return rf"(?<![\w.,-]){re.escape(form)}(?!\w|[.,]\d)" if form.isdecimal() else rf"(?<!\w){re.escape(form)}(?!\w)"
+    found = []
+    for form in (form for choice in choices for form in choice.split("|")):
+        # a number must not be a part of another: of 1,000, 3.14, -5; a word only ends where letters and digits do
+        before, after = (r"(?<![\w.,-])", r"(?!\w|[.,]\d)") if form.isdecimal() else (r"(?<!\w)", r"(?!\w)")
+        flag = re.NOFLAG if len(form) <= _SHORT else re.IGNORECASE
+        found.append((form, re.compile(f"{before}{re.escape(form)}{after}", flag)))
+    return tuple(found)

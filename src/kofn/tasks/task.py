@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kofn.core.warnings import CodedWarning
-    from kofn.tasks.spec import MetricSpec
     from kofn.tasks.stages import Item
 
 # names of other tools' task files for what is an aggregator here
@@ -41,54 +40,6 @@ def repeat_aggregators(spec: TaskSpec) -> tuple[str, ...]:
 def verdict_of(spec: TaskSpec) -> str | None:
     """The aggregator by which a case passes: the task's own, else the first that a metric names for its repeats."""
     return spec.verdict or next(iter(repeat_aggregators(spec)), None)
-
-
-def configure_task(spec: TaskSpec, config: Config) -> Config:
-    """The configuration of a run of a task: what it leaves out is as the task says.
-
-    A task's list of aggregators gains those that its metrics name for their repeats.
-    """
-    more = repeat_aggregators(spec)
-    aggregate = (*spec.aggregate, *(name for name in more if name not in spec.aggregate)) if spec.aggregate else ()
-    grading, report, groups = config.grading, config.report, spec.groups
-    return replace(
-        config,
-        grading=replace(
-            grading,
-            extract=grading.extract or spec.extract,
-            metrics=grading.metrics or tuple(m.metric for m in spec.metrics),
-            aggregate=grading.aggregate or aggregate,
-            by=grading.by or tuple(spec.segments),
-            use=grading.use or spec.use,
-        ),
-        report=replace(
-            report,
-            task=spec.name,
-            task_version=spec.version,
-            group=report.group or (groups.field if groups else None),
-            types=report.types or (groups.types if groups else {}),
-            weights=report.weights or (groups.weights if groups else {}),
-            metric_weights=report.metric_weights or {m.metric: m.weight for m in spec.metrics if m.weight != 1.0},
-            verdict=report.verdict or verdict_of(spec),
-            policy=report.policy or PassPolicy(spec.policy),
-        ),
-    )
-
-
-def metric_configs(spec: TaskSpec) -> list[MetricConfig]:
-    """The metrics as `MetricConfig`, for those who score one case at a time."""
-    return [_config(one, spec.output_type) for one in spec.metrics]
-
-
-def _config(one: MetricSpec, output_type: str) -> MetricConfig:
-    name = one.repeat_aggregation
-    own = name is None or name in REPEAT_AGGREGATORS
-    return MetricConfig(
-        name=one.metric,
-        fn=metric(one.metric),
-        repeat_aggregation_fn=name if own else partial(_aggregated, REPEATS.get(str(name), str(name))),
-        output_type=output_type,
-    )
 
 
 def _aggregated(name: str, scores: Any, *, predictions: Any = None) -> float:
@@ -186,17 +137,56 @@ class Task:
             if name not in (*_OF_STAGES, *TaskSpec.model_fields):
                 raise UnknownName("setting", name, [*_OF_STAGES, *TaskSpec.model_fields])
         of_task = {name: value for name, value in given.items() if name not in _OF_STAGES}
-        task = self._with_changes(self._asked_anew(of_task)) if of_task else self
         of_stages = {name: value for name, value in given.items() if name in _OF_STAGES}
+        # prompts that ask for a letter do not suit options compared by likelihood: those get the usual prompt
+        switched = of_task.get("output_type", self.spec.output_type) != self.spec.output_type
+        if switched and "stages" not in of_task and not self.spec.two_stage and len(self.spec.stages) == 1:
+            of_task["stages"] = [self.spec.stages[0].model_dump(exclude_unset=True, exclude={"prompt"})]
+        task = self._with_changes(of_task) if of_task else self
         return task._with_stages(stages or {}, of_stages) if of_stages or stages else task
 
     def configure(self, given: Config | None = None) -> Config:
-        """How its replies are graded and reported: as configured, else as the task says."""
-        return configure_task(self.spec, given or Config())
+        """How its replies are graded and reported: as configured, else as the task says.
+
+        A task's list of aggregators gains those that its metrics name for their repeats.
+        """
+        spec, config = self.spec, given or Config()
+        more = repeat_aggregators(spec)
+        aggregate = (*spec.aggregate, *(name for name in more if name not in spec.aggregate)) if spec.aggregate else ()
+        grading, report, groups = config.grading, config.report, spec.groups
+        return replace(
+            config,
+            grading=replace(
+                grading,
+                extract=grading.extract or spec.extract,
+                metrics=grading.metrics or tuple(m.metric for m in spec.metrics),
+                aggregate=grading.aggregate or aggregate,
+                by=grading.by or tuple(spec.segments),
+                use=grading.use or spec.use,
+            ),
+            report=replace(
+                report,
+                task=spec.name,
+                task_version=spec.version,
+                group=report.group or (groups.field if groups else None),
+                types=report.types or (groups.types if groups else {}),
+                weights=report.weights or (groups.weights if groups else {}),
+                metric_weights=report.metric_weights or {m.metric: m.weight for m in spec.metrics if m.weight != 1.0},
+                verdict=report.verdict or verdict_of(spec),
+                policy=report.policy or PassPolicy(spec.policy),
+            ),
+        )
 
     def metric_configs(self) -> list[MetricConfig]:
         """The metrics, for those who score one case at a time."""
-        return metric_configs(self.spec)
+        found = []
+        for one in self.spec.metrics:
+            how: Any = one.repeat_aggregation
+            if how is not None and how not in REPEAT_AGGREGATORS:
+                how = partial(_aggregated, REPEATS.get(how, how))
+            kind = self.spec.output_type
+            found.append(MetricConfig(one.metric, metric(one.metric), repeat_aggregation_fn=how, output_type=kind))
+        return found
 
     def fingerprint(self) -> str:
         """What is asked and how it is graded, as 16 hexadecimal digits; the description does not matter."""
@@ -228,18 +218,16 @@ class Task:
         few = self.spec.fewshot
         if few is None or not few.count:
             return Shots()
-        records = (
-            (PlacedRecord(f"{self.source}: fewshot.source.{at}", r) for at, r in enumerate(few.source))
-            if isinstance(few.source, list)
-            else self._dev(few.source, data)
-        )
+        records = self._dev(few.source, data)
         pool = tuple(items_of(self.spec, map(self.prepare_record, records)))
         if len(pool) < few.count:
             raise InputError(f"task {self.name}: fewshot: {few.count} examples asked for, {len(pool)} there")
         per_repeat = self.spec.output_type == "multiple_choice" if few.per_repeat is None else few.per_repeat
         return Shots(pool=pool, count=few.count, seed=few.seed, per_repeat=per_repeat, group=self.group_field)
 
-    def _dev(self, source: str, data: Path | None) -> Iterator[PlacedRecord]:
+    def _dev(self, source: Any, data: Path | None) -> Iterator[PlacedRecord]:
+        if isinstance(source, list):
+            return (PlacedRecord(f"{self.source}: fewshot.source.{at}", r) for at, r in enumerate(source))
         if source != "dev":
             path = (self.folder / source) if self.folder else Path(source)
             if not path.exists():
@@ -261,11 +249,9 @@ class Task:
             needed = set(recipe.names(at))
             for item in items:
                 if missing := sorted(needed - item.fields.keys()):
+                    problem = f"{{{missing[0]}}} is no field of item {item.case.id!r}"
                     there = ", ".join(sorted(item.fields))
-                    raise InputError(
-                        f"{self.source}: stage {stage.name}: {{{missing[0]}}} is no field of item {item.case.id!r}: "
-                        f"there is {there}"
-                    )
+                    raise InputError(f"{self.source}: stage {stage.name}: {problem}: there is {there}")
 
     def _check_groups(self, items: Sequence[Item]) -> None:
         """Refuse a type or a weight of a group that no item belongs to."""
@@ -277,14 +263,6 @@ class Task:
             if name not in there:
                 raise InputError(f"{self.source}: groups: {UnknownName('group', name, there)}")
 
-    def _asked_anew(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Prompts that ask for a letter do not suit options compared by likelihood: those get the usual prompt."""
-        switched = changes.get("output_type", self.spec.output_type) != self.spec.output_type
-        if not switched or "stages" in changes or self.spec.two_stage or len(self.spec.stages) != 1:
-            return dict(changes)
-        stage = self.spec.stages[0].model_dump(exclude_unset=True, exclude={"prompt"})
-        return {**changes, "stages": [stage]}
-
     def _with_stages(self, named: Mapping[str, Mapping[str, Any]], common: Mapping[str, Any]) -> Task:
         """Settings of stages, those named for one and those that are common, where it is clear whose they are."""
         stages = self.spec.all_stages()
@@ -292,12 +270,11 @@ class Task:
         for name in named:
             if name not in names:
                 raise UnknownName("stage", name, names)
-        if self.spec.two_stage and common.keys() <= {"temperature"} and _fits(named, PartSpec):
+        of_parts = all(setting in PartSpec.model_fields for settings in named.values() for setting in settings)
+        if self.spec.two_stage and common.keys() <= {"temperature"} and of_parts:
             # stays a `two_stage` task, so that `markovian` and the weight of the actor are still known
-            parts = {name: named.get(name) for name in names}
-            return self.two_staged(
-                temperature=common.get("temperature"), reasoning=parts["reasoning"], answer=parts["answer"]
-            )
+            reasoning, answer = named.get("reasoning"), named.get("answer")
+            return self.two_staged(temperature=common.get("temperature"), reasoning=reasoning, answer=answer)
         many = len(stages) > 1
         if unclear := [name for name in common if many and name != "temperature"]:
             raise InputError(
@@ -316,10 +293,6 @@ class Task:
         body = {**self.spec.model_dump(mode="json", exclude_unset=True), **changes}
         kept = {name: value for name, value in body.items() if value is not None}
         return check_names(replace(self, spec=parse_spec(kept, self.source)))
-
-
-def _fits(named: Mapping[str, Mapping[str, Any]], part: type[PartSpec]) -> bool:
-    return all(setting in part.model_fields for settings in named.values() for setting in settings)
 
 
 def _digest(value: Any) -> str:
