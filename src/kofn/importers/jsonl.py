@@ -392,13 +392,19 @@ def _values(record: dict[str, Any], role: str, name: str) -> list[Any]:
 def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     with path.open("rb") as file:
         start = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
-        file.seek(0)
-        if start.startswith(b"["):
-            yield from _array(path, file.read())
-            return
+    if start.startswith(b"["):
+        yield from _array(path, path.read_bytes())
+        return
+    for number, line in numbered_lines(path):
+        yield number, parse_line(line, f"{path}: line {number}")
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, with their numbers, without a byte order mark."""
+    with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if line.strip():
-                yield number, parse_line(line.removeprefix(b"\xef\xbb\xbf"), f"{path}: line {number}")
+                yield number, line.removeprefix(b"\xef\xbb\xbf")
 
 
 def repeated_id(path: Path, name: str) -> tuple[str, int] | None:

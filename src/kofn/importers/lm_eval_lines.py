@@ -31,7 +31,7 @@ from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.extract.letter_answer import parse_choices
 from kofn.importers import scalars
-from kofn.importers.jsonl import Columns, MixedTypes, check_lines, parse_line, sample_lines
+from kofn.importers.jsonl import Columns, MixedTypes, check_lines, numbered_lines, parse_line, sample_lines
 from kofn.importers.long_form import mixed_types_note
 
 if TYPE_CHECKING:
@@ -480,11 +480,10 @@ def read_samples(
 def rows_of_lines(
     peek: Peek, selection: LineSelection, notes: LineNotes, only: Collection[int] | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    with peek.path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if (only is None or number in only) and line.strip():
-                where = f"{peek.source}: line {number}"
-                yield number, row_of(_parsed(line.removeprefix(b"\xef\xbb\xbf"), where), where, selection, notes)
+    for number, line in numbered_lines(peek.path):
+        if only is None or number in only:
+            where = f"{peek.source}: line {number}"
+            yield number, row_of(_parsed(line, where), where, selection, notes)
 
 
 def _parsed(line: bytes, where: str) -> dict[str, Any]:

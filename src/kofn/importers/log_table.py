@@ -15,7 +15,7 @@ from kofn.core.table import CASE_COLUMNS, duplicates_note, from_rows
 from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers import scalars
-from kofn.importers.jsonl import CONVERT, Columns, parse_line, typed_series
+from kofn.importers.jsonl import CONVERT, Columns, numbered_lines, parse_line, typed_series
 from kofn.importers.long_form import check_named_fields, constant_columns
 
 if TYPE_CHECKING:
@@ -146,34 +146,29 @@ class _Buffer:
 
 
 def _object(text: _Buffer, path: KeyPath, lists: set[KeyPath]) -> Iterator[tuple[KeyPath, Any]]:
-    text.take("{")
-    if text.peek() == "}":
-        text.take("}")
-        return
-    while True:
+    for _ in _members(text, "{", "}"):
         key = text.value()
         text.take(":")
         here = (*path, str(key))
         opens = text.peek()
         if here in lists and opens == "[":
-            for item in _items(text):
-                yield here, item
+            for _ in _members(text, "[", "]"):
+                yield here, text.value()
         elif opens == "{" and any(keys[: len(here)] == here and keys != here for keys in lists):
             yield from _object(text, here, lists)
         else:
             yield here, text.value()
-        if text.take(",}") == "}":
-            return
 
 
-def _items(text: _Buffer) -> Iterator[Any]:
-    text.take("[")
-    if text.peek() == "]":
-        text.take("]")
+def _members(text: _Buffer, begin: str, end: str) -> Iterator[None]:
+    """One step for each member between brackets, which the caller takes; what stands around members is taken here."""
+    text.take(begin)
+    if text.peek() == end:
+        text.take(end)
         return
     while True:
-        yield text.value()
-        if text.take(",]") == "]":
+        yield
+        if text.take(f",{end}") == end:
             return
 
 
@@ -348,14 +343,11 @@ def without_copies(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[CodedWarnin
 
 def objects(peek: Peek, *needed: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """("line 7", object) of every line that is not blank; an object without a needed key is an error."""
-    with peek.path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            where = f"{peek.source}: line {number}"
-            record = parse_line(line.removeprefix(b"\xef\xbb\xbf"), where)
-            require_fields(record, needed, where, "on every line")
-            yield f"line {number}", record
+    for number, line in numbered_lines(peek.path):
+        where = f"{peek.source}: line {number}"
+        record = parse_line(line, where)
+        require_fields(record, needed, where, "on every line")
+        yield f"line {number}", record
 
 
 def require_fields(record: Mapping[str, Any], needed: Iterable[str], where: str, on: str) -> None:

@@ -12,7 +12,7 @@ import orjson
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
 _HEAD = 1 << 16  # bytes by which most tools' files are recognised
@@ -84,20 +84,14 @@ class Peek:
         """The whole file as one JSON object; None where it is not one, such as JSON lines."""
         if not self.start.startswith(b"{"):
             return None
-        if self.first is not None and self._several_lines:
-            return None
         if self.first is not None:
-            return self.first
+            with self.path.open("rb") as file:
+                lines = (line for line in iter(lambda: file.readline(_LINE), b"") if line.strip())
+                next(lines, None)
+                return self.first if next(lines, None) is None else None
         if self.path.stat().st_size > _DOCUMENT:
             raise InputError(f"{self.source}: one JSON document of more than {_DOCUMENT >> 30} GiB: split it")
         return _object(self.path.read_bytes().removeprefix(b"\xef\xbb\xbf"))
-
-    @cached_property
-    def _several_lines(self) -> bool:
-        with self.path.open("rb") as file:
-            lines = (line for line in iter(lambda: file.readline(_LINE), b"") if line.strip())
-            next(lines, None)
-            return next(lines, None) is not None
 
 
 def _object(text: bytes) -> dict[str, Any] | None:
@@ -177,9 +171,7 @@ def split_shards(folder: Path) -> dict[Path, str]:
         paths = sorted(folder.iterdir())
     except OSError:  # not ours to read
         return shards
-    for path in paths:
-        if path.suffix not in _SHARD_ENDS or not path.is_file():
-            continue
+    for path in (path for path in paths if path.suffix in _SHARD_ENDS and path.is_file()):
         if match := SHARD.fullmatch(path.stem):
             shards[path] = match["split"]
         elif folder.name in SPLITS and _NUMBERED_SHARD.fullmatch(path.stem):
@@ -219,8 +211,11 @@ INSPECT_SAMPLE = re.compile(r"samples/(?P<id>.+)_epoch_(?P<epoch>\d+)(?P<chunked
 def is_inspect_log(peek: Peek) -> bool:
     """A zip with a header, a journal or samples, whole or not; or an object with version, status, eval and plan."""
     if peek.head.startswith(b"PK\x03\x04"):
+        if peek.names:
+            known = not set(peek.names).isdisjoint(INSPECT_HEADERS)
+            return known or any(map(INSPECT_SAMPLE.fullmatch, peek.names))
         first = peek.head[30:120]  # the name of the first entry, where the archive lacks its directory
-        return _is_inspect_archive(peek.names) or (not peek.names and (b"_journal/" in first or b"samples/" in first))
+        return b"_journal/" in first or b"samples/" in first
     start = peek.start
     if not start.startswith(b"{"):
         return False
@@ -228,11 +223,6 @@ def is_inspect_log(peek: Peek) -> bool:
     if not found >= {b"version", b"eval"} or found.isdisjoint({b"status", b"plan"}) or b'"task"' not in start:
         return False
     return peek.first is None or isinstance(peek.first.get("eval"), dict)
-
-
-def _is_inspect_archive(names: Iterable[str]) -> bool:
-    known = set(names)
-    return not known.isdisjoint(INSPECT_HEADERS) or any(INSPECT_SAMPLE.fullmatch(name) for name in known)
 
 
 # --- lighteval
@@ -285,10 +275,9 @@ def _is_lm_eval_log(path: Path, peek: Peek | None = None) -> bool:
 
 def lm_eval_logs(folder: Path) -> list[Path]:
     """The files of samples in a folder, or in the one folder of a model inside it."""
-    logs = sorted(folder.glob("samples_*.jsonl"))
-    if logs:
+    if logs := sorted(folder.glob("samples_*.jsonl")):
         return logs
-    inside = [path for path in sorted(folder.iterdir()) if path.is_dir() and any(path.glob("samples_*.jsonl"))]
+    inside = [path for path in sorted(folder.iterdir()) if path.is_dir()]
     return [path for one in inside for path in sorted(one.glob("samples_*.jsonl"))]
 
 

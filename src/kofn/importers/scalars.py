@@ -30,11 +30,7 @@ def as_text(value: Any) -> str | None:
     try:
         return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
     except TypeError:  # a whole number of more than 64 bits, brackets in brackets
-        return _json_by_stdlib(value)
-
-
-def _json_by_stdlib(value: Any) -> str:
-    """JSON of values that orjson refuses, written as orjson would."""
+        pass
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     except (ValueError, RecursionError) as problem:

@@ -22,7 +22,6 @@ from kofn.errors import InputError, KofnError, WorldError, import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from types import TracebackType
 
 COMPRESSED = {
     b"\x1f\x8b": "gzip",
@@ -150,23 +149,18 @@ def most_plain(packed: int) -> int:
 
 def open_compressed(raw: IO[bytes], kind: str) -> Any:
     """The plain bytes of a compressed file."""
+    from bz2 import BZ2File
+    from codecs import EncodedFile
+    from gzip import GzipFile
+    from lzma import LZMAFile
+
     if kind == "UTF-16":
-        import codecs
-
-        return codecs.EncodedFile(raw, "utf-8", "utf-16")
+        return EncodedFile(raw, "utf-8", "utf-16")
     if kind == "gzip":
-        import gzip
-
-        return gzip.GzipFile(fileobj=raw)
+        return GzipFile(fileobj=raw)
     if kind == "bzip2":
-        import bz2
-
-        return bz2.BZ2File(raw)
-    if kind == "xz":
-        import lzma
-
-        return lzma.LZMAFile(raw)
-    return zstd_module().ZstdFile(raw)
+        return BZ2File(raw)
+    return LZMAFile(raw) if kind == "xz" else zstd_module().ZstdFile(raw)
 
 
 def zstd_module() -> Any:
@@ -247,9 +241,7 @@ class Archive:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.zip.close()
 
     def entry(self, name: str) -> zipfile.ZipInfo | None:
@@ -326,9 +318,11 @@ def kind_of(path: Path) -> str:
     if b"\0" in head:
         raise InputError(f"{path}: a binary file: expected JSON lines, CSV or Parquet")
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if not start and not _has_content(path):
-        raise InputError(f"{path}: the file is empty: expected JSON lines, CSV or Parquet")
-    if not start or start[:1] in b"{[":
+    if not start:
+        with path.open("rb") as file:
+            if not any(chunk.strip() for chunk in iter(lambda: file.read(1 << 20), b"")):
+                raise InputError(f"{path}: the file is empty: expected JSON lines, CSV or Parquet")
+    if start[:1] in b"{[":  # the empty start, too
         return "jsonl"
     header = start.partition(b"\n")[0]
     if separator_line := SEPARATOR_LINE.fullmatch(header.strip(b"\r")):
@@ -342,8 +336,3 @@ def kind_of(path: Path) -> str:
         return kind
     line = header[:40].decode(errors="replace").strip()
     raise InputError(f"{path}: line 1: expected a JSON object, a CSV header or Parquet, found {line!r}")
-
-
-def _has_content(path: Path) -> bool:
-    with path.open("rb") as file:
-        return any(chunk.strip() for chunk in iter(lambda: file.read(1 << 20), b""))

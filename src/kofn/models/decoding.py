@@ -50,7 +50,10 @@ class Tokenizer:
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.chat = getattr(tokenizer, "chat_template", None) is not None
-        self.prefix = _prefix(tokenizer)
+        # the special tokens that it puts in front of a text, such as <s>; those it puts behind are left out
+        bare, full = tokenizer("a", add_special_tokens=False)["input_ids"], tokenizer("a")["input_ids"]
+        at = next((i for i in range(len(full)) if full[i : i + len(bare)] == bare), 0) if bare else 0
+        self.prefix: tuple[int, ...] = tuple(full[:at])
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """A prompt in tokens: a text with what the tokenizer puts in front of any, messages by the chat template.
@@ -108,14 +111,6 @@ class Tokenizer:
 
     def _tokens(self, text: str) -> tuple[int, ...]:
         return tuple(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
-
-
-def _prefix(tokenizer: Any) -> tuple[int, ...]:
-    """The special tokens this tokenizer puts in front of a text, such as <s>; those it puts behind are left out."""
-    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
-    full = tokenizer("a")["input_ids"]
-    at = next((i for i in range(len(full)) if full[i : i + len(bare)] == bare), 0) if bare else 0
-    return tuple(full[:at])
 
 
 class DecodingCancelled(Exception):
@@ -273,20 +268,17 @@ def _drawn(torch: Any, logits: Any, outputs: Sequence[Output]) -> Any:
     chances = (logits / heat[:, None]).softmax(-1).to(exact)
     nucleus = [1.0 if o.row.sampling.top_p is None else o.row.sampling.top_p for o in outputs]
     if min(nucleus) < 1:
-        chances = _in_nucleus(chances, torch.tensor(nucleus, device=logits.device, dtype=exact))
+        # zero for all but the likeliest tokens that together reach top_p; the likeliest one always stays
+        top_p = torch.tensor(nucleus, device=logits.device, dtype=exact)
+        ranked, order = chances.sort(dim=-1, descending=True, stable=True)
+        beyond = (ranked.cumsum(-1) - ranked) >= top_p[:, None]
+        beyond[:, 0] = False
+        chances = chances.masked_fill(beyond.scatter(-1, order, beyond), 0.0)
     sums = chances.cumsum(-1)
     u = torch.tensor([o.random.random() for o in outputs], device=logits.device, dtype=exact)
     # times the last sum, which rounding leaves a little above or below 1
     found = torch.searchsorted(sums, (u * sums[:, -1])[:, None], right=True)[:, 0]
     return found.clamp(max=logits.shape[-1] - 1)
-
-
-def _in_nucleus(chances: Any, top_p: Any) -> Any:
-    """Zero for all but the likeliest tokens that together reach top_p; the likeliest one always stays."""
-    ranked, order = chances.sort(dim=-1, descending=True, stable=True)
-    beyond = (ranked.cumsum(-1) - ranked) >= top_p[:, None]
-    beyond[:, 0] = False
-    return chances.masked_fill(beyond.scatter(-1, order, beyond), 0.0)
 
 
 def _temperature(output: Output) -> float:

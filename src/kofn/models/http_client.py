@@ -137,13 +137,9 @@ def find_address(spec: str, vendor: Vendor, environment: Mapping[str, str] | Non
         raise InputError(f"{vendor.prefix}: a base URL begins with http:// or https://: ...@http://***@{bare[1]}")
     if base_url is None and (bare := HOST_WITHOUT_SCHEME.search(model)):
         raise InputError(f"{vendor.prefix}: write the base URL in full: ...@http://{bare[1]}")
-    return _address(model, base, vendor, environment, theirs=_same(base, named))
-
-
-def _address(model: str, base: str, vendor: Vendor, environment: Mapping[str, str], *, theirs: bool) -> Address:
     clean, display, login, secrets = _parts(base, vendor)
     official = clean.startswith(f"https://{urlsplit(vendor.base).hostname}/") or _same(clean, vendor.base)
-    variable = vendor.key_variable if official or theirs else "KOFN_API_KEY"
+    variable = vendor.key_variable if official or _same(base, named) else "KOFN_API_KEY"
     key = environment.get(variable, "").strip() or None
     if key and not (key.isascii() and key.isprintable()):
         raise InputError(f"the environment variable {variable} holds characters that no key has: set it again")
@@ -152,8 +148,8 @@ def _address(model: str, base: str, vendor: Vendor, environment: Mapping[str, st
     # `known` is redacted from messages; from replies only `sure`, which cannot be a word of an answer: the key, the
     # login, and values of the query that are named as secrets
     known = [form for s in (key, *secrets) if s and len(s) >= SHORTEST_SECRET for form in _forms(s)]
-    named = [part.partition("=")[::2] for part in urlsplit(clean).query.split("&")]
-    sure = [key or "", *(value for name, value in named if SECRET_NAME.search(name))]
+    query = [part.partition("=")[::2] for part in urlsplit(clean).query.split("&")]
+    sure = [key or "", *(value for name, value in query if SECRET_NAME.search(name))]
     sure += [] if login is None else secrets[-3:]
     hidden = [form.encode() for s in sure if len(s) >= SHORTEST_HIDDEN for form in _forms(s)]
     return Address(

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import zlib
 from collections import defaultdict
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
 
 from kofn.core.system import data_folders
 from kofn.core.types import Case
@@ -96,9 +103,6 @@ def _file(path: Path) -> Iterator[PlacedRecord]:
 
 
 def _bytes(path: Path) -> bytes:
-    import gzip
-    import zlib
-
     try:
         data = path.read_bytes()
         return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
@@ -109,8 +113,6 @@ def _bytes(path: Path) -> bytes:
 
 
 def _lines(path: Path, data: bytes) -> Iterator[PlacedRecord]:
-    import orjson
-
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if not line.strip():
             continue
@@ -123,8 +125,6 @@ def _lines(path: Path, data: bytes) -> Iterator[PlacedRecord]:
 
 
 def _array(path: Path, data: bytes) -> Iterator[PlacedRecord]:
-    import orjson
-
     try:
         records = orjson.loads(data.removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as problem:
@@ -142,9 +142,6 @@ def _object(record: Any, where: str) -> dict[str, Any]:
 
 def _rows(path: Path, data: bytes) -> Iterator[tuple[int, list[str]]]:
     """The rows of a CSV file with the line each begins on; quoted fields may hold commas and line breaks."""
-    import csv
-    import io
-
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
@@ -152,7 +149,7 @@ def _rows(path: Path, data: bytes) -> Iterator[tuple[int, list[str]]]:
     # strict, so that an open quote is an error and does not swallow the rest of the file as one field
     head = text.partition("\n")[0]
     comma = "\t" if path.suffix == ".tsv" or (head.count("\t") > head.count(",")) else ","
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=comma, strict=True)
+    reader = csv.reader(StringIO(text, newline=""), delimiter=comma, strict=True)
     line = 1
     try:
         for row in reader:
@@ -337,8 +334,6 @@ def sample_stratified(items: Sequence[Item], n: int, group: str, seed: int) -> l
 
     Where proportions are not whole numbers the largest remainders are rounded up.
     """
-    import random
-
     if n >= len(items):
         return list(items)
     places: dict[str, list[int]] = defaultdict(list)
@@ -350,6 +345,6 @@ def sample_stratified(items: Sequence[Item], n: int, group: str, seed: int) -> l
     left = n - sum(counts.values())
     for name in sorted(shares, key=lambda g: counts[g] - shares[g])[:left]:
         counts[name] += 1
-    draw = random.Random(seed)  # noqa: S311 - seeded, not secret
+    draw = Random(seed)  # noqa: S311 - seeded, not secret
     kept = {at for name, own in places.items() for at in draw.sample(own, counts[name])}
     return [item for at, item in enumerate(items) if at in kept]

@@ -27,17 +27,10 @@ REASONED = ("cot", "reasoning")  # how an answer prompt may name the stage befor
 
 OutputType = Literal["generate_until", "loglikelihood", "multiple_choice"]
 
-
-def _check_template(text: str | None) -> str | None:
-    if text is not None:
-        Template(text)
-    return text
-
-
 # YAML has lists, and what is frozen holds tuples
 Texts = Annotated[tuple[str, ...], Field(strict=False)]
 OneOrMany = Annotated[Texts, BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)]
-TemplateText = Annotated[str | None, AfterValidator(_check_template)]
+TemplateText = Annotated[str | None, AfterValidator(lambda text: None if text is None else Template(text).text)]
 
 
 class StageSpec(Strict):
@@ -234,7 +227,7 @@ class TaskSpec(Strict):
     groups: GroupsSpec | None = None
     segments: Texts = ()
     limit: int | None = Field(default=None, ge=1)
-    policy: str = PassPolicy.CORE_CASES.value
+    policy: Annotated[str, AfterValidator(lambda name: PassPolicy(name).value)] = PassPolicy.CORE_CASES.value
     use: Literal["any", "vote", "select", "list", "all"] | None = None
 
     @field_validator("shape")
@@ -253,11 +246,6 @@ class TaskSpec(Strict):
             if "{" in name or "}" in name:
                 Template(name)
         return given
-
-    @field_validator("policy")
-    @classmethod
-    def _known_policy(cls, name: str) -> str:
-        return PassPolicy(name).value
 
     @model_validator(mode="after")
     def _one_way_of_asking(self) -> TaskSpec:
