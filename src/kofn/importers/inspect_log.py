@@ -136,11 +136,9 @@ def grade(value: Any) -> float | None:
     >>> [grade(v) for v in ("C", "P", True, "0.25", float("nan"), "a nice try")]
     [1.0, 0.5, 1.0, 0.25, None, None]
     """
-    if isinstance(value, str):
-        # Inspect compares C, I, P and N as they are, and words in lower case: "c" is a choice, not a grade
-        number = _GRADES.get(value, _GRADES.get(value.lower()) if len(value) > 1 else None)
-        return number if number is not None else _number(value)
-    return _number(value)
+    # Inspect compares C, I, P and N as they are, and words in lower case: "c" is a choice, not a grade
+    word = value if not isinstance(value, str) or len(value) < 2 else value.lower()
+    return _GRADES[word] if isinstance(word, str) and word in _GRADES else _number(value)
 
 
 def _number(value: Any) -> float | None:
@@ -161,10 +159,8 @@ def _attachments(sample: Mapping[str, Any]) -> dict[str, str]:
 def _resolve(value: Any, attached: Mapping[str, str]) -> Any:
     """A value with its references to attachments replaced by their texts."""
     if isinstance(value, str):
-        for start in _REFERENCES:
-            if value.startswith(start):
-                return attached.get(value.removeprefix(start), value)
-        return value
+        start = next((start for start in _REFERENCES if value.startswith(start)), None)
+        return value if start is None else attached.get(value.removeprefix(start), value)
     if isinstance(value, list):
         return [_resolve(one, attached) for one in value]
     if isinstance(value, dict):

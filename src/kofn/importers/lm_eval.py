@@ -174,9 +174,8 @@ def _check_fields(lines: pl.DataFrame, peek: Peek) -> None:
     document = (peek.first or {}).get("doc")
     for column in lines.columns:
         name = column.removeprefix(TAG)
-        if name == column or name.startswith(_OF_SETS) or name in _ROLES or lines[column].null_count() < lines.height:
-            continue
-        if isinstance(document, dict) and name not in document:
+        found = name == column or name.startswith(_OF_SETS) or lines[column].null_count() < lines.height
+        if not found and name not in _ROLES and isinstance(document, dict) and name not in document:
             near = get_close_matches(name, document, n=1)
             offer = f"did you mean {near[0]}?" if near else f"its documents have {', '.join(list(document)[:20])}"
             raise InputError(f"{peek.source}: no field {name!r}: {offer}")

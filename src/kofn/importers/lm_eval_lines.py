@@ -21,7 +21,9 @@ from __future__ import annotations
 import ast
 import json
 import math
+from collections import Counter
 from dataclasses import dataclass, field
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -158,9 +160,19 @@ def _scan(path: Path, layout: _LineLayout, selection: LineSelection) -> pl.LazyF
         kinds["arguments"] = pl.Struct({"gen_args_0": pl.Struct({"arg_0": pl.String})})
     decoded = pl.Struct(kinds | dict.fromkeys(layout.metrics, pl.Float64))
     lines = _cut(path, selection).with_columns(decoded=pl.col("small").str.json_decode(decoded))
-    fields = _fields(layout, selection)
-    own, responses = fields["filter"] == layout.filter, pl.col("responses")
-    made = pl.concat_str(pl.lit('{"made": '), pl.when(own & ~_is_unfiltered(layout)).then("made"), pl.lit("}"))
+    field_of = pl.col("decoded").struct.field
+    fields = {name: field_of(name) for name in ("filter", "target")}
+    if selection.input:
+        fields["input"] = field_of("arguments").struct.field("gen_args_0").struct.field("arg_0")
+    fields |= {TAG + name: field_of("doc").struct.field(name) for name in layout.tags}
+    fields |= {METRIC + name: field_of(name) for name in layout.metrics}
+    own, responses, inner = fields["filter"] == layout.filter, pl.col("responses"), pl.col("inner")
+    # a response that the filter left as it is need not be decoded twice
+    bare = pl.col("made").str.strip_prefix('"').str.strip_suffix('"')
+    unfiltered = bare == inner
+    if not layout.single:  # the first of several is no answer of each of them either
+        unfiltered |= inner.str.starts_with(bare + '", "')
+    made = pl.concat_str(pl.lit('{"made": '), pl.when(own & ~unfiltered).then("made"), pl.lit("}"))
     written = (
         pl.col(name).str.contains(s, literal=True) for name in ("small", "responses", "made") for s in _SURROGATES
     )
@@ -177,30 +189,6 @@ def _scan(path: Path, layout: _LineLayout, selection: LineSelection) -> pl.LazyF
         filtered=made.str.json_decode(pl.Struct({"made": TEXTS})).struct.field("made"),
         irregular=pl.any_horizontal(check.fill_null(value=True) for check in irregular),
     )
-
-
-def _fields(layout: _LineLayout, selection: LineSelection) -> dict[str, pl.Expr]:
-    """The columns that are fields of the decoded object, under the names of the row reader."""
-    prompt = _field("arguments").struct.field("gen_args_0").struct.field("arg_0")
-    return {
-        **{name: _field(name) for name in ("filter", "target")},
-        **({"input": prompt} if selection.input else {}),
-        **{TAG + name: _field("doc").struct.field(name) for name in layout.tags},
-        **{METRIC + name: _field(name) for name in layout.metrics},
-    }
-
-
-def _field(name: str) -> pl.Expr:
-    return pl.col("decoded").struct.field(name)
-
-
-def _is_unfiltered(layout: _LineLayout) -> pl.Expr:
-    """Whether the filter left the response as it is, which then need not be decoded twice."""
-    inner, made = pl.col("inner"), pl.col("made")
-    bare = made.str.strip_prefix('"').str.strip_suffix('"')
-    same = bare == inner
-    # the first of several is no answer of each of them either
-    return same if layout.single else same | inner.str.starts_with(bare + '", "')
 
 
 def _cut(path: Path, selection: LineSelection) -> pl.LazyFrame:
@@ -378,19 +366,9 @@ def _options(arguments: Sequence[Sequence[Any]], n: int) -> tuple[list[str], lis
         n, pairs = half, pairs[:half]
     whole = [text for _, text in pairs]
     if len(set(whole)) == 1 and n > 1:
-        shared = _shared([context for context, _ in pairs])
+        shared = len(commonprefix([context for context, _ in pairs]))  # noqa: RUF071 - texts, not paths
         whole = [context[shared:] for context, _ in pairs]
     return [text.strip() for text in whole], whole, n
-
-
-def _shared(texts: Sequence[str]) -> int:
-    """The length of the prefix that all texts share.
-
-    >>> _shared(["He lost", "He left"])
-    4
-    """
-    low, high = min(texts), max(texts)
-    return next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
 
 
 def _best(values: Sequence[float]) -> int:
@@ -444,7 +422,7 @@ def _each(repeats: Sequence[Sequence[float]], golds: Sequence[int], whole: Seque
 class LineNotes:
     """What a reader could not use, counted, to be reported to the user."""
 
-    no_number: dict[str, int] = field(default_factory=dict)
+    no_number: Counter[str] = field(default_factory=Counter)
     kinds: dict[str, set[str]] = field(default_factory=dict)
     more_requests: int = 0
 
@@ -585,7 +563,7 @@ def _grades(record: Mapping[str, Any], notes: LineNotes) -> dict[str, float | No
         if out[name] is not None:
             notes.kinds.setdefault(name, set()).add(type(value).__name__)
         elif value is not None and value == value:  # NaN is not
-            notes.no_number[name] = notes.no_number.get(name, 0) + 1
+            notes.no_number[name] += 1
     return {name: value for name, value in out.items() if name not in notes.no_number or value is not None}
 
 
