@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -74,19 +75,16 @@ class _TypeSample(NamedTuple):
     items: set[str]
     wide: str | None
 
-    def nested(self) -> list[str]:
-        """Fields that do not have one value per case."""
-        return [name for name, types in self.rows.items() if types & {"list", "dict"}]
-
 
 def read_fast(path: Path, options: ReadOptions) -> Table:
     sample = _take_sample(path, wide_names(options.fields))
     lists = [name for name in GROUP_LISTS if "list" in sample.rows.get(name, ())]
     if lists and not (sample.wide and lists == ["answers"]):
         raise MixedTypes
-    check_named_fields([*sample.rows, *sample.inner], str(path), options, sample.nested())
+    nested = [name for name, types in sample.rows.items() if types & {"list", "dict"}]
+    check_named_fields([*sample.rows, *sample.inner], str(path), options, nested)
     if sample.wide is not None:
-        return _read_wide(path, sample, options)
+        return _read_wide(path, sample.wide, sample, options)
     fields = long_fields(sample.rows, options.fields)
     if not any(role in CANDIDATE_ROLES for role in fields) and not any(map(_is_score_column, sample.rows)):
         raise MixedTypes  # nothing to score: the row reader's error names the fields
@@ -185,34 +183,27 @@ def _dtype(role: str | None, types: set[str]) -> Any:
     return _DTYPES[next(iter(types))] if len(types) == 1 and next(iter(types)) in _DTYPES else None
 
 
-def _read_wide(path: Path, sample: _TypeSample, options: ReadOptions) -> Table:
-    assert sample.wide is not None
-    case_fields = recognise([c for c in sample.rows if c != sample.wide], CASE_ROLES, options.fields)
+def _read_wide(path: Path, wide: str, sample: _TypeSample, options: ReadOptions) -> Table:
+    outer = {name: types for name, types in sample.rows.items() if name != wide}
+    case_fields = recognise(outer, CASE_ROLES, options.fields)
     inner_fields = recognise(sample.inner, CANDIDATE_ROLES, options.fields)
     if "id" not in case_fields:
         raise MixedTypes
-    schema = _schema({k: v for k, v in sample.rows.items() if k != sample.wide}, case_fields, options)
+    schema = _schema(outer, case_fields, options)
     if sample.items == {"str"}:
-        schema[sample.wide] = pl.List(pl.String)
-        inner_fields = {"text": sample.wide}
+        schema[wide] = pl.List(pl.String)
+        inner_fields = {"text": wide}
     elif sample.items == {"dict"}:
-        inner = {"error": pl.String, **_schema(sample.inner, inner_fields, ReadOptions(keep=options.keep))}
+        fields = {"error": pl.String, **_schema(sample.inner, inner_fields, ReadOptions(keep=options.keep))}
         inner_fields.setdefault("error", "error")
-        schema[sample.wide] = pl.List(pl.Struct(inner))
+        schema[wide] = pl.List(pl.Struct(fields))
     else:
         raise MixedTypes
     frame = pl.read_ndjson(path, schema=schema)
-    if not frame.height or frame[sample.wide].null_count() or frame[case_fields["id"]].null_count():
+    if not frame.height or frame[wide].null_count() or frame[case_fields["id"]].null_count():
         raise MixedTypes
-    return _with_type_note(_explode(frame, sample.wide, case_fields, inner_fields, path), sample)
-
-
-def _explode(
-    frame: pl.DataFrame, wide: str, case_fields: dict[str, str], inner_fields: dict[str, str], path: Path
-) -> Table:
-    lists = frame[wide]
-    sizes = lists.list.len().to_numpy().astype(np.int64)
-    items = lists.list.explode(empty_as_null=False)
+    sizes = frame[wide].list.len().to_numpy().astype(np.int64)
+    items = frame[wide].list.explode(empty_as_null=False)
     where = partial(_line_of, path)
     line_of_item = np.repeat(np.arange(len(sizes)), sizes)
     inner = items.struct.unnest() if isinstance(items.dtype, pl.Struct) else items.alias(wide).to_frame()
@@ -223,25 +214,23 @@ def _explode(
     tag_names = [c for c in cases.columns if c not in (*CASE_COLUMNS, "id")]
     if "reference" in cases.columns:
         candidates = candidates.with_columns(cases["reference"].gather(line_of_item).alias("reference"))
-    fields = {**case_fields, **inner_fields}
-    kept = {role: name for role, name in fields.items() if role in cases.columns or role in candidates.columns}
-    return Table(
+    columns = {*cases.columns, *candidates.columns}
+    table = Table(
         candidates=candidates,
         cases=cases.select(pl.col("id").alias("case_id"), *[c for c in CASE_COLUMNS if c in cases.columns]),
         tags=cases.select(tag_names),
         offsets=offsets_of(sizes),
-        fields=kept,
+        fields={role: name for role, name in (case_fields | inner_fields).items() if role in columns},
         form="wide",
         sources=(str(path),),
         labels=labels_in(candidates.columns),
     )
+    return _with_type_note(table, sample)
 
 
 def _line_of(path: Path, row: int) -> str:
     """The line of a row: blank lines are not rows, so lines are counted, but only when there is something to say."""
-    with path.open("rb") as file:
-        full = (number for number, line in enumerate(file, 1) if line.strip())
-        return f"line {next((number for i, number in enumerate(full) if i == row), row + 1)}"
+    return f"line {next((number for number, _ in islice(numbered_lines(path), row, None)), row + 1)}"
 
 
 def read(path: Path, options: ReadOptions) -> Table:
@@ -330,9 +319,8 @@ def _gather(records: Iterable[tuple[int, dict[str, Any]]], source: str, unit: st
         raise InputError(f"{source}: no candidates: every set is empty" if empty else f"{source}: no rows")
     frame = pl.DataFrame([typed_series(name, values) for name, values in collected.columns.items()])
     dropped = [c for c in frame.columns if c != "id" and frame[c].null_count() == frame.height]
-    check_gradable(
-        set(frame.columns) - set(dropped), f"{source}: {unit} {collected.lines[0]}", [*fields.values(), *tags]
-    )
+    graded = set(frame.columns) - set(dropped)
+    check_gradable(graded, f"{source}: {unit} {collected.lines[0]}", [*fields.values(), *tags])
     table = from_rows(
         frame.drop(dropped),
         {role: name for role, name in fields.items() if role not in dropped},
@@ -392,11 +380,17 @@ def _values(record: dict[str, Any], role: str, name: str) -> list[Any]:
 def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     with path.open("rb") as file:
         start = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
-    if start.startswith(b"["):
-        yield from _array(path, path.read_bytes())
+    if not start.startswith(b"["):
+        yield from ((number, parse_line(line, f"{path}: line {number}")) for number, line in numbered_lines(path))
         return
-    for number, line in numbered_lines(path):
-        yield number, parse_line(line, f"{path}: line {number}")
+    try:
+        items = orjson.loads(path.read_bytes().removeprefix(b"\xef\xbb\xbf"))
+    except orjson.JSONDecodeError as problem:
+        raise InputError(f"{path}: line {problem.lineno}: not JSON ({problem.msg})") from None
+    for number, item in enumerate(items, 1):
+        if not isinstance(item, dict):
+            raise InputError(f"{path}: item {number}: expected an object, found {type(item).__name__}")
+        yield number, item
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -416,17 +410,6 @@ def repeated_id(path: Path, name: str) -> tuple[str, int] | None:
             return case, line
         seen.add(case)
     return None
-
-
-def _array(path: Path, data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
-    try:
-        items = orjson.loads(data.removeprefix(b"\xef\xbb\xbf"))
-    except orjson.JSONDecodeError as problem:
-        raise InputError(f"{path}: line {problem.lineno}: not JSON ({problem.msg})") from None
-    for number, item in enumerate(items, 1):
-        if not isinstance(item, dict):
-            raise InputError(f"{path}: item {number}: expected an object, found {type(item).__name__}")
-        yield number, item
 
 
 def parse_line(line: bytes, where: str) -> dict[str, Any]:
@@ -458,8 +441,16 @@ def _candidates(
     parallel = [name for name in GROUP_LISTS if isinstance(record.get(name), list)]
     if wide is not None and "answers" in parallel:
         parallel.remove("answers")  # beside a list of outputs, `answers` are references
-    if parallel:
-        return _group(record, [*parallel, *([wide] if wide else [])], where)
+    if parallel:  # one candidate per place; a list of outputs beside them gives the texts
+        lists = {name: record[name] for name in [*parallel, *([wide] if wide else [])]}
+        sizes = {name: len(values) for name, values in lists.items()}
+        if len(set(sizes.values())) > 1:
+            unequal = ", ".join(f"{name} has {size}" for name, size in sizes.items())
+            raise InputError(f"{where}: lists of unequal length: {unequal}")
+        fields = {GROUP_LISTS.get(name, "text"): name for name in lists}
+        places = (dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True))
+        found = [_roles(one, fields, f"{where}: place {i} of the lists") for i, one in enumerate(places, 1)]
+        return "groups", found, fields
     if wide is None:
         fields = {r: n for r, n in long_fields(record, options.fields).items() if r in CANDIDATE_ROLES}
         return "long", [_roles(record, fields, where)], fields
@@ -481,20 +472,6 @@ def _wide_list(record: dict[str, Any], where: str, options: ReadOptions) -> str 
             found = type(record[name]).__name__
             raise InputError(f"{where}: field {name!r}: expected a list of outputs, found {found}")
     return None
-
-
-def _group(record: dict[str, Any], names: list[str], where: str) -> tuple[str, list[dict[str, Any]], dict[str, str]]:
-    """Parallel lists: one candidate per place. A list of outputs beside them gives the texts."""
-    lists = {name: record[name] for name in names}
-    sizes = {name: len(values) for name, values in lists.items()}
-    if len(set(sizes.values())) > 1:
-        raise InputError(f"{where}: lists of unequal length: {', '.join(f'{n} has {s}' for n, s in sizes.items())}")
-    fields = {GROUP_LISTS.get(name, "text"): name for name in lists}
-    rows = [
-        _roles({name: values[i] for name, values in lists.items()}, fields, f"{where}: place {i + 1} of the lists")
-        for i in range(next(iter(sizes.values())))
-    ]
-    return "groups", rows, fields
 
 
 CONVERT = {
@@ -545,10 +522,8 @@ def _case(
     if case.get("id") is None and form != "groups" and not (options.by_line and "id" not in roles):
         if "id" in roles:
             raise InputError(f"{where}: field {roles['id']!r} is null: every case needs an id")
-        raise InputError(
-            f"{where}: no id: expected one of {', '.join(CASE_ROLES['id'])} (or --field id=NAME), "
-            f"found {', '.join(record)}"
-        )
+        expected, found = ", ".join(CASE_ROLES["id"]), ", ".join(record)
+        raise InputError(f"{where}: no id: expected one of {expected} (or --field id=NAME), found {found}")
     for name, value in record.items():
         own = name in taken or name in SELECTORS or name.startswith(PREFIXES)
         if not own and isinstance(value, (str, int, float, bool)):

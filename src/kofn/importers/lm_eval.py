@@ -201,9 +201,8 @@ def _read_folder(peek: Peek, options: ReadOptions) -> Table:
     if not logs:
         raise InputError(f"{peek.source}: {_NO_SAMPLES}")
     if len(models := sorted({path.parent.name for path in logs})) > 1:
-        raise InputError(
-            f"{peek.source}: samples of several models ({', '.join(models[:_EXAMPLES])}): score each folder by itself"
-        )
+        some = ", ".join(models[:_EXAMPLES])
+        raise InputError(f"{peek.source}: samples of several models ({some}): score each folder by itself")
     if task := options.where.get("task"):
         tasks = dict.fromkeys(parse_name(path.name)[0] for path in logs)
         logs = [path for path in logs if parse_name(path.name)[0] == task]
