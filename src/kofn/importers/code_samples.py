@@ -163,7 +163,14 @@ class _Status:
 def _samples(samples: Any, where: str) -> list[tuple[str | None, _Status, _Status]]:
     """(solution, base, plus) of every sample of a task: a list of objects, or parallel lists in the old form."""
     if isinstance(samples, dict):
-        return _old_samples(samples, where)
+        base, plus = samples.get("base"), samples.get("plus") or []
+        if not isinstance(base, list) or not isinstance(plus, list):
+            raise InputError(f"{where}: expected lists base and plus, found {', '.join(samples)}")
+        if plus and len(plus) != len(base):
+            sizes = f"base has {len(base)} results and plus has {len(plus)}"
+            raise InputError(f"{where}: {sizes}: expected one each a sample")
+        words = [[one[0] if isinstance(one, list) and one else one for one in part] for part in (base, plus)]
+        return [(None, _Status(word), _Status(words[1][i] if plus else None)) for i, word in enumerate(words[0])]
     if not isinstance(samples, list):
         raise InputError(f"{where}: expected a list of samples, found {type(samples).__name__}")
     out = []
@@ -175,16 +182,6 @@ def _samples(samples: Any, where: str) -> list[tuple[str | None, _Status, _Statu
         plus = _Status(one.get("plus_status"), one.get("plus_fail_tests"))
         out.append((one.get("solution"), base, plus))
     return out
-
-
-def _old_samples(samples: dict[str, Any], where: str) -> list[tuple[str | None, _Status, _Status]]:
-    base, plus = samples.get("base"), samples.get("plus") or []
-    if not isinstance(base, list) or not isinstance(plus, list):
-        raise InputError(f"{where}: expected lists base and plus, found {', '.join(samples)}")
-    if plus and len(plus) != len(base):
-        raise InputError(f"{where}: base has {len(base)} results and plus has {len(plus)}: expected one each a sample")
-    words = [[one[0] if isinstance(one, list) and one else one for one in part] for part in (base, plus)]
-    return [(None, _Status(word), _Status(words[1][i] if plus else None)) for i, word in enumerate(words[0])]
 
 
 def _labels(base: _Status, plus: _Status, unknown: dict[str, None]) -> dict[str, float | None]:

@@ -101,11 +101,16 @@ def row_of(sample: Any, stats: SampleStats, options: ReadOptions, header: Mappin
     except scalars.InvalidValue as problem:
         raise InvalidSample(f"epoch: {problem}") from None
     assert epoch is not None
-    attached = _attachments(sample)
+    # texts that are stored once and referred to: by place in a chunked sample, by hash, or the old way
+    texts = sample.get("attachments")
+    attached: dict[str, str] = object_in(object_in(sample, "transcript"), "content")
+    if isinstance(texts, list | dict):
+        attached = texts if isinstance(texts, dict) else {str(place): text for place, text in enumerate(texts)}
     stats.n += 1
     stats.epochs.add((str(scalars.as_text(sample["id"])), epoch))
     error = _error(sample, stats)
     choices, targets = sample.get("choices"), scalars.as_references(_resolve(sample.get("target"), attached))
+    seconds = sample.get("working_time") or sample.get("total_time") or object_in(sample, "output").get("time")
     kept = object_in(object_in(sample, "store"), "kofn")  # what kofn's own exporter stores beside Inspect's fields
     return {
         "id": sample["id"],
@@ -116,9 +121,7 @@ def row_of(sample: Any, stats: SampleStats, options: ReadOptions, header: Mappin
         "input": (dialogue(_resolve(sample.get("input"), attached)) or None) if options.everything else None,
         "error": error,
         "note": _note(sample, stats),
-        "seconds": _number(
-            sample.get("working_time") or sample.get("total_time") or object_in(sample, "output").get("time")
-        ),
+        "seconds": _number(seconds),
         **_usage(sample, header, stats),
         **_grades(sample, stats, header, failed=error is not None),
         **{
@@ -146,14 +149,6 @@ def _number(value: Any) -> float | None:
         return scalars.as_number(value)
     except scalars.InvalidValue:
         return None
-
-
-def _attachments(sample: Mapping[str, Any]) -> dict[str, str]:
-    """Texts that are stored once and referred to: by hash, by place in a chunked sample, or the old way."""
-    found = sample.get("attachments")
-    if isinstance(found, list):
-        return {str(place): text for place, text in enumerate(found)}
-    return found if isinstance(found, dict) else object_in(object_in(sample, "transcript"), "content")
 
 
 def _resolve(value: Any, attached: Mapping[str, str]) -> Any:
@@ -210,9 +205,8 @@ def _usage(sample: Mapping[str, Any], header: Mapping[str, Any], stats: SampleSt
     )
     if len(usage) > 1:
         stats.helpers |= set(usage) - {model}
-    read = [
-        _number(found.get(name)) for name in ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write")
-    ]
+    names = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write")
+    read = [_number(found.get(name)) for name in names]
     return {
         "tokens": _number(found.get("output_tokens")),
         "tokens_in": sum(n for n in read if n is not None) if read[0] is not None else None,
@@ -348,24 +342,21 @@ class _InspectLog:
         if not self.stats.n:
             raise InputError(f"{self.peek.source}: {self._nothing()}")
         with reject_malformed(f"{self.peek.source}: header", "Inspect"):
-            self._read_header()
-
-    def _read_header(self) -> None:
-        spec = self.header.get("eval", {})
-        packages = spec.get("packages") or {}
-        known = {
-            "task": spec.get("task"),
-            "model": spec.get("model"),
-            "version": packages.get("inspect_ai"),
-            "created": spec.get("created"),
-            "attempt_of": spec.get("task_id"),
-        }
-        self.origin |= {name: value for name, value in known.items() if value}
-        if self.stats.answers is not None:
-            self.fields["answer"] = f"scores.{self.stats.answers}.answer"
-        self.labels |= dict.fromkeys((spec.get("metadata") or {}).get("lower_is_better") or (), False)
-        self.fields |= {f"label.{name}": f"scores.{name}" for name in self.stats.labels}
-        self.notes += self._about_log()
+            spec = self.header.get("eval", {})
+            packages = spec.get("packages") or {}
+            known = {
+                "task": spec.get("task"),
+                "model": spec.get("model"),
+                "version": packages.get("inspect_ai"),
+                "created": spec.get("created"),
+                "attempt_of": spec.get("task_id"),
+            }
+            self.origin |= {name: value for name, value in known.items() if value}
+            if self.stats.answers is not None:
+                self.fields["answer"] = f"scores.{self.stats.answers}.answer"
+            self.labels |= dict.fromkeys((spec.get("metadata") or {}).get("lower_is_better") or (), False)
+            self.fields |= {f"label.{name}": f"scores.{name}" for name in self.stats.labels}
+            self.notes += self._about_log()
 
     def _nothing(self) -> str:
         if self.lost:

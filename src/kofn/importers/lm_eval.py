@@ -351,19 +351,14 @@ def _targets(targets: pl.Series) -> pl.Series:
     if not targets.str.starts_with("[").any():
         return targets
     listed = targets.str.contains(r"^\[\s*['\"]") & targets.str.ends_with("]")
-    values = [_texts(t) if several else t for t, several in zip(targets, listed, strict=True)]
-    if not any(isinstance(v, list) for v in values):
-        return targets
-    lists = [v if isinstance(v, list) or v is None else [v] for v in values]
-    return pl.Series("target", lists, dtype=pl.List(pl.String))
-
-
-def _texts(target: str) -> list[str] | str:
-    try:
-        value = ast.literal_eval(target)
-    except (ValueError, SyntaxError):
-        return target
-    return value if isinstance(value, list) and all(isinstance(t, str) for t in value) else target
+    found: list[list[str] | None] = [None if target is None else [target] for target in targets]
+    several = False
+    for at, target in enumerate(targets):
+        with suppress(ValueError, SyntaxError):
+            value = ast.literal_eval(target) if listed[at] else None
+            if isinstance(value, list) and all(isinstance(t, str) for t in value):
+                found[at], several = value, True
+    return pl.Series("target", found, dtype=pl.List(pl.String)) if several else targets
 
 
 def _with_grades(

@@ -518,10 +518,21 @@ def row_of(record: Mapping[str, Any], where: str, selection: LineSelection, note
     every = given.values() if isinstance(given, dict) else _listed(given)
     listed = [list(one.values()) if isinstance(one, dict) else _listed(one) for one in every]
     arguments = [one for one in listed if one]
+    target = record.get("target")
     if is_likelihood(requests):
-        row |= choice_row(requests, arguments, record.get("target"), where)
+        row |= choice_row(requests, arguments, target, where)
     else:
-        row |= _text_row(requests, record, notes)
+        # of several requests of a document the first that has texts counts
+        at = next((i for i, responses in enumerate(requests) if not is_likelihood([responses])), 0)
+        notes.more_requests += len(requests) > 1
+        filtered = _listed(record.get("filtered_resps"))
+        made = filtered[at] if at < len(filtered) else None
+        row |= {
+            # as the tool's log has it: lists in the words of Python
+            "target": str(target) if isinstance(target, (list, tuple)) else scalars.as_text(target),
+            "resps": [scalars.as_text(text) for text in requests[at]] if requests else [],
+            "filtered": None if made is None else [scalars.as_text(text) for text in _listed(made)],
+        }
     if selection.input and arguments:
         row["input"] = scalars.as_text(arguments[0][0])
     document = record.get("doc")
@@ -529,21 +540,6 @@ def row_of(record: Mapping[str, Any], where: str, selection: LineSelection, note
         value = document.get(name) if isinstance(document, dict) else None
         row[f"{TAG}{name}"] = scalars.as_text(value) if isinstance(value, (list, dict)) else value
     return row | {f"{METRIC}{name}": value for name, value in grades.items()}
-
-
-def _text_row(requests: list[list[Any]], record: Mapping[str, Any], notes: LineNotes) -> dict[str, Any]:
-    """Responses that are texts. Of several requests of a document the first that has texts counts."""
-    at = next((i for i, responses in enumerate(requests) if not is_likelihood([responses])), 0)
-    notes.more_requests += len(requests) > 1
-    filtered = _listed(record.get("filtered_resps"))
-    made = filtered[at] if at < len(filtered) else None
-    target = record.get("target")
-    return {
-        # as the tool's log has it: lists in the words of Python
-        "target": str(target) if isinstance(target, (list, tuple)) else scalars.as_text(target),
-        "resps": [scalars.as_text(text) for text in requests[at]] if requests else [],
-        "filtered": None if made is None else [scalars.as_text(text) for text in _listed(made)],
-    }
 
 
 def _listed(value: Any) -> list[Any]:

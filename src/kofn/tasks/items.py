@@ -91,15 +91,42 @@ def _folder(path: Path) -> Iterator[PlacedRecord]:
 
 def _file(path: Path) -> Iterator[PlacedRecord]:
     data = _bytes(path)
+    text = data.removeprefix(b"\xef\xbb\xbf")
     # by content and not by suffix: downloads are renamed, and .json files often hold JSON lines
     if data.startswith(b"PAR1"):
-        return _parquet(path)
-    start = data.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if not start:
+        yield from _parquet(path)
+    elif text.lstrip().startswith(b"["):
+        try:
+            records = orjson.loads(text)
+        except orjson.JSONDecodeError as problem:
+            raise InputError(f"{path}: not JSON: {problem}") from None
+        for number, record in enumerate(records, start=1):
+            yield _placed(record, f"{path}: record {number}")
+    elif text.lstrip().startswith(b"{"):
+        for number, line in enumerate(text.split(b"\n"), start=1):
+            if line.strip():
+                where = f"{path}: line {number}"
+                try:
+                    record = orjson.loads(line)
+                except orjson.JSONDecodeError as problem:
+                    raise InputError(f"{where}: expected one JSON object a line: {problem}") from None
+                yield _placed(record, where)
+    elif text.strip():
+        rows = _rows(path, data)
+        _, names = next(rows)
+        for number, row in rows:
+            where = f"{path}: line {number}"
+            if len(row) != len(names):
+                raise InputError(f"{where}: {len(row)} fields, and the header has {len(names)}")
+            yield PlacedRecord(where, dict(zip(names, row, strict=True)))
+    else:
         raise InputError(f"{path}: the file is empty")
-    if start.startswith(b"["):
-        return _array(path, data)
-    return _lines(path, data) if start.startswith(b"{") else _csv(path, data)
+
+
+def _placed(record: Any, where: str) -> PlacedRecord:
+    if not isinstance(record, dict):
+        raise InputError(f"{where}: expected an object, found {str(record)[:40]!r}")
+    return PlacedRecord(where, record)
 
 
 def _bytes(path: Path) -> bytes:
@@ -110,34 +137,6 @@ def _bytes(path: Path) -> bytes:
         raise InputError(f"{path}: cannot be decompressed: {problem}") from None
     except OSError as problem:
         raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
-
-
-def _lines(path: Path, data: bytes) -> Iterator[PlacedRecord]:
-    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}: line {number}"
-        try:
-            record = orjson.loads(line)
-        except orjson.JSONDecodeError as problem:
-            raise InputError(f"{where}: expected one JSON object a line: {problem}") from None
-        yield PlacedRecord(where, _object(record, where))
-
-
-def _array(path: Path, data: bytes) -> Iterator[PlacedRecord]:
-    try:
-        records = orjson.loads(data.removeprefix(b"\xef\xbb\xbf"))
-    except orjson.JSONDecodeError as problem:
-        raise InputError(f"{path}: not JSON: {problem}") from None
-    for number, record in enumerate(records, start=1):
-        where = f"{path}: record {number}"
-        yield PlacedRecord(where, _object(record, where))
-
-
-def _object(record: Any, where: str) -> dict[str, Any]:
-    if not isinstance(record, dict):
-        raise InputError(f"{where}: expected an object, found {str(record)[:40]!r}")
-    return record
 
 
 def _rows(path: Path, data: bytes) -> Iterator[tuple[int, list[str]]]:
@@ -158,16 +157,6 @@ def _rows(path: Path, data: bytes) -> Iterator[tuple[int, list[str]]]:
             line = reader.line_num + 1
     except csv.Error as problem:
         raise InputError(f"{path}: line {line}: not CSV: {problem}") from None
-
-
-def _csv(path: Path, data: bytes) -> Iterator[PlacedRecord]:
-    rows = _rows(path, data)
-    _, names = next(rows)
-    for line, row in rows:
-        where = f"{path}: line {line}"
-        if len(row) != len(names):
-            raise InputError(f"{where}: {len(row)} fields, and the header has {len(names)}")
-        yield PlacedRecord(where, dict(zip(names, row, strict=True)))
 
 
 def _parquet(path: Path) -> Iterator[PlacedRecord]:

@@ -26,7 +26,7 @@ from kofn.tasks.spec import parse_spec
 from kofn.tasks.task import REPEATS, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping
 
 OWN_KEYS = ("repeat_aggregation", "name")  # what a metric of the list may say that lm-eval has no word for
 _MARKS = {"doc_to_text", "doc_to_target", "doc_to_choice", "metric_list", "filter_list", "dataset_path"}
@@ -244,8 +244,13 @@ class _Documents:
         text, target, choices = self._text(TEXT, record), self._value(TARGET, record), self._choices(record)
         if choices is None:
             return {TEXT: text, TARGET: target if isinstance(target, list) else str(target)}
-        targets = target if isinstance(target, list) else [target]
-        return {TEXT: text, CHOICE: choices, TARGET: [_option(choices, one) for one in targets]}
+        found = []
+        for one in target if isinstance(target, list) else [target]:  # the right option: places from 0, or texts
+            is_place = isinstance(one, int) and not isinstance(one, bool)
+            if is_place and not 0 <= one < len(choices):
+                raise InputError(f"{TARGET}: {one} is no place among {len(choices)} options")
+            found.append(choices[one] if is_place else str(one))
+        return {TEXT: text, CHOICE: choices, TARGET: found}
 
     @cached_property
     def environment(self) -> Any:
@@ -292,15 +297,6 @@ class _Documents:
         if not isinstance(found, (list, tuple)):
             raise InputError(f"{CHOICE}: expected a list of options, found {str(found)[:40]!r}")
         return [str(option) for option in found]
-
-
-def _option(choices: Sequence[str], target: Any) -> str:
-    """The right option's text: lm-eval's targets are places from 0, or texts."""
-    if isinstance(target, bool) or not isinstance(target, int):
-        return str(target)
-    if not 0 <= target < len(choices):
-        raise InputError(f"{TARGET}: {target} is no place among {len(choices)} options")
-    return choices[target]
 
 
 def task_of(config: Mapping[str, Any], source: str, folder: Path | None = None) -> LmEvalTask:
@@ -352,12 +348,16 @@ def _refusals(config: Mapping[str, Any], source: str, *, known: bool) -> Iterato
     for key in (TEXT, TARGET):
         if config.get(key) is None:
             yield line(key, "missing: expected a field or a Jinja template")
-    yield from (line("dataset_path", what) for what in _data_problems(config))
-    yield from (
-        line(f"generation_kwargs.{key}", "not translated: expected " + ", ".join(sorted(_SAMPLING)))
-        for key in (config.get("generation_kwargs") or {})
-        if key not in _SAMPLING
-    )
+    if (path := config.get("dataset_path")) is None:
+        yield line("dataset_path", "missing: expected json, csv or parquet with data_files, or a Hugging Face id")
+    elif path in _PLAIN:
+        found = _files(config).get(split := str(_split(config)))
+        if not isinstance(found, str) and not (isinstance(found, list) and len(found) == 1):
+            what = f"dataset_kwargs.data_files has no file for the split {split}: expected one path"
+            yield line("dataset_path", what)
+    for key in config.get("generation_kwargs") or {}:
+        if key not in _SAMPLING:
+            yield line(f"generation_kwargs.{key}", "not translated: expected " + ", ".join(sorted(_SAMPLING)))
     shots = config.get("num_fewshot") or 0
     if config.get("target_delimiter", " ") != " " and (shots or kind == "multiple_choice"):
         yield line("target_delimiter", "not translated: answers follow a space here")
@@ -379,15 +379,6 @@ def _files(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _split(config: Mapping[str, Any]) -> str | None:
     return config.get("test_split") or config.get("validation_split")
-
-
-def _data_problems(config: Mapping[str, Any]) -> Iterator[str]:
-    if config.get("dataset_path") is None:
-        yield "missing: expected json, csv or parquet with data_files, or a Hugging Face id"
-    elif config["dataset_path"] in _PLAIN:
-        found = _files(config).get(str(_split(config)))
-        if not isinstance(found, str) and not (isinstance(found, list) and len(found) == 1):
-            yield f"dataset_kwargs.data_files has no file for the split {_split(config)}: expected one path"
 
 
 def _dataset(config: Mapping[str, Any], folder: Path | None) -> dict[str, Any]:
