@@ -52,14 +52,20 @@ class Command(Model):
         return {"name": self.name, "program": shutil.which(self.arguments[0])}
 
     async def _run(self, request: Request, index: int) -> str:
-        pipe, prompt = asyncio.subprocess.PIPE, request.prompt
+        pipe, prompt, seed = asyncio.subprocess.PIPE, request.prompt, request.sampling.seed
+        named = {
+            "KOFN_SEED": None if seed is None else str(seed + index),
+            "KOFN_REPEAT": str((request.repeat or 0) + index),
+            "KOFN_CASE": request.case_id,
+        }
+        kept = {name: value for name, value in os.environ.items() if name not in named}
         try:
             process = await asyncio.create_subprocess_exec(
                 *self.arguments,
                 stdin=pipe,
                 stdout=pipe,
                 stderr=pipe,
-                env=_environment(request, index),
+                env=kept | {name: value for name, value in named.items() if value is not None},
                 start_new_session=True,  # so that what it starts can be ended with it
             )
         except OSError as problem:
@@ -79,17 +85,6 @@ class Command(Model):
             said = said if len(said) <= LONGEST_REASON else "..." + said[-LONGEST_REASON:]
             raise RequestRejected(f"exit code {process.returncode}: {said}".rstrip(": "))
         return output.decode("utf-8", "replace").removesuffix("\n")
-
-
-def _environment(request: Request, index: int) -> dict[str, str]:
-    seed = request.sampling.seed
-    named = {
-        "KOFN_SEED": None if seed is None else str(seed + index),
-        "KOFN_REPEAT": str((request.repeat or 0) + index),
-        "KOFN_CASE": request.case_id,
-    }
-    kept = {name: value for name, value in os.environ.items() if name not in named}
-    return kept | {name: value for name, value in named.items() if value is not None}
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -144,24 +144,15 @@ class Output:
         """One token more, which may be the last."""
         self.tokens.append(token)
         self.logprob += logprob
-        if token in ends:
-            self._end("stop", tokenizer.text(self.tokens[:-1]))
-        elif self._holds_stop(tokenizer):
-            self._end("stop", tokenizer.text(self.tokens))
-        elif len(self.tokens) >= self.row.limit:
-            self._end("length", tokenizer.text(self.tokens))
-
-    def _end(self, finish: str, text: str) -> None:
-        cut = first_stop(text, self.row.sampling.stop)
-        self.text, self.finish = text[:cut], finish if cut is None else "stop"
-
-    def _holds_stop(self, tokenizer: Tokenizer) -> bool:
-        """Whether the newest tokens end in, or hold, a stop; a token is a byte at least."""
-        if not self.row.sampling.stop:
-            return False
-        # decoding only the end is cheap; some tokens more, because a stop may begin inside a token or a character
-        window = max(len(stop.encode()) for stop in self.row.sampling.stop) + 8
-        return first_stop(tokenizer.text(self.tokens[-window:]), self.row.sampling.stop) is not None
+        stops = self.row.sampling.stop
+        # a token is a byte at least, so that the end holds every stop that the newest tokens end in, or hold: decoding
+        # it alone is cheap; some tokens more, because a stop may begin inside a token or a character
+        window = max((len(stop.encode()) for stop in stops), default=0) + 8
+        held = bool(stops) and first_stop(tokenizer.text(self.tokens[-window:]), stops) is not None
+        if token in ends or held or len(self.tokens) >= self.row.limit:
+            text = tokenizer.text(self.tokens[:-1] if token in ends else self.tokens)
+            cut = first_stop(text, stops)
+            self.text, self.finish = text[:cut], "stop" if token in ends or held or cut is not None else "length"
 
 
 def first_stop(text: str, stops: Sequence[str]) -> int | None:
@@ -292,12 +283,10 @@ def likelihoods(forward_pass: ForwardPass, pairs: Sequence[TokenPair], context: 
     rows = [row[-(context + 1) :] if context else row for row in rows]
     targets = [row[1:][-len(pair.continuation) :] for row, pair in zip(rows, pairs, strict=True)]
     logits, _, _ = forward_pass.read([row[:-1] for row in rows], max(map(len, targets)))
-    return [_likelihood(forward_pass.torch, logits[i], tokens) for i, tokens in enumerate(targets)]
-
-
-def _likelihood(torch: Any, logits: Any, tokens: Sequence[int]) -> Likelihood:
-    """Of the last places of one row, the sum over these tokens."""
-    logprobs = logits[-len(tokens) :].log_softmax(-1)
-    targets = torch.tensor(tokens, device=logits.device)
-    logprob = float(logprobs.gather(-1, targets[:, None]).sum())
-    return Likelihood(logprob=logprob, tokens=len(tokens), greedy=bool((logprobs.argmax(-1) == targets).all()))
+    found = []
+    for i, tokens in enumerate(targets):  # of the last places of one row, the sum over these tokens
+        logprobs = logits[i][-len(tokens) :].log_softmax(-1)
+        ids = forward_pass.torch.tensor(tokens, device=logits.device)
+        logprob, greedy = float(logprobs.gather(-1, ids[:, None]).sum()), bool((logprobs.argmax(-1) == ids).all())
+        found.append(Likelihood(logprob=logprob, tokens=len(tokens), greedy=greedy))
+    return found

@@ -66,7 +66,12 @@ class Fake(Model):
         for place, request in enumerate(requests):
             index = 0
             while index < request.n:
-                for output in await self._outputs(request, index):
+                outputs = await self._call(request, index)
+                if not isinstance(outputs, list | tuple):
+                    outputs = [outputs]
+                elif len(outputs) != request.n - index:
+                    raise RequestRejected(f"{self.name} returned {len(outputs)} outputs: expected {request.n - index}")
+                for output in outputs:
                     if isinstance(output, Reply):
                         yield replace(output, place=place, index=index)
                     elif isinstance(output, str):
@@ -74,14 +79,6 @@ class Fake(Model):
                     else:
                         raise RequestRejected(f"the function returned {type(output).__name__}: expected a text")
                     index += 1
-
-    async def _outputs(self, request: Request, index: int) -> list[Any]:
-        outputs = await self._call(request, index)
-        if not isinstance(outputs, list | tuple):
-            return [outputs]
-        if len(outputs) != request.n - index:
-            raise RequestRejected(f"{self.name} returned {len(outputs)} outputs: expected {request.n - index}")
-        return list(outputs)
 
     async def _call(self, request: Request, index: int) -> Any:
         seed = request.sampling.seed

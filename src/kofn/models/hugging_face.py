@@ -174,7 +174,15 @@ class Transformers(Model):
             outputs = await _in_thread(partial(self._write, rows))
             rows = rows[len(outputs) :]
             for output in outputs:
-                yield self._reply(output)
+                yield Reply(
+                    text=output.text,
+                    place=output.row.place,
+                    index=output.row.index,
+                    finish=output.finish,
+                    logprob=output.logprob if output.row.sampling.logprobs else None,
+                    tokens_in=len(output.row.prompt),
+                    tokens_out=len(output.tokens),
+                )
         if problem is not None:
             raise RequestRejected(problem)
 
@@ -264,18 +272,6 @@ class Transformers(Model):
             self._rows = max(1, self._rows // 2)
             if load_torch().cuda.is_available():  # torch keeps what the attempt that failed has used
                 load_torch().cuda.empty_cache()
-
-    def _reply(self, output: Output) -> Reply:
-        row = output.row
-        return Reply(
-            text=output.text,
-            place=row.place,
-            index=row.index,
-            finish=output.finish,
-            logprob=output.logprob if row.sampling.logprobs else None,
-            tokens_in=len(row.prompt),
-            tokens_out=len(output.tokens),
-        )
 
 
 async def _in_thread(work: Callable[[Callable[[], bool]], T]) -> T:

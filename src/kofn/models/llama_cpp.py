@@ -64,23 +64,20 @@ class LlamaServer:
     """A loaded model, freed when nothing holds it any more. Idle prompts are kept in the context, nowhere else."""
 
     def __init__(self, setup: Setup, name: str) -> None:
+        import json
+        from urllib.request import ProxyHandler, Request, build_opener
+
         key = secrets.token_urlsafe(24)
         self._server = _start_server(setup, name, key)
         self.url = str(self._server.listening_address)
         self.headers = {"Authorization": f"Bearer {key}"}
         self.room = ContextRoom(setup.context)
-        self.first = self._first_token()
-
-    def _first_token(self) -> str:
-        """What a text with nothing before it is taken to follow: the token that begins texts, or ends them."""
-        import json
-        from urllib.request import ProxyHandler, Request, build_opener
-
         ask = Request(f"{self.url}/props", headers=self.headers)  # noqa: S310 - our own address
         # no proxy, whatever the environment says: the server is this process
         with build_opener(ProxyHandler({})).open(ask, timeout=60) as reply:
             properties: dict[str, Any] = json.load(reply)
-        return str(properties.get("bos_token") or properties.get("eos_token") or "")
+        # what a text with nothing before it is taken to follow: the token that begins texts, or ends them
+        self.first = str(properties.get("bos_token") or properties.get("eos_token") or "")
 
 
 _SERVERS: WeakValueDictionary[Setup, LlamaServer] = WeakValueDictionary()
@@ -286,10 +283,6 @@ class Embedded(Model):
             raise RequestRejected(f"{len(before) + len(forced)} tokens, and the context holds {self.context}")
         if not continuation or not forced:
             return Likelihood(logprob=0.0, tokens=0, greedy=True)
-        async with server.room.take(self._size(len(before) + len(forced))):
-            return await self._force_tokens(client, before, forced)
-
-    async def _force_tokens(self, client: Client, before: list[int], forced: list[int]) -> Likelihood:
         body = {
             "prompt": before,
             "n_predict": len(forced),
@@ -300,7 +293,8 @@ class Embedded(Model):
             "grammar": "root ::= " + " ".join(f"<[{token}]>" for token in forced),
         }
         try:
-            probabilities = (await client.post("/completion", body))["completion_probabilities"]
+            async with server.room.take(self._size(len(before) + len(forced))):
+                probabilities = (await client.post("/completion", body))["completion_probabilities"]
         except RetryableError as problem:
             if "grammar" in str(problem):  # a token that ends texts cannot be forced
                 raise RequestRejected("the continuation holds a control token") from None
@@ -345,8 +339,7 @@ def _reply(result: dict[str, Any], place: int, first: int, logprobs: bool) -> Re
 
 def _threads() -> int:
     """KOFN_THREADS, else the cores that this process may use."""
-    given = os.environ.get("KOFN_THREADS")
-    if not given:
+    if not (given := os.environ.get("KOFN_THREADS")):
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not given.isdecimal() or int(given) < 1:
         raise InputError(f"KOFN_THREADS={given}: expected a whole number from 1")

@@ -71,7 +71,19 @@ def find_model_folders(spec: str) -> ModelFolders:
             raise InputError(f"{adapter}: no {CONFIG} there: expected the folder of an adapter, as in hf:BASE+ADAPTER")
         return ModelFolders(_model_folder(named), _expand(adapter))
     folder = _expand(path)
-    return _with_own_base(folder) if (folder / CONFIG).is_file() else ModelFolders(_model_folder(path))
+    if not (folder / CONFIG).is_file():
+        return ModelFolders(_model_folder(path))
+    try:
+        base = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("base_model_name_or_path")
+    except (OSError, ValueError, AttributeError):
+        raise InputError(f"{folder / CONFIG}: is not a JSON object: save the adapter again") from None
+    if not isinstance(base, str) or not base:
+        raise InputError(f"{folder / CONFIG}: names no base model: give it, hf:BASE+{folder}")
+    tried = (_expand(base), folder / base, folder.parent / base)
+    found = next((p for p in tried if p.is_dir()), None) or _find_downloaded(base)
+    if found is None:
+        raise InputError(f"{folder}: its base model {base!r} is not here: give its folder, hf:BASE+{folder}")
+    return ModelFolders(found, folder)
 
 
 def base_of(spec: str) -> str:
@@ -113,21 +125,6 @@ def _expand(path: str) -> Path:
     return Path(path).expanduser()
 
 
-def _with_own_base(adapter: Path) -> ModelFolders:
-    """An adapter and the base its own file names."""
-    try:
-        named = json.loads((adapter / CONFIG).read_text(encoding="utf-8")).get("base_model_name_or_path")
-    except (OSError, ValueError, AttributeError):
-        raise InputError(f"{adapter / CONFIG}: is not a JSON object: save the adapter again") from None
-    if not isinstance(named, str) or not named:
-        raise InputError(f"{adapter / CONFIG}: names no base model: give it, hf:BASE+{adapter}")
-    tried = [Path(named).expanduser(), adapter / named, adapter.parent / named]
-    found = next((p for p in tried if p.is_dir()), None) or _find_downloaded(named)
-    if found is None:
-        raise InputError(f"{adapter}: its base model {named!r} is not here: give its folder, hf:BASE+{adapter}")
-    return ModelFolders(found, adapter)
-
-
 def _model_folder(named: str) -> Path:
     """The folder of a model, which may be one that was downloaded before."""
     folder = _expand(named)
@@ -162,9 +159,7 @@ def fingerprint(folder: Path) -> str:
 
     digest = blake2b(digest_size=8)
     weights = sorted({path for pattern in WEIGHTS for path in folder.glob(pattern)})
-    for path in [*(folder / name for name in ("config.json", CONFIG)), *weights]:
-        if not path.is_file():
-            continue
+    for path in filter(Path.is_file, [folder / "config.json", folder / CONFIG, *weights]):
         size = path.stat().st_size
         digest.update(f"{path.name}\x00{size}\x00".encode())
         with path.open("rb") as file:

