@@ -85,9 +85,8 @@ class _HelmRun:
                     if isinstance(stat.get("mean"), (int, float)) and math.isfinite(stat["mean"]):
                         stats[key][stat["name"]["name"]] = stat["mean"]
         except (TypeError, KeyError, ValueError, AttributeError) as problem:
-            raise InputError(
-                f"{path}: not a list of HELM's statistics ({type(problem).__name__}: {problem!s:.80}): repair or remove"
-            ) from None
+            what = f"{type(problem).__name__}: {problem!s:.80}"
+            raise InputError(f"{path}: not a list of HELM's statistics ({what}): repair or remove") from None
         self.stats = dict(stats)
 
     def rows(self) -> Iterator[LogRow]:

@@ -388,21 +388,20 @@ class _InspectLog:
         config = spec.get("config") or {}
         epochs = config.get("epochs") or 1
         if not isinstance(epochs, int) or not 0 < epochs <= _MOST_EPOCHS:
-            raise InputError(
-                f"{self.peek.source}: header: {epochs!r:.40} epochs: expected a whole number up to {_MOST_EPOCHS:,}"
-            )
+            expected = f"expected a whole number up to {_MOST_EPOCHS:,}"
+            raise InputError(f"{self.peek.source}: header: {epochs!r:.40} epochs: {expected}")
         ids = object_in(spec, "dataset").get("sample_ids")
         if ids:
             planned = [(str(one), epoch) for one in ids for epoch in range(1, epochs + 1)]
             missing = [f"{one} epoch {epoch}" for one, epoch in planned if (one, epoch) not in self.stats.epochs]
-            expected, n_missing = len(planned), len(missing)
+            size, n_missing = len(planned), len(missing)
         else:
             results, samples = self.header.get("results") or {}, object_in(spec, "dataset").get("samples")
-            expected = results.get("total_samples") or _limited_size(samples, config) * epochs
-            missing, n_missing = [], max(0, expected - len(self.stats.epochs))
+            size = results.get("total_samples") or _limited_size(samples, config) * epochs
+            missing, n_missing = [], max(0, size - len(self.stats.epochs))
         if n_missing:
             which = f" ({', '.join(missing[:_EXAMPLES])})" if missing else ""
-            yield CodedWarning.of("log-incomplete", about="missing", n=n_missing, of=expected, which=which)
+            yield CodedWarning.of("log-incomplete", about="missing", n=n_missing, of=size, which=which)
 
 
 def _limited_size(samples: Any, config: Mapping[str, Any]) -> int:

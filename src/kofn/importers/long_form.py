@@ -40,10 +40,8 @@ def long_table(raw: pl.DataFrame, source: str, where: Where, options: ReadOption
         raw = raw.with_columns(pl.Series(NUMBERED, np.arange(1, raw.height + 1)))
         fields = {"id": NUMBERED, **fields}
     if "id" not in fields:
-        seen = ", ".join(raw.columns[:12]) or "no fields"
-        raise InputError(
-            f"{source}: no id field: expected one of {', '.join(CASE_ROLES['id'])} (or --field id=NAME), found {seen}"
-        )
+        seen, known = ", ".join(raw.columns[:12]) or "no fields", ", ".join(CASE_ROLES["id"])
+        raise InputError(f"{source}: no id field: expected one of {known} (or --field id=NAME), found {seen}")
     rows = role_columns(raw, fields, source, where, options.present)
     if options.everything and "input" in fields:
         options = replace(options, keep=(*options.keep, "input"))
@@ -51,13 +49,11 @@ def long_table(raw: pl.DataFrame, source: str, where: Where, options: ReadOption
         row = int(rows["id"].is_null().arg_max() or 0)
         raise InputError(f"{source}: {where(row)}: missing {fields['id']!r}: every row needs the id of its case")
     check_gradable(rows.columns, f"{source}: {where(0)}", raw.columns)
-    tag_names = [
-        c for c in raw.columns if c not in fields.values() and c in rows.columns and not c.startswith(PREFIXES)
-    ]
+    rest = [c for c in raw.columns if c not in fields.values() and c in rows.columns]
     table = from_rows(
         rows,
         fields,
-        tag_names,
+        [c for c in rest if not c.startswith(PREFIXES)],
         lambda row: f"{source}: {where(row)}",
         form=form,
         sources=(source,),
@@ -110,12 +106,10 @@ def constant_columns(options: ReadOptions, fields: Mapping[str, str]) -> tuple[s
 
 def check_gradable(columns: Iterable[str], where: str, seen: Iterable[str]) -> None:
     """Refuse input in which no row has anything to grade."""
-    if any(c in CANDIDATE_ROLES or c.startswith(PREFIXES) for c in columns if c != "repeat"):
-        return
-    raise InputError(
-        f"{where}: nothing to score: expected {', '.join(CANDIDATE_ROLES['text'][:4])}, pass or score, a list such as "
-        f"outputs, or lists scores/passes; found {', '.join(seen)}"
-    )
+    if not any(c in CANDIDATE_ROLES or c.startswith(PREFIXES) for c in columns if c != "repeat"):
+        known = f"{', '.join(CANDIDATE_ROLES['text'][:4])}, pass or score, a list such as outputs"
+        found = ", ".join(seen)
+        raise InputError(f"{where}: nothing to score: expected {known}, or lists scores/passes; found {found}")
 
 
 def check_named_fields(columns: Iterable[str], source: str, options: ReadOptions, nested: Iterable[str] = ()) -> None:

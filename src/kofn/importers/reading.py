@@ -44,12 +44,11 @@ def combine(tables: Sequence[Table], options: ReadOptions) -> Table:
     models = {str(table.origin["model"]): table for table in tables if table.origin.get("model")}
     if len(models) > 1:
         (one, first), (two, second) = list(models.items())[:2]
+        advice = "score each by itself (kofn compare compares them), or give --as-repeats where they are one system"
         raise InputError(
-            f"{second.sources[0]}: outputs of {two}, where {first.sources[0]} has those of {one}: score each by itself "
-            "(kofn compare compares them), or give --as-repeats where they are one system"
+            f"{second.sources[0]}: outputs of {two}, where {first.sources[0]} has those of {one}: {advice}"
         )
-    tasks = dict.fromkeys(str(table.origin["task"]) for table in tables if table.origin.get("task"))
-    if len(tasks) > 1:
+    if len({str(table.origin["task"]) for table in tables if table.origin.get("task")}) > 1:
         tables = [_with_task_ids(table) for table in tables]
     whole = concatenate(tables, options)
     return replace(whole, notes=(*notes, *whole.notes))
@@ -115,9 +114,8 @@ def combine_repeats(tables: Sequence[Table], options: ReadOptions) -> Table:
             notes.append(CodedWarning.of("file-lacks-cases", file=file, n=n_missing, of=len(every), cases=cases))
     whole = concatenate(tables, options)
     if whole.n_cases == whole.n_candidates and len(tables) > 1:
-        raise InputError(
-            f"as repeats: no case of {tables[0].sources[0]} is in {tables[1].sources[0]}: their ids differ everywhere"
-        )
+        one, two = tables[0].sources[0], tables[1].sources[0]
+        raise InputError(f"as repeats: no case of {one} is in {two}: their ids differ everywhere")
     return replace(whole, notes=(*whole.notes, *notes))
 
 

@@ -43,13 +43,11 @@ def as_texts(value: Any) -> list[str] | None:
     >>> as_texts(["a", None, 2]), as_texts("a"), as_texts(None)
     (['a', '2'], ['a'], None)
     """
-    if value is None:
-        return None
     if isinstance(value, dict):
         value = value.get("text", list(value.values()))
     if isinstance(value, list):
         return [text for text in map(as_text, value) if text is not None]
-    return [str(as_text(value))]
+    return None if value is None else [str(as_text(value))]
 
 
 def as_references(value: Any) -> list[str] | None:
@@ -77,9 +75,8 @@ def as_pass(value: Any) -> int | None:
             return int(word in TRUE)
         if word in ("", "null", "none"):
             return None
-    raise InvalidValue(
-        f"expected true, false, 1, 0 or null, found {_abbreviated(value)}: write null where nobody graded it"
-    )
+    found = _abbreviated(value)
+    raise InvalidValue(f"expected true, false, 1, 0 or null, found {found}: write null where nobody graded it")
 
 
 def as_number(value: Any) -> float | None:

@@ -132,9 +132,8 @@ def _decompress(path: Path, to: Path, kind: str, source: str) -> None:
         try:
             for chunk in iter(lambda: plain.read(1 << 20), b""):
                 if (most := most - len(chunk)) < 0:
-                    raise InputError(
-                        f"{source}: a {kind} file of {MOST_TIMES} times its size and more: unpack it yourself"
-                    )
+                    size = f"{MOST_TIMES} times its size and more"
+                    raise InputError(f"{source}: a {kind} file of {size}: unpack it yourself")
                 out.write(chunk)
         except InputError:  # a ValueError, too
             raise
@@ -233,9 +232,8 @@ class Archive:
         try:
             self.zip = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, NotImplementedError) as problem:
-            raise InputError(
-                f"{source}: a damaged zip archive ({str(problem).lower():.80}): cut off while it was written or copied?"
-            ) from None
+            what = f"a damaged zip archive ({str(problem).lower():.80})"
+            raise InputError(f"{source}: {what}: cut off while it was written or copied?") from None
         self.entries = [entry for entry in self.zip.infolist() if not entry.is_dir()]
 
     def __enter__(self) -> Self:
@@ -302,9 +300,9 @@ def kind_of(path: Path) -> str:
     check_readable(path)
     if path.is_dir():
         if any(path.rglob("*.parquet")):
+            advice = f"give its files, such as '{path}/**/*.parquet' (or, in Python, part_size='auto')"
             raise InputError(
-                f"{path}: a folder with Parquet in it is scored in parts, which keeps no candidate: give its files, "
-                f"such as '{path}/**/*.parquet' (or, in Python, part_size='auto')"
+                f"{path}: a folder with Parquet in it is scored in parts, which keeps no candidate: {advice}"
             )
         raise InputError(f"{path}: is a directory of nothing that is known: give its files, such as {path}/*.jsonl")
     with path.open("rb") as file:

@@ -125,18 +125,16 @@ def find_address(spec: str, vendor: Vendor, environment: Mapping[str, str] | Non
     Address(model='m', base='http://host/v1?token=1', display='http://***@host/v1?***', official=False,
             key_variable='KOFN_API_KEY')
     """
-    environment = os.environ if environment is None else environment
+    environment, prefix = os.environ if environment is None else environment, vendor.prefix
     model, base_url = split_spec(spec)
     named = environment.get(vendor.base_variable, "").strip()
     base = base_url or named or vendor.base
     if not model:
-        raise InputError(
-            f"{vendor.prefix}: names no model: expected {vendor.prefix}:MODEL or {vendor.prefix}:MODEL@BASE_URL"
-        )
+        raise InputError(f"{prefix}: names no model: expected {prefix}:MODEL or {prefix}:MODEL@BASE_URL")
     if base_url is None and (bare := LOGIN_WITHOUT_SCHEME.search(model)):
-        raise InputError(f"{vendor.prefix}: a base URL begins with http:// or https://: ...@http://***@{bare[1]}")
+        raise InputError(f"{prefix}: a base URL begins with http:// or https://: ...@http://***@{bare[1]}")
     if base_url is None and (bare := HOST_WITHOUT_SCHEME.search(model)):
-        raise InputError(f"{vendor.prefix}: write the base URL in full: ...@http://{bare[1]}")
+        raise InputError(f"{prefix}: write the base URL in full: ...@http://{bare[1]}")
     clean, display, login, secrets = _parts(base, vendor)
     official = clean.startswith(f"https://{urlsplit(vendor.base).hostname}/") or _same(clean, vendor.base)
     variable = vendor.key_variable if official or _same(base, named) else "KOFN_API_KEY"
@@ -172,9 +170,8 @@ def _parts(base: str, vendor: Vendor) -> tuple[str, str, str | None, list[str]]:
     except ValueError:
         url, host = urlsplit(""), None
     if url.scheme not in ("http", "https") or not host or re.search(r"\s", base):
-        raise InputError(
-            f"{vendor.prefix}: {vendor.base_variable} or the part after @ is no URL: expected http://HOST/v1"
-        )
+        place = f"{vendor.base_variable} or the part after @"
+        raise InputError(f"{vendor.prefix}: {place} is no URL: expected http://HOST/v1")
     host = host if url.hostname is None or ":" not in url.hostname else f"[{url.hostname}]" + host[len(url.hostname) :]
     query = f"?{url.query}" if url.query else ""
     login, secrets = None, [part.partition("=")[2] for part in url.query.split("&")]

@@ -53,9 +53,8 @@ def _fetch_once() -> Path:
             lock_file(file.fileno(), timeout=None)
             return find() or _fetch(folder)  # another process may have fetched it meanwhile
     except OSError as problem:
-        raise WorldError(
-            f"{folder}: cannot keep the weights of smollm2 here: {problem.strerror}: {_by_hand()}"
-        ) from None
+        why = f"cannot keep the weights of smollm2 here: {problem.strerror}"
+        raise WorldError(f"{folder}: {why}: {_by_hand()}") from None
 
 
 def _fetch(folder: Path) -> Path:

@@ -84,10 +84,9 @@ def with_records(task: Task, given: Iterable[Any]) -> Task:
     body = task.spec.model_dump(mode="json", exclude_unset=True)
     own = [_in_own_shape(task, record) for record in records]
     if any(own) and not all(own):
-        raise InputError(
-            f"data: entry {own.index(False)} is not in the shape of {task.name} and entry {own.index(True)} is: "
-            "expected all in its shape, or none"
-        )
+        one, two = f"entry {own.index(False)}", f"entry {own.index(True)}"
+        problem = f"{one} is not in the shape of {task.name} and {two} is"
+        raise InputError(f"data: {problem}: expected all in its shape, or none")
     if not all(own):
         body = {k: v for k, v in body.items() if k not in ("shape", "fields", "groups", "segments")}
     # few-shot examples would come from beside the task's own data

@@ -84,10 +84,8 @@ class TwoStageSpec(Strict):
         named = Template(self.answer.prompt or ANSWER).names
         leaked = [name for name in named if name not in REASONED]
         if self.markovian and leaked:
-            raise InputError(
-                f"answer.prompt names {{{leaked[0]}}}: a Markovian answer sees the reasoning alone, {{cot}}; "
-                "say markovian: false"
-            )
+            rule = "a Markovian answer sees the reasoning alone, {cot}; say markovian: false"
+            raise InputError(f"answer.prompt names {{{leaked[0]}}}: {rule}")
         return self
 
     def stages(self) -> tuple[StageSpec, StageSpec]:

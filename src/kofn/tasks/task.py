@@ -237,9 +237,8 @@ class Task:
         if place is not None:
             return dev_records(place, subjects=self._subjects)
         if self.spec.dataset.hf is None:
-            raise InputError(
-                f"task {self.name}: fewshot.source: no dev examples beside records of the task file itself"
-            )
+            problem = "no dev examples beside records of the task file itself"
+            raise InputError(f"task {self.name}: fewshot.source: {problem}")
         return hub_records(self.spec.dataset, "dev" if self._subjects else "train")
 
     def _check_names(self, items: Sequence[Item]) -> None:
@@ -277,10 +276,8 @@ class Task:
             return self.two_staged(temperature=common.get("temperature"), reasoning=reasoning, answer=answer)
         many = len(stages) > 1
         if unclear := [name for name in common if many and name != "temperature"]:
-            raise InputError(
-                f"task {self.name} has the stages {' and '.join(names)}: say whose {unclear[0]} it is, such as "
-                f"{names[0]}.{unclear[0]}"
-            )
+            ask = f"say whose {unclear[0]} it is, such as {names[0]}.{unclear[0]}"
+            raise InputError(f"task {self.name} has the stages {' and '.join(names)}: {ask}")
         body = []
         for stage in stages:
             fixed = many and stage.temperature == 0
