@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers.base import Importer
-from kofn.importers.log_table import LogFacts, LogRow, log_table, objects
+from kofn.importers.log_table import LogFacts, LogRow, objects
 from kofn.importers.recognition import (
     EVALPLUS_FOLDER,
     HUMAN_EVAL_FIELDS,
@@ -65,17 +65,13 @@ def read_human_eval(peek: Peek, options: ReadOptions) -> Table:
     if differ:
         found = CodedWarning.of("log-grades-otherwise", about="contradiction", n=len(differ), place=differ[0])
         notes.append(found)
-    return log_table(
-        rows,
-        options,
-        LogFacts(
-            source=peek.source,
-            form="HumanEval results" if missing < len(rows) else "HumanEval samples",
-            notes=notes,
-            origin={"tool": "human-eval"},
-            fields={"id": "task_id", "text": "completion", "note": "result"},
-        ),
-    )
+    return LogFacts(
+        source=peek.source,
+        form="HumanEval results" if missing < len(rows) else "HumanEval samples",
+        notes=notes,
+        origin={"tool": "human-eval"},
+        fields={"id": "task_id", "text": "completion", "note": "result"},
+    ).table(rows, options)
 
 
 # --- EvalPlus
@@ -91,18 +87,14 @@ def read_evalplus(peek: Peek, options: ReadOptions) -> Table:
     lines = peek.first is not None and "task_id" in peek.first
     samples = lines or peek.path.is_dir()
     rows = _of_lines(peek) if lines else _of_folder(peek) if samples else iter(_of_results(peek, notes))
-    return log_table(
-        rows,
-        options,
-        LogFacts(
-            source=peek.source,
-            form="EvalPlus samples" if samples else "EvalPlus results",
-            labels={"base": True, "plus": True},
-            notes=notes,
-            origin={"tool": "evalplus"},
-            fields={"id": "task_id", "text": "solution", "label.base": "base_status", "label.plus": "plus_status"},
-        ),
-    )
+    return LogFacts(
+        source=peek.source,
+        form="EvalPlus samples" if samples else "EvalPlus results",
+        labels={"base": True, "plus": True},
+        notes=notes,
+        origin={"tool": "evalplus"},
+        fields={"id": "task_id", "text": "solution", "label.base": "base_status", "label.plus": "plus_status"},
+    ).table(rows, options)
 
 
 def _of_lines(peek: Peek) -> Iterator[LogRow]:

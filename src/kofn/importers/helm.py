@@ -11,7 +11,7 @@ from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
-from kofn.importers.log_table import LogFacts, LogRow, count_notes, iter_members, log_table, parse_json
+from kofn.importers.log_table import LogFacts, LogRow, count_notes, iter_members, parse_json
 from kofn.importers.recognition import HELM_STATE, is_helm
 from kofn.importers.scalars import as_object, object_in
 
@@ -49,19 +49,15 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     run = _HelmRun(folder / HELM_STATE if peek.path.is_dir() else peek.path, peek.source, options)
     run.load_stats(folder / _STATS)
     run.origin |= _origin(folder / _SPEC)
-    return log_table(
-        run.rows(),
-        options,
-        LogFacts(
-            source=peek.source,
-            form="HELM request states",
-            labels=_LOWER,
-            systems=("perturbation",),
-            notes=run.notes,
-            origin=run.origin,
-            fields={"id": "instance.id", "text": "completions.text", "reference": "references"},
-        ),
-    )
+    return LogFacts(
+        source=peek.source,
+        form="HELM request states",
+        labels=_LOWER,
+        systems=("perturbation",),
+        notes=run.notes,
+        origin=run.origin,
+        fields={"id": "instance.id", "text": "completions.text", "reference": "references"},
+    ).table(run.rows(), options)
 
 
 class _HelmRun:

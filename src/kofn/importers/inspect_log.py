@@ -11,7 +11,7 @@ from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
-from kofn.importers.log_table import LogFacts, LogRow, iter_members, log_table, parse_json
+from kofn.importers.log_table import LogFacts, LogRow, iter_members, parse_json
 from kofn.importers.recognition import INSPECT_HEADERS, INSPECT_SAMPLE, is_inspect_log
 from kofn.importers.scalars import content_reasoning, content_text, dialogue, object_in
 from kofn.importers.sources import Archive, DamagedEntry
@@ -273,19 +273,15 @@ class _InspectLog:
         self.lost: list[str] = []
 
     def table(self, rows: Iterator[LogRow]) -> Table:
-        # labels, notes and origin are complete once the last row was yielded: `log_table` reads them after the rows
-        return log_table(
-            self._finished(rows),
-            self.options,
-            LogFacts(
-                source=self.peek.source,
-                form="Inspect samples",
-                labels=self.labels,
-                notes=self.notes,
-                origin=self.origin,
-                fields=self.fields,
-            ),
-        )
+        # labels, notes and origin are complete once the last row was yielded: `table` reads them after the rows
+        return LogFacts(
+            source=self.peek.source,
+            form="Inspect samples",
+            labels=self.labels,
+            notes=self.notes,
+            origin=self.origin,
+            fields=self.fields,
+        ).table(self._finished(rows), self.options)
 
     def of_archive(self, archive: Archive) -> Iterator[LogRow]:
         """The samples of a `.eval` file in the order of its data set, one in memory at a time."""

@@ -13,7 +13,7 @@ import polars as pl
 from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers.base import Importer, reject_damaged, reject_malformed
-from kofn.importers.log_table import LogFacts, LogRow, log_table
+from kofn.importers.log_table import LogFacts, LogRow
 from kofn.importers.recognition import LIGHTEVAL_COLUMNS, LIGHTEVAL_OLD_COLUMNS, is_lighteval, lighteval_columns
 
 if TYPE_CHECKING:
@@ -39,18 +39,14 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     with reject_malformed(peek.source, "lighteval"):
         rows = list(_rows(docs, counts))
     labels = {name.removeprefix("label."): True for row in rows for name in row.values if name.startswith("label.")}
-    return log_table(
-        rows,
-        options,
-        LogFacts(
-            source=peek.source,
-            form="lighteval details",
-            labels={name: not _LOWER.search(name) for name in labels},
-            notes=tuple(_notes(docs, counts)),
-            origin={"tool": "lighteval", **_origin(peek, docs)},
-            fields={"id": "document", "text": "predictions", "reference": "gold"},
-        ),
-    )
+    return LogFacts(
+        source=peek.source,
+        form="lighteval details",
+        labels={name: not _LOWER.search(name) for name in labels},
+        notes=tuple(_notes(docs, counts)),
+        origin={"tool": "lighteval", **_origin(peek, docs)},
+        fields={"id": "document", "text": "predictions", "reference": "gold"},
+    ).table(rows, options)
 
 
 class _Doc:

@@ -23,7 +23,7 @@ from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers.base import Importer
 from kofn.importers.lm_eval_lines import METRIC, TAG, LineSelection, read_lines
-from kofn.importers.log_table import LogFacts, frame_of_log
+from kofn.importers.log_table import LogFacts
 from kofn.importers.reading import combine
 from kofn.importers.recognition import Peek, is_lm_eval, is_lm_eval_results, lm_eval_logs
 from kofn.importers.scalars import as_object, object_in
@@ -271,19 +271,15 @@ def table_of_lines(
     notes += [*copies, *_notes(first, grades, filters, several, own)]
     notes += [*results.notes(first.height), *results.not_means(dict.fromkeys(names))]
     at = rows["line"]
-    return frame_of_log(
-        rows.drop("line"),
-        lambda row: f"line {at[row]}",
-        options,
-        LogFacts(
-            source=source,
-            form=FORM,
-            labels={g.name: results.higher_is_better(g.metric) for g in grades},
-            notes=notes,
-            origin=results.origin(),
-            fields=_ANNOUNCED,
-        ),
+    facts = LogFacts(
+        source=source,
+        form=FORM,
+        labels={g.name: results.higher_is_better(g.metric) for g in grades},
+        notes=notes,
+        origin=results.origin(),
+        fields=_ANNOUNCED,
     )
+    return facts.table_of_frame(rows.drop("line"), lambda row: f"line {at[row]}", options)
 
 
 def _select_lines(lines: pl.DataFrame, source: str, options: ReadOptions) -> pl.DataFrame:

@@ -208,52 +208,52 @@ class LogFacts:
     origin: Mapping[str, Any] = field(default_factory=dict)
     fields: Mapping[str, str] = field(default_factory=dict)
 
+    def table(self, rows: Iterable[LogRow], options: ReadOptions) -> Table:
+        """The table of its rows, those of one id together.
 
-def log_table(rows: Iterable[LogRow], options: ReadOptions, log: LogFacts) -> Table:
-    """A table of a log's rows, those of one id together.
+        A row that occurs twice (the same id and repeat) is a copy of a resumed log: equal ones are dropped, of unequal
+        ones the last is kept, with a note. `options.where` is applied first.
+        """
+        collected = Columns()
+        places: list[str] = []
+        for place, values in rows:
+            if matches(values, options.where):
+                collected.add(len(places), _typed(values, f"{self.source}: {place}"))
+                places.append(place)
+        if not places and options.where:
+            condition = ", ".join(f"{name}={value}" for name, value in options.where.items())
+            raise InputError(f"{self.source}: no candidate has {condition}")
+        if not places:
+            raise InputError(
+                f"{self.source}: no candidates in these {self.form}: the log is empty, or its run had not begun"
+            )
+        frame = pl.DataFrame([typed_series(name, values) for name, values in collected.columns.items()])
+        return self.table_of_frame(frame, places.__getitem__, options)
 
-    A row that occurs twice (the same id and repeat) is a copy of a resumed log: equal ones are dropped, of unequal
-    ones the last is kept, with a note. `options.where` is applied first.
-    """
-    collected = Columns()
-    places: list[str] = []
-    for place, values in rows:
-        if matches(values, options.where):
-            collected.add(len(places), _typed(values, f"{log.source}: {place}"))
-            places.append(place)
-    if not places and options.where:
-        condition = ", ".join(f"{name}={value}" for name, value in options.where.items())
-        raise InputError(f"{log.source}: no candidate has {condition}")
-    if not places:
-        raise InputError(f"{log.source}: no candidates in these {log.form}: the log is empty, or its run had not begun")
-    frame = pl.DataFrame([typed_series(name, values) for name, values in collected.columns.items()])
-    return frame_of_log(frame, places.__getitem__, options, log)
-
-
-def frame_of_log(frame: pl.DataFrame, place: Callable[[int], str], options: ReadOptions, log: LogFacts) -> Table:
-    """The second half of `log_table`, for readers that have columns already: named as in `LogRow`, each of its type."""
-    frame = frame.drop([c for c in frame.columns if c != "id" and frame[c].null_count() == frame.height])
-    frame, tags = _unprefix_tags(frame)
-    frame = _separate_systems(frame, [name for name in log.systems if name in tags])
-    frame = frame.with_columns(pl.Series("at", range(frame.height)))
-    frame, copies = without_copies(frame)
-    at = frame["at"]
-    frame = frame.drop("at")
-    roles = {c: log.fields.get(c, c.removeprefix(_LABEL)) for c in frame.columns if c not in tags}
-    check_named_fields([*roles, *roles.values(), *tags], log.source, options)
-    graded = [c.removeprefix(_LABEL) for c in frame.columns if c.startswith(_LABEL)]
-    order = dict.fromkeys([*(name for name in log.labels if name in graded), *graded])
-    table = from_rows(
-        frame,
-        roles,
-        tags,
-        lambda row: f"{log.source}: {place(at[row])}",
-        form=log.form,
-        sources=(log.source,),
-        constant=constant_columns(options, roles),
-        notes=(*log.notes, *copies),
-    )
-    return replace(table, labels={name: log.labels.get(name, True) for name in order}, origin=log.origin)
+    def table_of_frame(self, frame: pl.DataFrame, place: Callable[[int], str], options: ReadOptions) -> Table:
+        """The second half of `table`, for readers that have columns already: named as in `LogRow`, each of its type."""
+        frame = frame.drop([c for c in frame.columns if c != "id" and frame[c].null_count() == frame.height])
+        frame, tags = _unprefix_tags(frame)
+        frame = _separate_systems(frame, [name for name in self.systems if name in tags])
+        frame = frame.with_columns(pl.Series("at", range(frame.height)))
+        frame, copies = without_copies(frame)
+        at = frame["at"]
+        frame = frame.drop("at")
+        roles = {c: self.fields.get(c, c.removeprefix(_LABEL)) for c in frame.columns if c not in tags}
+        check_named_fields([*roles, *roles.values(), *tags], self.source, options)
+        graded = [c.removeprefix(_LABEL) for c in frame.columns if c.startswith(_LABEL)]
+        order = dict.fromkeys([*(name for name in self.labels if name in graded), *graded])
+        table = from_rows(
+            frame,
+            roles,
+            tags,
+            lambda row: f"{self.source}: {place(at[row])}",
+            form=self.form,
+            sources=(self.source,),
+            constant=constant_columns(options, roles),
+            notes=(*self.notes, *copies),
+        )
+        return replace(table, labels={name: self.labels.get(name, True) for name in order}, origin=self.origin)
 
 
 def count_notes(counts: Mapping[str, int], kinds: Mapping[str, tuple[str, str]]) -> Iterator[CodedWarning]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers.base import Importer
-from kofn.importers.log_table import LogFacts, LogRow, count_notes, log_table, objects
+from kofn.importers.log_table import LogFacts, LogRow, count_notes, objects
 from kofn.importers.recognition import Peek, is_nemo_skills, nemo_seeds
 from kofn.importers.scalars import plain_tags
 
@@ -45,27 +45,23 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     judge_correct, which is also read from the text of a judgement. A generation that failed (`error`) is not graded.
     """
     notes = _OutputNotes()
-    return log_table(
-        _all_rows(peek, notes),
-        options,
-        LogFacts(
-            source=peek.source,
-            form="NeMo-Skills outputs",
-            labels=dict.fromkeys(_LABELS, True),
-            notes=notes,
-            origin={"tool": "nemo-skills"},
-            fields={
-                "id": "id",
-                "text": "generation",
-                "answer": "predicted_answer",
-                "reference": "expected_answer",
-                "input": "problem",
-                "tokens": "num_generated_tokens",
-                "seconds": "generation_time",
-                "note": "error_message",
-            },
-        ),
-    )
+    return LogFacts(
+        source=peek.source,
+        form="NeMo-Skills outputs",
+        labels=dict.fromkeys(_LABELS, True),
+        notes=notes,
+        origin={"tool": "nemo-skills"},
+        fields={
+            "id": "id",
+            "text": "generation",
+            "answer": "predicted_answer",
+            "reference": "expected_answer",
+            "input": "problem",
+            "tokens": "num_generated_tokens",
+            "seconds": "generation_time",
+            "note": "error_message",
+        },
+    ).table(_all_rows(peek, notes), options)
 
 
 class _OutputNotes:

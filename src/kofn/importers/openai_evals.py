@@ -10,7 +10,7 @@ from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
-from kofn.importers.log_table import LogFacts, LogRow, count_notes, log_table, objects, require_fields
+from kofn.importers.log_table import LogFacts, LogRow, count_notes, objects, require_fields
 from kofn.importers.recognition import is_openai_evals
 from kofn.importers.scalars import object_in
 
@@ -28,17 +28,13 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     """Samples by their id: everything sampled for one are its candidates, its matches their labels."""
     log = _EventLog(peek, options)
     log.load()
-    return log_table(
-        log.rows(),
-        options,
-        LogFacts(
-            source=peek.source,
-            form="OpenAI evals events",
-            notes=log.notes(),
-            origin=log.origin(),
-            fields={"id": "sample_id", "text": "sampled", "reference": "expected", "answer": "picked"},
-        ),
-    )
+    return LogFacts(
+        source=peek.source,
+        form="OpenAI evals events",
+        notes=log.notes(),
+        origin=log.origin(),
+        fields={"id": "sample_id", "text": "sampled", "reference": "expected", "answer": "picked"},
+    ).table(log.rows(), options)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,7 +14,7 @@ import orjson
 from kofn.errors import InputError
 from kofn.importers import scalars
 from kofn.importers.base import Importer, reject_malformed
-from kofn.importers.log_table import LogFacts, LogRow, count_notes, iter_members, log_table, objects, require_fields
+from kofn.importers.log_table import LogFacts, LogRow, count_notes, iter_members, objects, require_fields
 from kofn.importers.recognition import is_promptfoo
 from kofn.importers.scalars import object_in, plain_tags
 
@@ -36,25 +36,21 @@ def read(peek: Peek, options: ReadOptions) -> Table:
     """Outputs by test, those of each provider and prompt a set of their own."""
     export = _PromptfooExport(peek, options)
     rows = export.rows()
-    return log_table(
-        rows,
-        options,
-        LogFacts(
-            source=peek.source,
-            form="promptfoo results",
-            labels={"pass": True, "score": True},
-            systems=("provider", "prompt"),
-            notes=export.notes(),
-            origin=export.origin(rows),
-            fields={
-                "text": "response.output",
-                "repeat": "testIdx",
-                "seconds": "latencyMs",
-                "label.pass": "success",
-                "label.score": "score",
-            },
-        ),
-    )
+    return LogFacts(
+        source=peek.source,
+        form="promptfoo results",
+        labels={"pass": True, "score": True},
+        systems=("provider", "prompt"),
+        notes=export.notes(),
+        origin=export.origin(rows),
+        fields={
+            "text": "response.output",
+            "repeat": "testIdx",
+            "seconds": "latencyMs",
+            "label.pass": "success",
+            "label.score": "score",
+        },
+    ).table(rows, options)
 
 
 class _PromptfooTest(NamedTuple):
