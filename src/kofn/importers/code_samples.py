@@ -63,8 +63,7 @@ def read_human_eval(peek: Peek, options: ReadOptions) -> Table:
         and row.values["passed"] != (row.values["note"] == "passed")
     ]
     if differ:
-        found = CodedWarning.of("log-grades-otherwise", about="contradiction", n=len(differ), place=differ[0])
-        notes.append(found)
+        notes.append(CodedWarning.of("log-grades-otherwise", about="contradiction", n=len(differ), place=differ[0]))
     return LogFacts(
         source=peek.source,
         form="HumanEval results" if missing < len(rows) else "HumanEval samples",
@@ -125,13 +124,11 @@ def _of_results(peek: Peek, notes: list[CodedWarning]) -> list[LogRow]:
         raise InputError(f"{peek.source}: eval: expected an object of tasks, found {type(tasks).__name__}")
     rows, unknown = [], dict[str, None]()
     for task, samples in tasks.items():
-        where = f"{peek.source}: eval: {task}"
-        for i, (text, base, plus) in enumerate(_samples(samples, where)):
+        for i, (text, base, plus) in enumerate(_samples(samples, f"{peek.source}: eval: {task}")):
             values = {"id": task, "text": text, **_labels(base, plus, unknown), "note": _note(base, plus)}
             rows.append(LogRow(f"eval: {task}[{i}]", values))
     if unknown:
-        statuses = tuple(map(repr, list(unknown)[:3]))
-        notes.append(CodedWarning.of("failed-in-log", about="status", statuses=statuses))
+        notes.append(CodedWarning.of("failed-in-log", about="status", statuses=tuple(map(repr, list(unknown)[:3]))))
     if rows and all(row.values["text"] is None for row in rows):
         notes.append(CodedWarning.of("log-incomplete", about="no-solutions"))
     return rows

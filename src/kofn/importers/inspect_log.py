@@ -320,8 +320,7 @@ class _InspectLog:
                 entry = archive.entry(name)
                 found = None if entry is None else _parse_entry(archive.read(entry))
             except DamagedEntry as problem:
-                unread = CodedWarning.of("log-incomplete", about="header", file=name, problem=str(problem))
-                self.notes.append(unread)
+                self.notes.append(CodedWarning.of("log-incomplete", about="header", file=name, problem=str(problem)))
                 continue
             if isinstance(found, dict):
                 return found if name == INSPECT_HEADERS[0] else {**found, "status": "started"}

@@ -118,8 +118,7 @@ def _take_sample(path: Path, wide_lists: tuple[str, ...]) -> _TypeSample:
                 items.add(type(item).__name__)
                 if isinstance(item, dict):
                     _note(item, inner)
-    wide = next((name for name in wide_lists if "list" in rows.get(name, ())), None)
-    return _TypeSample(rows, inner, items, wide)
+    return _TypeSample(rows, inner, items, next((name for name in wide_lists if "list" in rows.get(name, ())), None))
 
 
 def _note(record: dict[str, Any], seen: dict[str, set[str]]) -> None:
@@ -155,8 +154,7 @@ def _schema(seen: dict[str, set[str]], fields: dict[str, str], options: ReadOpti
         role = roles.get(name)
         # prompts are most of a file, and no number depends on them
         means_something = role != "input" if role else _is_score_column(name)
-        needed = means_something or options.everything or name in options.keep
-        if not needed or not (types or role == "id"):
+        if not means_something or options.everything or name in options.keep or not (types or role == "id"):
             continue
         dtype = _dtype(role, types)
         if dtype is not None:

@@ -123,8 +123,7 @@ def results_beside(peek: Peek, task: str | None, date: str | None) -> Results:
     try:
         whole = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError):
-        problem = CodedWarning.of("log-incomplete", about="results", file=path.name)
-        return Results(task=task, problem=problem)
+        return Results(task=task, problem=CodedWarning.of("log-incomplete", about="results", file=path.name))
     return of_results(whole, task) if isinstance(whole, dict) else Results(task=task)
 
 
@@ -298,8 +297,7 @@ def _select_lines(lines: pl.DataFrame, source: str, options: ReadOptions) -> pl.
 def _without_copies(lines: pl.DataFrame) -> tuple[pl.DataFrame, tuple[CodedWarning, ...]]:
     """Of lines with the same document and filter the last is kept: a resumed log has some twice."""
     key = ["id", FILTER]
-    of_each = lines.group_by(FILTER).agg(pl.col("id").n_unique())
-    if of_each["id"].sum() == lines.height:
+    if lines.group_by(FILTER).agg(pl.col("id").n_unique())["id"].sum() == lines.height:
         return lines, ()
     kept = lines.unique(key, maintain_order=True).select(key)  # the last, in the place of the first
     kept = kept.join(lines.unique(key, keep="last"), on=key, how="left", maintain_order="left").select(lines.columns)
@@ -362,8 +360,7 @@ def _with_grades(
 ) -> pl.DataFrame:
     """The grades of every filter beside their case."""
     for name in filters:
-        own = [g for g in grades if g.filter == name]
-        columns = [pl.col(g.column).alias(f"{prefix}{g.name}") for g in own]
+        columns = [pl.col(g.column).alias(f"{prefix}{g.name}") for g in [g for g in grades if g.filter == name]]
         if len(filters) == 1:
             return cases.with_columns(lines.select(columns))
         own_lines = lines.filter(pl.col(FILTER) == name).select("id", *columns)
@@ -435,8 +432,7 @@ def _notes(
         n, names, head = len(filters), tuple(filters), filters[0]
         notes.append(CodedWarning.of("left-out-of-log", about="filters", n=n, filters=names, first=head))
     if several and (names := tuple(g.name for g in grades if g.metric not in own or len(filters) > 1)):
-        repeats = max(first["resps"].list.len().to_list())
-        whole = {"names": names, "n": repeats, "tag": f"{_OF_SETS}{names[0]}"}
+        whole = {"names": names, "n": max(first["resps"].list.len().to_list()), "tag": f"{_OF_SETS}{names[0]}"}
         notes.append(CodedWarning.of("log-grades-otherwise", about="filtered", **whole))
     return notes
 

@@ -96,8 +96,7 @@ def read_fast(path: Path, selection: LineSelection) -> tuple[pl.DataFrame, Colle
     """The columns of the lines that are as the tool writes them, and the numbers of the others."""
     layout = _sample_layout(path, selection)
     # responses are copied as they come: a third of the buffers that polars decodes into is empty
-    text = pl.col("resps") if layout.single else pl.element()
-    copied = pl.concat_str(text, pl.lit(""))
+    copied = pl.concat_str(pl.col("resps") if layout.single else pl.element(), pl.lit(""))
     exact = copied if layout.single else pl.col("resps").list.eval(copied)
     lines = _scan(path, layout, selection)
     batches = lines.collect_batches(chunk_size=layout.batch, maintain_order=True, engine="streaming")

@@ -141,8 +141,7 @@ def _values(record: Mapping[str, Any], notes: _OutputNotes) -> dict[str, Any]:
     }
     if error is None:
         for label, names in _LABELS.items():
-            given = (record[name] for name in names if record.get(name) is not None)
-            values[f"label.{label}"] = next(given, None)
+            values[f"label.{label}"] = next((record[name] for name in names if record.get(name) is not None), None)
         if values["label.judge_correct"] is None and isinstance(text := record.get("judgement"), str):
             values["label.judge_correct"] = parse_judgement(text)
             notes.count["judgement"] += values["label.judge_correct"] is None

@@ -71,8 +71,7 @@ class _EventLog:
             raise InputError(f"{self.peek.source}: no events of samples in this OpenAI evals log: the run made none")
 
     def _event(self, place: str, record: Mapping[str, Any]) -> None:
-        where = f"{self.peek.source}: {place}"
-        require_fields(record, ("sample_id", "type", "data"), where, "in every event")
+        require_fields(record, ("sample_id", "type", "data"), f"{self.peek.source}: {place}", "in every event")
         data = object_in(record, "data")
         sample = self.samples.setdefault(str(record["sample_id"]), _SampleEvents(place=place))
         kind = record["type"]
@@ -113,8 +112,7 @@ class _EventLog:
         if not graded:
             self.counts["failed"] += 1
             yield LogRow(sample.place, {**shared, "error": sample.error or "nothing was sampled"})
-        labels = self._labels(sample, graded)
-        for (text, _, usage), label in zip(graded, labels, strict=True):
+        for (text, _, usage), label in zip(graded, self._labels(sample, graded), strict=True):
             tokens = {"tokens": usage.get("completion_tokens"), "tokens_in": usage.get("prompt_tokens")}
             yield LogRow(sample.place, {**shared, "text": text, **tokens, **label})
 

@@ -260,8 +260,7 @@ def buckets(data: DataSet, columns: Sequence[str], id_column: str, size: int) ->
         try:
             for file, rows in enumerate(data.rows):
                 for start in range(0, rows, size):
-                    span = Span(file, start, min(rows, start + size))
-                    _put(data, columns, id_column, span, Path(folder), made)
+                    _put(data, columns, id_column, Span(file, start, min(rows, start + size)), Path(folder), made)
         except OSError as problem:
             raise WorldError(
                 f"{folder}: {problem.strerror}: cases stand apart in {data.source} and are put together there, which "
@@ -279,8 +278,7 @@ def _put(
         pl.int_range(span.start, span.stop, dtype=pl.Int64).alias(_ROW),
         pl.Series("bucket", frame[id_column].cast(pl.String).hash() % len(made)),
     )
-    parts = frame.partition_by("bucket", as_dict=True, include_key=False, maintain_order=True)
-    for (code,), part in parts.items():
+    for (code,), part in frame.partition_by("bucket", as_dict=True, include_key=False, maintain_order=True).items():
         path = folder / f"{code}-{span.file}-{span.start}.parquet"
         part.write_parquet(path, compression="lz4")
         made[int(code)].append(str(path))

@@ -108,8 +108,7 @@ class _PromptfooExport:
             raise InputError(f"{self.peek.source}: no results in this promptfoo export: the evaluation gave none")
 
     def _row(self, place: str, result: Mapping[str, Any]) -> LogRow:
-        where = f"{self.peek.source}: {place}"
-        require_fields(result, ("provider", "prompt", "success"), where, "in every result")
+        require_fields(result, ("provider", "prompt", "success"), f"{self.peek.source}: {place}", "in every result")
         test, response = object_in(result, "testCase"), object_in(result, "response")
         error = self._error(result)
         usage = object_in(response, "tokenUsage") or object_in(result, "tokenUsage")
@@ -207,8 +206,7 @@ def _provider(provider: Any) -> str:
 def _prompt(prompt: Any, identity: Any) -> str:
     """A prompt by its label; a long one, which is the whole prompt, by its beginning and its hash."""
     fields = prompt if isinstance(prompt, dict) else {"raw": prompt}
-    label = str(fields.get("label") or fields.get("display") or fields.get("raw"))
-    line = " ".join(label.split())
+    line = " ".join(str(fields.get("label") or fields.get("display") or fields.get("raw")).split())
     return line if len(line) <= _LONG else f"{line[: _LONG // 2]}... {str(identity or len(line))[:8]}"
 
 

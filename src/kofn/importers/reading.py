@@ -289,8 +289,7 @@ def needed_columns(columns: list[str], options: ReadOptions) -> list[str]:
     """The columns that mean something here; all where everything is wanted."""
     if options.everything:
         return columns
-    fields = long_fields(columns, options.fields)
-    roles = {name for role, name in fields.items() if role != "input"}
+    roles = {name for role, name in long_fields(columns, options.fields).items() if role != "input"}
     return [c for c in columns if c in roles or c in options.keep or c in SELECTORS or c.startswith(PREFIXES)]
 
 

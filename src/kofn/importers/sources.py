@@ -79,8 +79,7 @@ def is_remote(path: str) -> bool:
 
 def _natural_order(name: str) -> list[tuple[int, int, str]]:
     """A sort key by which rs2 comes before rs10."""
-    parts = re.findall(r"\d+|\D+", name)
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.findall(r"\d+|\D+", name)]
 
 
 @contextmanager

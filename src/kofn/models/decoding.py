@@ -81,8 +81,7 @@ class Tokenizer:
         kept = context.rstrip()
         rest = context[len(kept) :] + continuation
         before, whole = self._tokens(kept), self._tokens(kept + rest)
-        after = whole[len(before) :] or self._tokens(rest)
-        return TokenPair(self._in_front(before), after)
+        return TokenPair(self._in_front(before), whole[len(before) :] or self._tokens(rest))
 
     def text(self, tokens: Sequence[int]) -> str:
         """Tokens as text, without the special ones."""
@@ -161,8 +160,7 @@ def first_stop(text: str, stops: Sequence[str]) -> int | None:
     >>> first_stop("4\\nQuestion: 5+5", ("Question:", "\\n"))
     1
     """
-    found = [at for stop in stops if stop and (at := text.find(stop)) >= 0]
-    return min(found, default=None)
+    return min([at for stop in stops if stop and (at := text.find(stop)) >= 0], default=None)
 
 
 class ForwardPass:
@@ -249,8 +247,7 @@ def sample_tokens(torch: Any, logits: Any, outputs: Sequence[Output]) -> tuple[l
     if warm:
         at = torch.tensor(warm, device=logits.device)
         tokens[at] = _drawn(torch, logits[at], [outputs[i] for i in warm])
-    own = logits.log_softmax(-1).gather(-1, tokens[:, None])[:, 0]
-    return tokens.tolist(), own.tolist()
+    return tokens.tolist(), logits.log_softmax(-1).gather(-1, tokens[:, None])[:, 0].tolist()
 
 
 def _drawn(torch: Any, logits: Any, outputs: Sequence[Output]) -> Any:
@@ -268,8 +265,7 @@ def _drawn(torch: Any, logits: Any, outputs: Sequence[Output]) -> Any:
     sums = chances.cumsum(-1)
     u = torch.tensor([o.random.random() for o in outputs], device=logits.device, dtype=exact)
     # times the last sum, which rounding leaves a little above or below 1
-    found = torch.searchsorted(sums, (u * sums[:, -1])[:, None], right=True)[:, 0]
-    return found.clamp(max=logits.shape[-1] - 1)
+    return torch.searchsorted(sums, (u * sums[:, -1])[:, None], right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
 
 
 def _temperature(output: Output) -> float:

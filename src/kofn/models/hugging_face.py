@@ -68,8 +68,7 @@ class ModelInTraining:
         Afterwards every module is in the mode it was in, every parameter as trainable as it was, and the same adapter
         is on. There is no gradient, but no inference mode either: what a model keeps from it could not be trained on.
         """
-        torch = load_torch()
-        with _ONE_AT_A_TIME, torch.no_grad():
+        with _ONE_AT_A_TIME, load_torch().no_grad():
             modes = [(module, module.training) for module in self.model.modules()]
             trainable = [(parameter, parameter.requires_grad) for parameter in self.model.parameters()]
             before = getattr(self.model, "active_adapter", None)
@@ -168,8 +167,7 @@ class Transformers(Model):
 
     async def generate(self, requests: Sequence[Request]) -> AsyncIterator[Reply]:
         """The replies, a batch at a time. A prompt too long for the model is declined after the others are done."""
-        context = await asyncio.to_thread(self._context)
-        rows, problem = self._rows_of(requests, context)
+        rows, problem = self._rows_of(requests, await asyncio.to_thread(self._context))
         while rows:
             outputs = await _in_thread(partial(self._write, rows))
             rows = rows[len(outputs) :]

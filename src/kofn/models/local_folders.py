@@ -215,8 +215,7 @@ class LoadedBase:
     @contextmanager
     def using(self, adapter: str | None) -> Iterator[Any]:
         """The model with this adapter on, or with all of them off."""
-        torch = load_torch()
-        with self.lock, torch.inference_mode():
+        with self.lock, load_torch().inference_mode():
             if adapter is not None:
                 self.model.set_adapter(adapter)
             with self.model.disable_adapter() if adapter is None and self._names else nullcontext():
@@ -344,8 +343,7 @@ def _first_line(problem: BaseException) -> str:
 def _quiet_random() -> Iterator[None]:
     """Restore the random state afterwards: loading draws random numbers, and a training loop here must not notice."""
     torch = load_torch()
-    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices=devices):
+    with torch.random.fork_rng(devices=[torch.cuda.current_device()] if torch.cuda.is_available() else []):
         yield
 
 

@@ -149,8 +149,7 @@ def _entry(given: Any, where: str, config: Mapping[str, Any]) -> MetricEntry:
         aggregator(rule)
     except InputError as problem:
         raise InputError(f"{where}: repeat_aggregation: {problem}") from None
-    own = metric.rpartition(".")[2] if isinstance(metric, Function) else metric
-    name = str(given.get("name", own))
+    name = str(given.get("name", metric.rpartition(".")[2] if isinstance(metric, Function) else metric))
     weight = given.get("weight", 1.0)
     if isinstance(weight, bool) or not isinstance(weight, (int, float)):
         raise InputError(f"{where}: weight: expected a number, found {weight!r:.40}")

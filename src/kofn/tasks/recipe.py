@@ -212,5 +212,4 @@ def parse_options(choices: Sequence[str]) -> list[Option]:
     >>> parse_options(["A) red", "B)"])
     [Option(label='A', text='red'), Option(label='B', text='')]
     """
-    parts = [choice.partition(")") for choice in choices]
-    return [Option(label, text.strip()) for label, _, text in parts]
+    return [Option(label, text.strip()) for label, _, text in [choice.partition(")") for choice in choices]]

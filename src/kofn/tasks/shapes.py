@@ -216,8 +216,7 @@ def gsm8k(record: Record) -> Example:
     >>> gsm8k({"question": "How many?", "answer": "1000 + 80 = 1080\\n#### 1,080"}).references
     ('1080',)
     """
-    solution = text_of(required(record, "answer"))
-    _, mark, gold = solution.rpartition("####")
+    _, mark, gold = text_of(required(record, "answer")).rpartition("####")
     if not mark:
         raise InputError("answer: no #### with the gold number behind it")
     return Example(question=text_of(required(record, "question")), references=(_number(gold, "answer"),))
@@ -247,8 +246,7 @@ def math(record: Record) -> Example:
     >>> math({"problem": "?", "solution": r"So $\boxed{\frac{1}{2}}$."}).references
     ('\\frac{1}{2}',)
     """
-    solution = text_of(required(record, "solution"))
-    found = [box.content for box in boxes(solution)]
+    found = [box.content for box in boxes(text_of(required(record, "solution")))]
     given = text_of(record.get("answer")).strip()
     if not found and not given:
         raise InputError(r"solution: no \boxed{} with the gold answer in it")

@@ -190,8 +190,7 @@ class DatasetSpec(Strict):
 
     @model_validator(mode="after")
     def _one_source(self) -> DatasetSpec:
-        kinds = [self.path is not None, self.records is not None, bool(self.files or self.hf)]
-        if sum(kinds) != 1:
+        if sum([self.path is not None, self.records is not None, bool(self.files or self.hf)]) != 1:
             raise InputError("expected a path, a list of records, or a mapping with `files` or `hf`")
         return self
 
@@ -249,8 +248,7 @@ class TaskSpec(Strict):
     def _one_way_of_asking(self) -> TaskSpec:
         if self.stages and self.two_stage:
             raise InputError("stages and two_stage both say what is asked: give one")
-        names = [stage.name for stage in self.stages]
-        check_unique(names, "two stages are called {!r}: give each a name of its own")
+        check_unique([stage.name for stage in self.stages], "two stages are called {!r}: give each a name of its own")
         for stage in self.stages[1:]:
             if stage.prompt is None:
                 raise InputError(f"stage {stage.name!r} has no prompt: say how it uses the stage before, as {{cot}}")

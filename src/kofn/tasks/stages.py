@@ -133,9 +133,8 @@ def key_of(
     import orjson
 
     content = prompt if isinstance(prompt, str) else [[m.role, m.content] for m in prompt]
-    parts = [model, stage, case_id, repeat, content, sampling, more]
     # 16 bytes: a collision would serve the reply of another prompt, and is out of reach for any number of replies
-    return blake2b(orjson.dumps(parts), digest_size=16).digest()
+    return blake2b(orjson.dumps([model, stage, case_id, repeat, content, sampling, more]), digest_size=16).digest()
 
 
 def of_repeat(sampling: Sampling, run_seed: int | None, case_id: str, stage: str, repeat: int) -> Sampling:

@@ -218,8 +218,7 @@ class Task:
         few = self.spec.fewshot
         if few is None or not few.count:
             return Shots()
-        records = self._dev(few.source, data)
-        pool = tuple(items_of(self.spec, map(self.prepare_record, records)))
+        pool = tuple(items_of(self.spec, map(self.prepare_record, self._dev(few.source, data))))
         if len(pool) < few.count:
             raise InputError(f"task {self.name}: fewshot: {few.count} examples asked for, {len(pool)} there")
         per_repeat = self.spec.output_type == "multiple_choice" if few.per_repeat is None else few.per_repeat
