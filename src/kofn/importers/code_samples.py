@@ -125,7 +125,10 @@ def _of_results(peek: Peek, notes: list[CodedWarning]) -> list[LogRow]:
     rows, unknown = [], dict[str, None]()
     for task, samples in tasks.items():
         for i, (text, base, plus) in enumerate(_samples(samples, f"{peek.source}: eval: {task}")):
-            values = {"id": task, "text": text, **_labels(base, plus, unknown), "note": _note(base, plus)}
+            one, other = base.passes(unknown), plus.passes(unknown)
+            # plus requires both, and a sample that was not run with the added tests has none
+            both = None if one is None or other is None else min(one, other)
+            values = {"id": task, "text": text, "label.base": one, "label.plus": both, "note": _note(base, plus)}
             rows.append(LogRow(f"eval: {task}[{i}]", values))
     if unknown:
         notes.append(CodedWarning.of("failed-in-log", about="status", statuses=tuple(map(repr, list(unknown)[:3]))))

@@ -120,6 +120,9 @@ class _HelmRun:
             return
         self.counts["ungraded"] += len(completions) - 1
         single = len(completions) == 1
+        # the statistics that grade an output; those of k outputs (`@5`, and `pass` of several) grade the set
+        names = [name for name in stats if not _BOOKKEEPING.fullmatch(name) and (single or name != "pass")]
+        labels = {f"label.{name}": stats[name] for name in names}
         for at, completion in enumerate(completions):
             yield LogRow(
                 place,
@@ -134,7 +137,7 @@ class _HelmRun:
                     "tokens": len(completion.get("tokens") or ())
                     or (stats.get("num_output_tokens") if single else None),
                     "tokens_in": stats.get("num_prompt_tokens"),
-                    **(_labels(stats, single=single) if at == 0 else {}),
+                    **(labels if at == 0 else {}),
                 },
             )
 
@@ -161,19 +164,6 @@ def _name(perturbation: Any) -> str | None:
 
 def _output(reference: Mapping[str, Any]) -> str:
     return str((reference.get("output") or {}).get("text", ""))
-
-
-def _labels(stats: _Stats, *, single: bool) -> dict[str, float]:
-    """HELM's statistics that grade an output; those of k outputs (`@5`, and `pass` of several) grade the set.
-
-    >>> _labels({"exact_match": 1.0, "exact_match@5": 1.0, "num_prompt_tokens": 12}, single=True)
-    {'label.exact_match': 1.0}
-    """
-    return {
-        f"label.{name}": value
-        for name, value in stats.items()
-        if not _BOOKKEEPING.fullmatch(name) and (single or name != "pass")
-    }
 
 
 def _origin(path: Path) -> dict[str, Any]:

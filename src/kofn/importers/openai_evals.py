@@ -127,7 +127,10 @@ class _EventLog:
             pairs = [(out[texts.index(one["sampled"])], one) for one in known]
             self.counts["unmatched"] += len(sample.matches) - len(known)
         for label, match in pairs:
-            label |= {"label.match": match.get("correct"), "answer": _first_pick(match.get("picked"))}
+            picked = match.get("picked")
+            # a list has spellings of the same answer
+            answer = next(iter(picked), None) if isinstance(picked, list) else picked
+            label |= {"label.match": match.get("correct"), "answer": scalars.as_text(answer)}
         if len(sample.metrics) == len(candidates):
             for label, metrics in zip(out, sample.metrics, strict=True):
                 numbers = {k: v for k, v in metrics.items() if isinstance(v, (bool, int, float)) and v == v}
@@ -157,15 +160,6 @@ class _EventLog:
         models = functions if isinstance(functions, list) else [functions]
         known = {"task": self.spec.get("eval_name"), "model": " and ".join(str(m) for m in models if m)}
         return {"tool": "openai-evals", **{name: value for name, value in known.items() if value}}
-
-
-def _first_pick(picked: Any) -> str | None:
-    """The answer that was picked; a list has spellings of the same one.
-
-    >>> _first_pick(["Paris", "paris"]), _first_pick([]), _first_pick(None)
-    ('Paris', None, None)
-    """
-    return scalars.as_text(next(iter(picked), None) if isinstance(picked, list) else picked)
 
 
 IMPORTER = Importer(name="openai_evals", what="logs of OpenAI evals", recognises=is_openai_evals, read=read)

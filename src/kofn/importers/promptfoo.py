@@ -119,6 +119,14 @@ class _PromptfooExport:
         values = result.get("vars") or test.get("vars") or {}
         description = test.get("description") or result.get("description")
         content = [description, values, test.get("assert")]  # what identifies a test
+        provider, named = result["provider"], result["prompt"]
+        if isinstance(provider, dict):
+            provider = provider.get("label") or provider.get("id")
+        if isinstance(named, dict):
+            named = named.get("label") or named.get("display") or named.get("raw")
+        prompt = " ".join(str(named).split())
+        if len(prompt) > _LONG:  # the whole prompt: its beginning and its hash
+            prompt = f"{prompt[: _LONG // 2]}... {str(result.get('promptId') or len(prompt))[:8]}"
         return LogRow(
             place,
             {
@@ -139,17 +147,16 @@ class _PromptfooExport:
                 **self._labels(result, test, error),
                 **plain_tags(test.get("metadata")),
                 **plain_tags(values),
-                "tag.provider": _provider(result["provider"]),
-                "tag.prompt": _prompt(result["prompt"], result.get("promptId")),
+                "tag.provider": str(provider),
+                "tag.prompt": prompt,
             },
         )
 
     def _error(self, result: Mapping[str, Any]) -> str | None:
         """What went wrong in a call. The reason of a failed assertion, which is written as `error` too, is none."""
         reason, response = result.get("failureReason"), object_in(result, "response")
-        failed = (
-            reason == _ERROR if reason is not None else not result.get("gradingResult") and "output" not in response
-        )
+        unfinished = not result.get("gradingResult") and "output" not in response
+        failed = unfinished if reason is None else reason == _ERROR
         message = response.get("error") or result.get("error")
         if not failed or (reason is None and not message):
             return None
@@ -190,24 +197,6 @@ class _PromptfooExport:
         providers = {row.values["tag.provider"] for row in rows}
         model = {"model": providers.pop()} if len(providers) == 1 else {}
         return {"tool": "promptfoo", **model, **({"version": self.version} if self.version else {})}
-
-
-def _provider(provider: Any) -> str:
-    """A provider by its label, else by its id.
-
-    >>> _provider({"id": "openai:gpt-5", "label": ""}), _provider("openai:gpt-5")
-    ('openai:gpt-5', 'openai:gpt-5')
-    """
-    if isinstance(provider, dict):
-        return str(provider.get("label") or provider.get("id"))
-    return str(provider)
-
-
-def _prompt(prompt: Any, identity: Any) -> str:
-    """A prompt by its label; a long one, which is the whole prompt, by its beginning and its hash."""
-    fields = prompt if isinstance(prompt, dict) else {"raw": prompt}
-    line = " ".join(str(fields.get("label") or fields.get("display") or fields.get("raw")).split())
-    return line if len(line) <= _LONG else f"{line[: _LONG // 2]}... {str(identity or len(line))[:8]}"
 
 
 IMPORTER = Importer(name="promptfoo", what="promptfoo exports (.json and .jsonl)", recognises=is_promptfoo, read=read)

@@ -56,15 +56,17 @@ def expand(paths: Sequence[str | Path]) -> list[str]:
     """
     found: list[str] = []
     for path in map(str, paths):
+        matches = [path]
         if is_remote(path):
-            found += _remote_matches(path)
+            with _remote(path, "listed") as fsspec:
+                if _PATTERN & set(path) and not path.startswith(("http://", "https://")):
+                    files, _, _ = fsspec.get_fs_token_paths(path)
+                    matches = sorted(files.unstrip_protocol(name) for name in files.glob(path))
         elif _PATTERN & set(path) and not Path(path).exists():
-            matches = sorted(glob.glob(path, recursive=True), key=_natural_order)  # noqa: PTH207 - patterns with a root too
-            if not matches:
-                raise InputError(f"{path}: no file matches this pattern")
-            found += matches
-        else:
-            found.append(path)
+            matches = glob.glob(path, recursive=True)  # noqa: PTH207 - patterns with a root too
+        if not matches:
+            raise InputError(f"{path}: no file matches this pattern")
+        found += sorted(matches, key=_natural_order) if len(matches) > 1 else matches
     return found
 
 
@@ -204,17 +206,6 @@ def _remote(path: str, what: str) -> Iterator[Any]:
     except Exception as problem:  # whatever the other side's client raises
         text = str(problem).replace(path, shown).partition("?")[0]
         raise WorldError(f"{shown}: cannot be {what}: {type(problem).__name__}: {text:.120}") from None
-
-
-def _remote_matches(path: str) -> list[str]:
-    with _remote(path, "listed") as fsspec:
-        if not _PATTERN & set(path) or path.startswith(("http://", "https://")):
-            return [path]
-        files, _, _ = fsspec.get_fs_token_paths(path)
-        found = sorted(files.unstrip_protocol(name) for name in files.glob(path))
-    if not found:
-        raise InputError(f"{path}: no file matches this pattern")
-    return sorted(found, key=_natural_order)
 
 
 # --- zip archives, with zstd-compressed entries, which Python's own reader supports only from 3.14

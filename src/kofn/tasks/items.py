@@ -223,7 +223,9 @@ def items_of(spec: TaskSpec, placed: Iterable[PlacedRecord]) -> list[Item]:
     """Every record as an item. A record that cannot be read is refused with its place; so is an id that is twice."""
     rows = list(placed)
     examples = [_example(spec, row) for row in rows]
-    if has_option_labels(spec):
+    # not so where an extractor of another kind looks for the options' texts
+    labelled = spec.extract is None or spec.extract.startswith(("letter", "llm"))
+    if labelled or spec.output_type == "multiple_choice":
         for at, found in enumerate(label_options(examples)):
             if isinstance(found, InputError):
                 raise InputError(f"{rows[at].where}: {found}")
@@ -235,14 +237,6 @@ def items_of(spec: TaskSpec, placed: Iterable[PlacedRecord]) -> list[Item]:
             raise InputError(f"{row.where}: id {one!r} is there already ({first[one]}): ids must differ")
         first[one] = row.where
     return [_item(*one) for one in zip(ids, rows, examples, strict=True)]
-
-
-def has_option_labels(spec: TaskSpec) -> bool:
-    """Whether the options of a task are labelled, and its references are labels.
-
-    Not so where an extractor of another kind looks for the options' texts.
-    """
-    return spec.output_type == "multiple_choice" or spec.extract is None or spec.extract.startswith(("letter", "llm"))
 
 
 def list_options(options: Sequence[Option]) -> str:

@@ -322,7 +322,11 @@ def task_of(config: Mapping[str, Any], source: str, folder: Path | None = None) 
     if extract is not None and body["output_type"] == "generate_until":
         body["extract"] = extract
     if not refused and config.get("num_fewshot"):
-        body["fewshot"] = _fewshot(config, folder)
+        found = _examples(config)
+        samples = isinstance(found, list) and all(isinstance(one, dict) for one in found)
+        first = (config.get("fewshot_config") or {}).get("sampler") == "first_n"
+        shots = found if samples else _path(found, folder)
+        body["fewshot"] = {"count": config["num_fewshot"], "source": shots, **({} if first else {"seed": _SEED})}
     spec = parse_spec({k: v for k, v in body.items() if v is not None}, source)
     templates = {key: config[key] for key in (TEXT, TARGET, CHOICE) if config.get(key) is not None}
     return LmEvalTask(spec=spec, folder=folder, source=source, templates=templates, refused=refused, notes=tuple(notes))
@@ -417,11 +421,3 @@ def _examples(config: Mapping[str, Any]) -> Any:
     split = config.get("fewshot_split") or config.get("training_split") or config.get("validation_split")
     found = _files(config).get(str(split))
     return found if isinstance(found, (str, list)) else None
-
-
-def _fewshot(config: Mapping[str, Any], folder: Path | None) -> dict[str, Any]:
-    found = _examples(config)
-    samples = isinstance(found, list) and all(isinstance(one, dict) for one in found)
-    first = (config.get("fewshot_config") or {}).get("sampler") == "first_n"
-    seed = {} if first else {"seed": _SEED}
-    return {"count": config["num_fewshot"], "source": found if samples else _path(found, folder), **seed}

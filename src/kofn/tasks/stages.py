@@ -35,7 +35,20 @@ class Template:
     parts: tuple[tuple[str, str | None], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", tuple(_parts(self.text)))
+        parts: list[tuple[str, str | None]] = []  # literal text, the name that follows it; the last one has no name
+        literal, at = "", 0
+        for found in _TOKEN.finditer(self.text):
+            literal += self.text[at : found.start()]
+            at = found.end()
+            if found["name"]:
+                parts.append((literal, found["name"]))
+                literal = ""
+            elif len(found[0]) == 2:
+                literal += found[0][0]
+            else:
+                excerpt = self.text[max(0, found.start() - 20) : found.start() + 20]
+                raise InputError(f"{excerpt!r}: a lone brace: write {{name}} for a field, {{{{ and }}}} for braces")
+        object.__setattr__(self, "parts", (*parts, (literal + self.text[at:], None)))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -52,25 +65,6 @@ class Template:
         for name in self.names:
             if name not in there:
                 raise InputError(f"{where}: {{{name}}} is no field: there is {', '.join(sorted(there)) or 'none'}")
-
-
-def _parts(text: str) -> list[tuple[str, str | None]]:
-    """(literal text, the name that follows it); the last one has no name."""
-    parts: list[tuple[str, str | None]] = []
-    literal, at = "", 0
-    for found in _TOKEN.finditer(text):
-        literal += text[at : found.start()]
-        at = found.end()
-        if found["name"]:
-            parts.append((literal, found["name"]))
-            literal = ""
-        elif len(found[0]) == 2:
-            literal += found[0][0]
-        else:
-            excerpt = text[max(0, found.start() - 20) : found.start() + 20]
-            raise InputError(f"{excerpt!r}: a lone brace: write {{name}} for a field, {{{{ and }}}} for braces")
-    parts.append((literal + text[at:], None))
-    return parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
