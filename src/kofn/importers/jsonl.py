@@ -351,9 +351,16 @@ class _RecordNotes:
 
     def add(self, record: dict[str, Any], fields: dict[str, str], form: str, case: str, rows: list[Any]) -> None:
         for role in ("passed", "score", "reference"):
-            if role in fields:
-                values = _values(record, role, fields[role])
-                self.types.setdefault(role, set()).update(type(v).__name__ for v in values if v not in (None, ""))
+            if (name := fields.get(role)) is None:
+                continue
+            # its own, those of its parallel list, or those of its outputs
+            values: list[Any] = [record.get(name)]
+            if name not in record:
+                lists = (value for value in record.values() if isinstance(value, list))
+                values = [one.get(name) for several in lists for one in several if isinstance(one, dict)]
+            elif isinstance(record[name], list) and role != "reference":
+                values = record[name]
+            self.types.setdefault(role, set()).update(type(v).__name__ for v in values if v not in (None, ""))
         if form != "long" and rows:
             earlier, digest = self.sets.setdefault(case, set()), hash(repr(rows))
             if digest in earlier:
@@ -365,14 +372,6 @@ class _RecordNotes:
             yield from mixed_types_note(role, fields[role], types)
         if self.repeated:
             yield CodedWarning.of("repeated-outputs", n=len(self.repeated), cases=tuple(self.repeated[:3]))
-
-
-def _values(record: dict[str, Any], role: str, name: str) -> list[Any]:
-    """The values of a record for a role: its own, those of its parallel list, or those of its outputs."""
-    if name not in record:
-        return [v.get(name) for vs in record.values() if isinstance(vs, list) for v in vs if isinstance(v, dict)]
-    value = record[name]
-    return value if isinstance(value, list) and role != "reference" else [value]
 
 
 def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -244,17 +244,15 @@ def _columns(found: pl.DataFrame, layout: _LineLayout, selection: LineSelection)
     columns = [found["line"].cast(pl.Int64), *found.select("id", "filter", "target"), resps, made.alias("filtered")]
     if selection.input:
         columns.append(found["input"])
-    columns += [_as_kind(found[TAG + name], seen) for name, seen in layout.tags.items()]
+    for name, kinds in layout.tags.items():
+        # decoded as text, each gets the type that was seen; a value of another type is an error
+        texts = found[TAG + name]
+        if kinds == {bool}:
+            texts = texts.replace_strict(_TRUE_FALSE, return_dtype=pl.Boolean)
+        elif kinds and kinds <= {int, float}:
+            texts = texts.cast(pl.Int64 if kinds == {int} else pl.Float64)
+        columns.append(texts)
     return pl.DataFrame([*columns, *found.select(METRIC + name for name in layout.metrics)])
-
-
-def _as_kind(texts: pl.Series, kinds: frozenset[type]) -> pl.Series:
-    """A field of documents, decoded as text, with the type that was seen; a value of another type is an error."""
-    if kinds == {bool}:
-        return texts.replace_strict(_TRUE_FALSE, return_dtype=pl.Boolean)
-    if not kinds or not kinds <= {int, float}:
-        return texts
-    return texts.cast(pl.Int64 if kinds == {int} else pl.Float64)
 
 
 def read_lines(peek: Peek, selection: LineSelection) -> tuple[pl.DataFrame, tuple[CodedWarning, ...]]:

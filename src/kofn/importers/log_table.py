@@ -233,8 +233,17 @@ class LogFacts:
     def table_of_frame(self, frame: pl.DataFrame, place: Callable[[int], str], options: ReadOptions) -> Table:
         """The second half of `table`, for readers that have columns already: named as in `LogRow`, each of its type."""
         frame = frame.drop([c for c in frame.columns if c != "id" and frame[c].null_count() == frame.height])
-        frame, tags = _unprefix_tags(frame)
-        frame = _separate_systems(frame, [name for name in self.systems if name in tags])
+        # tags by their own names; one that has the name of a role keeps its prefix
+        taken = {c for c in frame.columns if not c.startswith(_TAG)} | {*CASE_COLUMNS, "id", "at"}
+        names = {c: c.removeprefix(_TAG) for c in frame.columns if c.startswith(_TAG)}
+        names = {c: n if n not in taken else c for c, n in names.items()}
+        frame, tags = frame.rename(names), list(names.values())
+        if several := [name for name in self.systems if name in tags and frame[name].n_unique() > 1]:
+            # the sets of several systems get ids of their own, and those of one case are a cluster
+            words = [pl.col(name).cast(pl.String).fill_null("none") for name in several]
+            cluster = [] if "cluster" in frame.columns else [pl.col("id").alias("cluster")]
+            own = pl.concat_str([pl.col("id"), *words], separator=" | ").alias("id")
+            frame = frame.with_columns(own, *cluster)
         frame = frame.with_columns(pl.Series("at", range(frame.height)))
         frame, copies = without_copies(frame)
         at = frame["at"]
@@ -291,24 +300,6 @@ def _converter(name: str) -> Callable[[Any], Any]:
         return lambda value: value if isinstance(value, (str, int, float, bool)) else scalars.as_text(value)
     plain = scalars.as_number if name.startswith((_LABEL, _SELECTOR)) or name == "tokens_in" else scalars.as_text
     return CONVERT.get(name, plain)
-
-
-def _unprefix_tags(frame: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
-    """Tags by their own names; one that has the name of a role keeps its prefix."""
-    taken = {c for c in frame.columns if not c.startswith(_TAG)} | {*CASE_COLUMNS, "id", "at"}
-    names = {c: c.removeprefix(_TAG) for c in frame.columns if c.startswith(_TAG)}
-    names = {c: n if n not in taken else c for c, n in names.items()}
-    return frame.rename(names), list(names.values())
-
-
-def _separate_systems(frame: pl.DataFrame, systems: list[str]) -> pl.DataFrame:
-    """Give the sets of several systems ids of their own, and make those of one case a cluster."""
-    several = [name for name in systems if frame[name].n_unique() > 1]
-    if not several:
-        return frame
-    words = [pl.col(name).cast(pl.String).fill_null("none") for name in several]
-    cluster = [] if "cluster" in frame.columns else [pl.col("id").alias("cluster")]
-    return frame.with_columns(pl.concat_str([pl.col("id"), *words], separator=" | ").alias("id"), *cluster)
 
 
 def without_copies(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[CodedWarning, ...]]:

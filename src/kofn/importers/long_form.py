@@ -49,6 +49,12 @@ def long_table(raw: pl.DataFrame, source: str, where: Where, options: ReadOption
         row = int(rows["id"].is_null().arg_max() or 0)
         raise InputError(f"{source}: {where(row)}: missing {fields['id']!r}: every row needs the id of its case")
     check_gradable(rows.columns, f"{source}: {where(0)}", raw.columns)
+    notes = []
+    if (name := fields.get("passed")) is not None and raw.schema[name] == pl.String:
+        # labels that are all text, as in CSV: by what is spelled
+        words = raw[name].drop_nulls().str.strip_chars().str.to_lowercase().unique()
+        types = ["int" if w[:1].isdigit() else "bool" if w in ("true", "false") else "str" for w in words if w]
+        notes = mixed_types_note("passed", name, types)
     rest = [c for c in raw.columns if c not in fields.values() and c in rows.columns]
     table = from_rows(
         rows,
@@ -58,7 +64,7 @@ def long_table(raw: pl.DataFrame, source: str, where: Where, options: ReadOption
         form=form,
         sources=(source,),
         constant=constant_columns(options, fields),
-        notes=tuple(_mixed_words_note(raw, fields)),
+        notes=tuple(notes),
     )
     return replace(table, labels=labels_in(rows.columns))
 
@@ -86,16 +92,6 @@ def mixed_types_note(role: str, name: str, types: Iterable[str]) -> list[CodedWa
         return []
     read_as, last = _READ_AS[role], kinds[-1]
     return [CodedWarning.of("mixed-types", field=name, kinds=tuple(kinds[:-1]), last=last, read_as=read_as)]
-
-
-def _mixed_words_note(raw: pl.DataFrame, fields: Mapping[str, str]) -> list[CodedWarning]:
-    """The same for labels that are all text, as in CSV: by what is spelled."""
-    name = fields.get("passed")
-    if name is None or raw.schema[name] != pl.String:
-        return []
-    words = raw[name].drop_nulls().str.strip_chars().str.to_lowercase().unique()
-    types = ["int" if w[:1].isdigit() else "bool" if w in ("true", "false") else "str" for w in words if w]
-    return mixed_types_note("passed", name, types)
 
 
 def constant_columns(options: ReadOptions, fields: Mapping[str, str]) -> tuple[str, ...]:

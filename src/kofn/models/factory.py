@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from dataclasses import replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kofn.errors import InputError, KofnError
@@ -47,7 +48,11 @@ class Fake(Model):
         kind = type(function)
         module = getattr(function, "__module__", None) or kind.__module__
         name = f"fake:{module}:{getattr(function, '__qualname__', kind.__qualname__)}"
-        self._set_up(f"{name}#{_code_of(function)}" if "<" in name else name, function)
+        if "<" in name:  # without a name of its own: its code tells it from the next one on the same line
+            code = getattr(function, "__code__", None)
+            parts = function if code is None else (code.co_code, code.co_names, [str(c) for c in code.co_consts])
+            name = f"{name}#{blake2b(repr(parts).encode(), digest_size=4).hexdigest()}"
+        self._set_up(name, function)
         return self
 
     def _set_up(self, name: str, function: Any) -> None:
@@ -122,15 +127,6 @@ def _parameters(function: Any) -> tuple[list[str], bool]:
     named = [p.name for p in parameters if p.name in PASSED and p.kind is not p.POSITIONAL_ONLY]
     others = [p for p in parameters if p.name not in named and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return named, bool(others) or any(p.kind is p.VAR_POSITIONAL for p in parameters)
-
-
-def _code_of(function: Any) -> str:
-    """What tells a function without a name of its own from the next one on the same line: its code, as 8 digits."""
-    from hashlib import blake2b
-
-    code = getattr(function, "__code__", None)
-    parts = function if code is None else (code.co_code, code.co_names, [str(c) for c in code.co_consts])
-    return blake2b(repr(parts).encode(), digest_size=4).hexdigest()
 
 
 # --- by spec

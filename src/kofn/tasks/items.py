@@ -230,13 +230,19 @@ def items_of(spec: TaskSpec, placed: Iterable[PlacedRecord]) -> list[Item]:
             if isinstance(found, InputError):
                 raise InputError(f"{rows[at].where}: {found}")
             examples[at] = found
-    ids = _ids(spec, examples)
-    first: dict[str, str] = {}
-    for one, row in zip(ids, rows, strict=True):
-        if one in first:
-            raise InputError(f"{row.where}: id {one!r} is there already ({first[one]}): ids must differ")
-        first[one] = row.where
-    return [_item(*one) for one in zip(ids, rows, examples, strict=True)]
+    subjects = spec.shape is not None and SHAPES[spec.shape].subjects
+    # the record's own id, else the task's name, or the subject, and the place from 0: in the file, so that a record
+    # has the same id whatever --limit or --sample leave out
+    counts: dict[str, int] = defaultdict(int)
+    places: dict[str, str] = {}
+    for row, example in zip(rows, examples, strict=True):
+        start = example.tags["subject"] if subjects else spec.name
+        one = example.id if example.id is not None else f"{start}/{counts[start]}"
+        counts[start] += 1
+        if one in places:
+            raise InputError(f"{row.where}: id {one!r} is there already ({places[one]}): ids must differ")
+        places[one] = row.where
+    return [_item(*one) for one in zip(places, rows, examples, strict=True)]
 
 
 def list_options(options: Sequence[Option]) -> str:
@@ -259,19 +265,6 @@ def _example(spec: TaskSpec, row: PlacedRecord) -> Example:
         raise InputError(f"{row.where}: {problem}") from None
     except (TypeError, ValueError, KeyError, AttributeError) as problem:
         raise InputError(f"{row.where}: not a record of shape {spec.shape or 'generic'}: {problem}") from None
-
-
-def _ids(spec: TaskSpec, examples: Sequence[Example]) -> list[str]:
-    """The record's own id, else the task's name, or the subject, and the place from 0."""
-    subjects = spec.shape is not None and SHAPES[spec.shape].subjects
-    # by place in the file, so that a record has the same id whatever --limit or --sample leave out
-    counts: dict[str, int] = defaultdict(int)
-    ids = []
-    for example in examples:
-        start = example.tags["subject"] if subjects else spec.name
-        ids.append(example.id if example.id is not None else f"{start}/{counts[start]}")
-        counts[start] += 1
-    return ids
 
 
 def _item(case_id: str, row: PlacedRecord, example: Example) -> Item:

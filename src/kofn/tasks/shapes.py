@@ -350,7 +350,13 @@ def mathqa(record: Record) -> Example:
     """
     listed = text_of(required(record, "options")).strip()
     if listed.startswith("["):
-        options = [_option(text) for text in _python_list(listed)]
+        try:  # as Python writes it; nothing is evaluated
+            found = ast.literal_eval(listed)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):  # the last two from deep nesting
+            found = None
+        if not isinstance(found, list):
+            raise InputError(f"options: {listed[:40]!r} is neither a list nor 'a ) .. , b ) ..'")
+        options = [_option(text_of(one)) for one in found]
     else:
         parts = _MATHQA_OPTION.split(listed)[1:]
         pairs = zip(parts[::2], parts[1::2], strict=True)
@@ -411,17 +417,6 @@ def _option(text: str) -> Option:
 
 def _letter(record: Record) -> str:
     return text_of(required(record, "correct", "answer")).strip(" ().").upper()
-
-
-def _python_list(text: str) -> list[str]:
-    """The strings of a list as Python writes it; nothing is evaluated."""
-    try:
-        found = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):  # the last two from deep nesting
-        found = None
-    if not isinstance(found, list):
-        raise InputError(f"options: {text[:40]!r} is neither a list nor 'a ) .. , b ) ..'")
-    return [text_of(one) for one in found]
 
 
 def _multiple_choice(question: str, options: Iterable[Option], label: str, **more: Any) -> Example:

@@ -101,7 +101,14 @@ class Task:
 
     def recipe(self, data: Path | None = None, *, seed: int = 0) -> TaskRecipe:
         """How the task asks. `data` is where the items came from: few-shot examples may lie beside it."""
-        return TaskRecipe(spec=self.spec, shots=self._shots(data), seed=seed)
+        few, shots = self.spec.fewshot, Shots()
+        if few is not None and few.count:
+            pool = tuple(items_of(self.spec, map(self.prepare_record, self._dev(few.source, data))))
+            if len(pool) < few.count:
+                raise InputError(f"task {self.name}: fewshot: {few.count} examples asked for, {len(pool)} there")
+            each = self.spec.output_type == "multiple_choice" if few.per_repeat is None else few.per_repeat
+            shots = Shots(pool=pool, count=few.count, seed=few.seed, per_repeat=each, group=self.group_field)
+        return TaskRecipe(spec=self.spec, shots=shots, seed=seed)
 
     def two_staged(
         self,
@@ -213,16 +220,6 @@ class Task:
     @property
     def _subjects(self) -> bool:
         return self.spec.shape is not None and SHAPES[self.spec.shape].subjects
-
-    def _shots(self, data: Path | None) -> Shots:
-        few = self.spec.fewshot
-        if few is None or not few.count:
-            return Shots()
-        pool = tuple(items_of(self.spec, map(self.prepare_record, self._dev(few.source, data))))
-        if len(pool) < few.count:
-            raise InputError(f"task {self.name}: fewshot: {few.count} examples asked for, {len(pool)} there")
-        per_repeat = self.spec.output_type == "multiple_choice" if few.per_repeat is None else few.per_repeat
-        return Shots(pool=pool, count=few.count, seed=few.seed, per_repeat=per_repeat, group=self.group_field)
 
     def _dev(self, source: Any, data: Path | None) -> Iterator[PlacedRecord]:
         if isinstance(source, list):
