@@ -154,7 +154,8 @@ def _schema(seen: dict[str, set[str]], fields: dict[str, str], options: ReadOpti
         role = roles.get(name)
         # prompts are most of a file, and no number depends on them
         means_something = role != "input" if role else _is_score_column(name)
-        if not means_something or options.everything or name in options.keep or not (types or role == "id"):
+        needed = means_something or options.everything or name in options.keep
+        if not needed or not (types or role == "id"):
             continue
         dtype = _dtype(role, types)
         if dtype is not None:

@@ -360,7 +360,7 @@ def _with_grades(
 ) -> pl.DataFrame:
     """The grades of every filter beside their case."""
     for name in filters:
-        columns = [pl.col(g.column).alias(f"{prefix}{g.name}") for g in [g for g in grades if g.filter == name]]
+        columns = [pl.col(g.column).alias(f"{prefix}{g.name}") for g in grades if g.filter == name]
         if len(filters) == 1:
             return cases.with_columns(lines.select(columns))
         own_lines = lines.filter(pl.col(FILTER) == name).select("id", *columns)

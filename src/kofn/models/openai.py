@@ -122,7 +122,8 @@ def choice_places(choices: Sequence[Mapping[str, Any]], n: int) -> Sequence[int]
     >>> choice_places([{"index": 1}, {"index": 0}], 2), list(choice_places([{"index": 0}, {"index": 0}], 2))
     ([1, 0], [0, 1])
     """
-    found = [i for i in [choice.get("index") for choice in choices] if isinstance(i, int) and 0 <= i < n]
+    indices = [choice.get("index") for choice in choices]
+    found = [i for i in indices if isinstance(i, int) and 0 <= i < n]
     return found if len(set(found)) == len(choices) else range(len(choices))
 
 

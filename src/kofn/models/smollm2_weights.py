@@ -29,7 +29,8 @@ def find() -> Path | None:
         if not path.is_file():
             raise InputError(f"{VARIABLE}={given}: there is no such file: expected the path of {FILE}")
         return path
-    return next((path for path in [folder / FILE for folder in (*_wheel(), cache_folder())] if path.is_file()), None)
+    here = [folder / FILE for folder in (*_wheel(), cache_folder())]
+    return next((path for path in here if path.is_file()), None)
 
 
 def ensure() -> Path:

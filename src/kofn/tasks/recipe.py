@@ -212,4 +212,5 @@ def parse_options(choices: Sequence[str]) -> list[Option]:
     >>> parse_options(["A) red", "B)"])
     [Option(label='A', text='red'), Option(label='B', text='')]
     """
-    return [Option(label, text.strip()) for label, _, text in [choice.partition(")") for choice in choices]]
+    parts = [choice.partition(")") for choice in choices]
+    return [Option(label, text.strip()) for label, _, text in parts]
