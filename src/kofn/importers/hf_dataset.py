@@ -40,8 +40,7 @@ def read(peek: Peek, options: ReadOptions) -> Table:
 
     Its columns are recognised as those of any file of rows.
     """
-    splits = _all_splits(peek)
-    if not splits:
+    if not (splits := _all_splits(peek)):
         raise InputError(f"{peek.source}: no shards of a data set in this folder")
     names = [split.name for split in splits]
     name = options.where.get("split")

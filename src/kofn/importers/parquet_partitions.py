@@ -88,9 +88,17 @@ def find_data_set(places: Sequence[str], options: ReadOptions) -> DataSet | None
     files: list[tuple[Path, dict[str, str | None]]] = []
     notes: list[CodedWarning] = []
     for place in map(Path, places):
-        paths = parquet_files(place) if place.is_dir() else [place]
-        notes += _ignored_note(place, paths) if place.is_dir() else []
-        files += [(path, _hive(path.relative_to(place).parts[:-1] if place.is_dir() else ())) for path in paths]
+        if not place.is_dir():
+            files.append((place, {}))
+            continue
+        paths = parquet_files(place)
+        files += [(path, _hive(path.relative_to(place).parts[:-1])) for path in paths]
+        # files that are not Parquet are ignored, with a note; names that begin with . or _ are never data
+        every = [p for p in sorted(place.rglob("*")) if p.is_file() and p not in set(paths)]
+        others = [p for p in every if not any(part.startswith((".", "_")) for part in p.relative_to(place).parts)]
+        if others and paths:
+            more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
+            notes.append(CodedWarning.of("left-out-of-log", about="files", files=f"{others[0]}{more}"))
     schemas = [_schema(path) for path, _ in files]
     bad = [str(path) for (path, _), one in zip(files, schemas, strict=True) if one is None and str(path) not in places]
     if bad:
@@ -112,16 +120,6 @@ def find_data_set(places: Sequence[str], options: ReadOptions) -> DataSet | None
         hive=tuple({key: value for key, value in keys.items() if key in hive} for _, keys in files),
         notes=(*notes, *_missing_field_notes(by_file, options)),
     )
-
-
-def _ignored_note(folder: Path, paths: Sequence[Path]) -> list[CodedWarning]:
-    """A line where a folder holds files that are not Parquet; names that begin with . or _ are never data."""
-    every = (p for p in sorted(folder.rglob("*")) if p.is_file() and p not in set(paths))
-    others = [str(p) for p in every if not any(part.startswith((".", "_")) for part in p.relative_to(folder).parts)]
-    if not others or not paths:
-        return []
-    more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
-    return [CodedWarning.of("left-out-of-log", about="files", files=f"{others[0]}{more}")]
 
 
 def _missing_field_notes(schemas: Sequence[tuple[str, Mapping[str, Any]]], options: ReadOptions) -> list[CodedWarning]:

@@ -77,19 +77,14 @@ class Command(Model):
             output, errors = await asyncio.wait_for(exchange, self.timeout)
         except TimeoutError:
             raise RetryableError(f"no output within {self.timeout:g} s") from None
-        finally:
-            await _end(process)
+        finally:  # the program and all it started: nothing is left running, whatever became of the call
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if process.returncode is None:
+                await process.wait()
         if process.returncode:
             # the reason stands at the end of what a program says
             said = " ".join(errors.decode("utf-8", "replace").split())
             said = said if len(said) <= LONGEST_REASON else "..." + said[-LONGEST_REASON:]
             raise RequestRejected(f"exit code {process.returncode}: {said}".rstrip(": "))
         return output.decode("utf-8", "replace").removesuffix("\n")
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """End the program and all it started; nothing is left running, whatever became of the call."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    if process.returncode is None:
-        await process.wait()

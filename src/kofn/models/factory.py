@@ -149,23 +149,17 @@ def open_model(
         return Fake.of(spec)
     prefix, _, rest = spec.strip().partition(":")
     found = model(prefix)
-    taken = _accepted_options(spec, found, {**(options or {}), "reproducible": reproducible})
+    parameters = list(inspect.signature(found).parameters.values())
+    taken = {**(options or {}), "reproducible": reproducible}
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        names = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+        for name in taken:
+            if name not in names and name not in SHARED | {"reproducible"}:
+                raise InputError(f"model {spec}: no option {name!r}: it takes {', '.join(names) or 'none'}")
+        taken = {name: value for name, value in taken.items() if name in names}
     # most backends need to be told which model; one that does not has a default
-    first = next(iter(inspect.signature(found).parameters.values()))
-    if not rest and first.default is first.empty:
+    if not rest and parameters[0].default is inspect.Parameter.empty:
         raise InputError(f"model {prefix!r}: expected {prefix}:... : `kofn list models` shows what follows")
     made = found(rest, **taken)
     assert isinstance(made, Model)
     return made
-
-
-def _accepted_options(spec: str, found: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that a backend takes."""
-    parameters = inspect.signature(found).parameters.values()
-    names = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return dict(options)
-    for name in options:
-        if name not in names and name not in SHARED | {"reproducible"}:
-            raise InputError(f"model {spec}: no option {name!r}: it takes {', '.join(names) or 'none'}")
-    return {name: value for name, value in options.items() if name in names}

@@ -1,7 +1,6 @@
 """`openai:MODEL` and `openai:MODEL@BASE_URL`: any server with the OpenAI chat or completions API (vLLM, Ollama...).
 
-Messages go to /chat/completions, a text to /completions. Keys come from the environment: OPENAI_API_KEY for
-api.openai.com and for the base URL that OPENAI_BASE_URL names, KOFN_API_KEY for every other base URL.
+Messages go to /chat/completions, a text to /completions. The key is OPENAI_API_KEY or KOFN_API_KEY (`http_client`).
 
 Tokens of one output. `usage` counts a whole request, and servers disagree on what that means with several outputs:
 api.openai.com counts all of them, llama.cpp one. So a request with one output takes `completion_tokens` as it is;

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
     RoleRow = tuple[str, int | None, Mapping[str, Any]]  # case, repeat if the file has one, the output by role
 
-ROLES = {"id": CASE_ROLES["id"]} | {
-    role: CANDIDATE_ROLES[role] for role in ("repeat", "text", "reasoning", "error", "tokens")
-}
+_NAMES = CASE_ROLES | CANDIDATE_ROLES
+ROLES = {role: _NAMES[role] for role in ("id", "repeat", "text", "reasoning", "error", "tokens")}
 
 
 class Replay(Model):

@@ -389,16 +389,8 @@ def humaneval(record: Record) -> Example:
     )
 
 
-SHAPES = {
-    "gsm8k": Shape(gsm8k),
-    "svamp": Shape(svamp),
-    "math": Shape(math),
-    "mmlu": Shape(mmlu, subjects=True),
-    "arc": Shape(arc),
-    "aqua": Shape(aqua),
-    "mathqa": Shape(mathqa),
-    "humaneval": Shape(humaneval),
-}
+_READERS = (gsm8k, svamp, math, mmlu, arc, aqua, mathqa, humaneval)
+SHAPES = {reader.__name__: Shape(reader, subjects=reader is mmlu) for reader in _READERS}
 
 
 def _number(text: str, name: str) -> str:
