@@ -17,7 +17,7 @@ from kofn.importers.scalars import content_reasoning, content_text, dialogue, ob
 from kofn.importers.sources import Archive, DamagedEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from zipfile import ZipInfo
 
     from kofn.core.table import Table
@@ -200,9 +200,8 @@ def _usage(sample: Mapping[str, Any], header: Mapping[str, Any], stats: SampleSt
     """Tokens and cost of the model that is evaluated: a log also counts those of graders."""
     usage = {name: one for name, one in object_in(sample, "model_usage").items() if isinstance(one, dict)}
     model = str(object_in(header, "eval").get("model", ""))
-    found = usage.get(model) or (
-        next(iter(usage.values())) if len(usage) == 1 else object_in(object_in(sample, "output"), "usage")
-    )
+    only = next(iter(usage.values())) if len(usage) == 1 else object_in(object_in(sample, "output"), "usage")
+    found = usage.get(model) or only
     if len(usage) > 1:
         stats.helpers |= set(usage) - {model}
     names = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write")
@@ -294,9 +293,12 @@ class _InspectLog:
         for match, entry in samples:
             try:
                 sample = _parse_entry(archive.read(entry))
-                if match["chunked"]:
+                if match["chunked"] and isinstance(sample, dict):  # its metadata and the texts it refers to are beside
                     prefix = entry.filename.removesuffix("sample.json")
-                    sample = _join_chunks(archive, sample, prefix, texts.get(prefix, ()))
+                    if (metadata := archive.entry(f"{prefix}metadata.json")) is not None:
+                        sample["metadata"] = _parse_entry(archive.read(metadata))
+                    parts = (_parse_entry(archive.read(part)) for part in texts.get(prefix, ()))
+                    sample["attachments"] = [text for part in parts for text in part]
             except DamagedEntry as problem:
                 self.lost.append(f"{entry.filename} ({problem})")
                 continue
@@ -421,15 +423,6 @@ def _attachment_entries(archive: Archive) -> dict[str, list[ZipInfo]]:
         if match := _TEXTS.fullmatch(entry.filename):
             found.setdefault(match["prefix"], []).append((int(match["start"]), entry))
     return {prefix: [entry for _, entry in sorted(some, key=lambda one: one[0])] for prefix, some in found.items()}
-
-
-def _join_chunks(archive: Archive, shell: Any, prefix: str, texts: Iterable[ZipInfo]) -> Any:
-    """A sample stored in chunks, put together from its shell, its metadata and the texts it refers to."""
-    if not isinstance(shell, dict):
-        return shell
-    metadata = archive.entry(f"{prefix}metadata.json")
-    more = {} if metadata is None else {"metadata": _parse_entry(archive.read(metadata))}
-    return {**shell, **more, "attachments": [text for entry in texts for text in _parse_entry(archive.read(entry))]}
 
 
 IMPORTER = Importer(name="inspect", what="Inspect logs (.eval and .json)", recognises=is_inspect_log, read=read)

@@ -117,8 +117,19 @@ class Results:
 
 def results_beside(peek: Peek, task: str | None, date: str | None) -> Results:
     """The results beside a file of samples: of the same date, else the only ones in the folder."""
-    path = _file_beside(peek, date)
-    if path is None:
+    for folder in dict.fromkeys((peek.path.parent, Path(peek.source).parent)):
+        if "://" in peek.source and folder != peek.path.parent:
+            continue
+        try:
+            found = sorted(folder.glob("*.json"))
+        except OSError:
+            continue
+        dated = [path for path in found if date is not None and path.stem.endswith(date)]
+        only = [path for path in found if path.name.startswith("results")]
+        if dated or (date is None and len(only) == 1):
+            path = (dated or only)[0]
+            break
+    else:
         return Results(task=task)
     try:
         whole = orjson.loads(path.read_bytes())
@@ -133,21 +144,6 @@ def of_results(whole: Mapping[str, Any], task: str | None) -> Results:
     if task not in names and len(names) == 1:
         task = names[0]
     return Results(task=task, whole=whole)
-
-
-def _file_beside(peek: Peek, date: str | None) -> Path | None:
-    for folder in dict.fromkeys((peek.path.parent, Path(peek.source).parent)):
-        if "://" in peek.source and folder != peek.path.parent:
-            continue
-        try:
-            found = sorted(folder.glob("*.json"))
-        except OSError:
-            continue
-        dated = [path for path in found if date is not None and path.stem.endswith(date)]
-        only = [path for path in found if path.name.startswith("results")]
-        if dated or (date is None and len(only) == 1):
-            return (dated or only)[0]
-    return None
 
 
 # --- samples
@@ -400,9 +396,8 @@ def _explode(cases: pl.DataFrame, nothing: set[str]) -> pl.DataFrame:
         lost &= ~rows["likelihood"].fill_null(value=False)
     if lost.any():
         rows = rows.with_columns(pl.when(lost).then(pl.lit(_NO_RESPONSE)).alias("error"))
-        rows = rows.with_columns(
-            pl.when(~lost).then(pl.col(c)).alias(c) for c in rows.columns if c.startswith("label.")
-        )
+        labels = [c for c in rows.columns if c.startswith("label.")]
+        rows = rows.with_columns(pl.when(~lost).then(pl.col(c)).alias(c) for c in labels)
     rows = rows.drop("likelihood", strict=False).rename({"resps": "text"})
     if "loglik" in rows.columns:
         rows = rows.rename({"loglik": "selector.logprob"}) if (sizes > 1).any() else rows.drop("loglik")

@@ -172,9 +172,8 @@ def _scan(path: Path, layout: _LineLayout, selection: LineSelection) -> pl.LazyF
     if not layout.single:  # the first of several is no answer of each of them either
         unfiltered |= inner.str.starts_with(bare + '", "')
     made = pl.concat_str(pl.lit('{"made": '), pl.when(own & ~unfiltered).then("made"), pl.lit("}"))
-    written = (
-        pl.col(name).str.contains(s, literal=True) for name in ("small", "responses", "made") for s in _SURROGATES
-    )
+    cut = [pl.col(name).str for name in ("small", "responses", "made")]
+    written = (part.contains(half, literal=True) for part in cut for half in _SURROGATES)
     irregular = [
         *(fields[name].is_null() for name in fields if not name.startswith((METRIC, TAG))),
         *(responses.is_null(), responses.str.contains(_MORE, literal=True), *written),

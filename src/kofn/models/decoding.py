@@ -66,9 +66,8 @@ class Tokenizer:
             return self._in_front(self._tokens(transcript(prompt)))
         messages = [{"role": m.role, "content": m.content} for m in prompt]
         open_end = bool(prompt) and prompt[-1].role == "assistant"
-        text = self.tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=not open_end, continue_final_message=open_end
-        )
+        ending = {"add_generation_prompt": not open_end, "continue_final_message": open_end}
+        text = self.tokenizer.apply_chat_template(messages, tokenize=False, **ending)
         return self._tokens(text) or self._in_front(())
 
     def pair(self, context: str, continuation: str) -> TokenPair:

@@ -60,9 +60,8 @@ class Fake(Model):
             raise InputError(f"model {name}: expected a name or a callable, not {type(function).__name__}")
         self.name, self.chat, self._function = name, False, function
         self._named, self._prompted = _parameters(function)
-        self._waits = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004 - of an object, not whether it has one
-        )
+        called = getattr(function, "__call__", None)  # noqa: B004 - of an object, not whether it has one
+        self._waits = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
         self.concurrency = 16 if self._waits else 1
         self.samples = TOGETHER if "request" in self._named else 1
 

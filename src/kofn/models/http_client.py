@@ -100,8 +100,7 @@ class Address:
         What could be a word of an answer is left: only what is long, and secret by its place, is taken out.
         """
         for secret in self.hidden:
-            if secret in reply:
-                reply = reply.replace(secret, b"***")
+            reply = reply.replace(secret, b"***")
         return reply
 
 

@@ -314,13 +314,18 @@ def task_of(config: Mapping[str, Any], source: str, folder: Path | None = None) 
         "metrics": [{"metric": m} for m in dict.fromkeys(e.spec for e in known)],
         "aggregate": list(dict.fromkeys(["first", "mean", *(e.repeat_aggregation for e in metrics)])),
         "verdict": metrics[0].repeat_aggregation if metrics else None,
-        "dataset": {"records": []} if refused else _dataset(config, folder),
+        "dataset": {"records": []},
         "fields": {"question": TEXT, "reference": TARGET, **({"choices": CHOICE} if config.get(CHOICE) else {})},
         "stages": [{"name": "answer", **({} if refused else _stage(config))}],
         "multiple_choice": {"list_options": False},  # doc_to_text lists them itself where they are wanted
     }
     if extract is not None and body["output_type"] == "generate_until":
         body["extract"] = extract
+    if not refused and config["dataset_path"] in _PLAIN:
+        body["dataset"] = {"path": _path(_files(config)[str(_split(config))], folder)}
+    elif not refused:
+        named = {"hf": config["dataset_path"], "split": _split(config) or "test"}
+        body["dataset"] = named | ({"config": config["dataset_name"]} if config.get("dataset_name") else {})
     if not refused and config.get("num_fewshot"):
         found = _examples(config)
         samples = isinstance(found, list) and all(isinstance(one, dict) for one in found)
@@ -382,13 +387,6 @@ def _files(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _split(config: Mapping[str, Any]) -> str | None:
     return config.get("test_split") or config.get("validation_split")
-
-
-def _dataset(config: Mapping[str, Any], folder: Path | None) -> dict[str, Any]:
-    if config["dataset_path"] in _PLAIN:
-        return {"path": _path(_files(config)[str(_split(config))], folder)}
-    named = {"hf": config["dataset_path"], "split": _split(config) or "test"}
-    return named | ({"config": config["dataset_name"]} if config.get("dataset_name") else {})
 
 
 def _path(given: Any, folder: Path | None) -> str:

@@ -179,21 +179,16 @@ class TaskRecipe:
         return {**given, "cot": given[earlier[-1]]} if earlier else given
 
     def _fill(self, stage_prompt: _StagePrompt, item: Item, repeat: int, outputs: Mapping[str, str]) -> str:
-        fields = item.fields
+        listed: dict[str, str] = {}
         if self._stage_prompts[-1].stage.kind == "choose" and item.case.choices:  # the stages before see the same list
-            fields = {**fields, **self._listing(item, repeat)}
-        return stage_prompt.prompt.fill({**fields, **outputs})
-
-    def _listing(self, item: Item, repeat: int) -> dict[str, str]:
-        """The options as this repeat lists them: the labels stay in place, the texts move."""
-        question = item.fields["question"]
-        if not self.spec.multiple_choice.list_options:
-            return {"options": "", "question_and_options": question}
-        own = parse_options(item.case.choices)
-        # texts move and labels stay, so that a preference for a letter averages out over the repeats
-        order = option_order(len(own), self.seed, item.case.id, repeat)
-        text = list_options([Option(own[place].label, own[i].text) for place, i in enumerate(order)])
-        return {"options": text, "question_and_options": f"{question}\n{text}"}
+            listed = {"options": "", "question_and_options": item.fields["question"]}
+            if self.spec.multiple_choice.list_options:
+                own = parse_options(item.case.choices)
+                # texts move and labels stay, so that a preference for a letter averages out over the repeats
+                order = option_order(len(own), self.seed, item.case.id, repeat)
+                text = list_options([Option(own[place].label, own[i].text) for place, i in enumerate(order)])
+                listed = {"options": text, "question_and_options": f"{item.fields['question']}\n{text}"}
+        return stage_prompt.prompt.fill({**item.fields, **listed, **outputs})
 
     def _example_answer(self, stage_prompt: _StagePrompt, example: Item) -> str:
         """What an example answers: as the task says, else its reference, in the form that is asked for."""
