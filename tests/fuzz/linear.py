@@ -106,8 +106,7 @@ def readers() -> dict[str, Callable[[str], object]]:
     from kofn.core.numbers import canonical_number, normalize_numeric, parse_number, plain_characters
     from kofn.extract import extract_answer, extract_letter_legacy, extract_letter_word_boundary
     from kofn.extract.answer_spans import locate
-    from kofn.judge.rubric import load_rubric
-    from kofn.judge.verdicts import parse_verdict
+    from kofn.judge.rubric import load_rubric, parse_verdict
     from kofn.problems.matchers import matcher
     from kofn.registry import extractor
 

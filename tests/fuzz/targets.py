@@ -254,9 +254,8 @@ def numbers(data: bytes) -> None:
 
 
 def verdicts(data: bytes) -> None:
-    from kofn.judge.rubric import load_rubric
+    from kofn.judge.rubric import load_rubric, parse_verdict
     from kofn.judge.rubric import names as rubrics
-    from kofn.judge.verdicts import parse_verdict
 
     for name in rubrics():
         one = load_rubric(name)

@@ -15,10 +15,9 @@ from tests.generate.worker import ONE, Echo, Recipe, items, open_store, run
 from tests.loopback import serving
 
 from kofn.errors import InputError, WorldError
-from kofn.generate.calls import CallContext, CallQueue, CallTally, CallTimeout
+from kofn.generate.calls import CallContext, CallQueue, CallTally, CallTimeout, PendingOutputs, part_of, shared_cost
 from kofn.generate.candidate_table import candidate_rows
 from kofn.generate.limits import Limits
-from kofn.generate.pending import PendingOutputs, part_of, shared_cost
 from kofn.generate.runner import Fixed, Slot, generate, group_slots
 from kofn.generate.store import Cache
 from kofn.models.base import Likelihood, Model, Reply, Request, RequestRejected, RetryableError, Sampling

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kofn.errors import InputError
 from kofn.judge import load_rubric, names
 from kofn.judge.client import JudgeQuestion, judge_prompt, mark_text, repair_prompt
-from kofn.judge.verdicts import parse_verdict
+from kofn.judge.rubric import parse_verdict
 
 STARS, BAR, PAIRS = (load_rubric(name) for name in ("helpfulness", "correctness", "preference"))
 

@@ -12,8 +12,6 @@ MOST = 8
 DOCUMENTED = {
     "kofn.core.candidate_sets:from_lists",  # one parameter per column of a set
     "kofn.integrations.evaluation.evaluate_model:evaluate_model_on",  # positions that training loops pass
-    "kofn.integrations.evaluation.evaluate_model:evaluate_model_on_gsm8k",
-    "kofn.integrations.evaluation.evaluate_model:evaluate_model_on_mmlu",
     "kofn.integrations.trainer:__init__",  # of KofnCallback
     "kofn.problems.verification:run_checkpoint",
     "kofn.scoring.groupwise:aggregate",  # one parameter per column of a set

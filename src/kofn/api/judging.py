@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
     from kofn.core.candidate_sets import Floats
     from kofn.judge.calibration import Calibration
-    from kofn.judge.labels import LabelRows
-    from kofn.judge.pairwise import Preference
-    from kofn.judge.verdict_source import VerdictRows
+    from kofn.judge.judge_run import Preference
+    from kofn.judge.labels import LabelRows, VerdictRows
     from kofn.runs.record import Run
     from kofn.scoring.grade import Graded
 

@@ -23,7 +23,7 @@ from kofn.judge import (
     open_verdicts,
     write_sheet,
 )
-from kofn.judge.pairwise import Preference
+from kofn.judge.judge_run import Preference
 
 if TYPE_CHECKING:
     from kofn.cli.verb_options import OutputTarget

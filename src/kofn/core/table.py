@@ -59,6 +59,11 @@ class Table:
     def n_candidates(self) -> int:
         return self.candidates.height
 
+    @property
+    def owner(self) -> Ints:
+        """The place of each candidate's case."""
+        return np.repeat(np.arange(self.n_cases), np.diff(self.offsets))
+
     def truncate(self, k: int) -> Table:
         """The first k candidates of every case."""
         sizes = np.diff(self.offsets)

@@ -15,6 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -158,15 +159,11 @@ def saving(sizes: Sequence[int], fixed: int, costs: Sequence[Sequence[float | No
     >>> str(saving([4, 4, 10], 10, [[0.01] * 4, [0.02] * 4, [0.01] * 10]))
     'adaptive: 6.0 candidates a case instead of 10 (1.7x fewer), $0.2200 instead of about $0.4000'
     """
-    spent, whole = _money(costs, fixed)
-    return Saving(len(sizes), sum(sizes), fixed, spent, whole)
-
-
-def _money(costs: Sequence[Sequence[float | None]] | None, fixed: int) -> tuple[float | None, float | None]:
     if not costs or any(cost is None for case in costs for cost in case):
-        return None, None
+        return Saving(len(sizes), sum(sizes), fixed, None, None)
     known = [[cost or 0.0 for cost in case] for case in costs if case]
-    return math.fsum(map(math.fsum, known)), math.fsum(fixed * math.fsum(case) / len(case) for case in known)
+    whole = math.fsum(fixed * math.fsum(case) / len(case) for case in known)
+    return Saving(len(sizes), sum(sizes), fixed, math.fsum(map(math.fsum, known)), whole)
 
 
 class Replayed(NamedTuple):
@@ -190,14 +187,14 @@ def replay(sets: CandidateSets, rule: Adaptive) -> Replayed:
     if sets.answers is None:
         raise InputError("nothing to replay: these sets have no answers: give an extractor")
     answers = sets.answers.to_list()
-    bounds = list(zip(sets.offsets[:-1].tolist(), sets.offsets[1:].tolist(), strict=True))
+    bounds = list(pairwise(sets.offsets.tolist()))
     walks = [_walk(answers[a : min(b, a + rule.most)], rule) for a, b in bounds]
     sizes = np.array([size for size, _ in walks], dtype=np.int64)
     cut, full = _cut(sets, sizes), sets.truncate(rule.most)
     ends = [(a, a + n, min(b, a + rule.most)) for (a, b), n in zip(bounds, sizes.tolist(), strict=True)]
     same = [_winner(answers[a:stop]) == _winner(answers[a:end]) for a, stop, end in ends]
     return Replayed(
-        saving=saving(sizes.tolist(), rule.most, _costs(cut)),
+        saving=saving(sizes.tolist(), rule.most, None if cut.costs is None else [list(one.costs) for one in cut]),
         sizes=sizes,
         rounds=max((rounds for _, rounds in walks), default=0),
         accuracy=_accuracy(cut),
@@ -234,16 +231,8 @@ def _cut(sets: CandidateSets, sizes: Ints) -> CandidateSets:
     )
 
 
-def _costs(sets: CandidateSets) -> list[list[float | None]] | None:
-    if sets.costs is None:
-        return None
-    return [list(one.costs) for one in sets]
-
-
 def _accuracy(sets: CandidateSets) -> float | None:
-    if not sets.graded.any():
-        return None
-    return float(np.nanmean(Majority()(sets)))
+    return float(np.nanmean(Majority()(sets))) if sets.graded.any() else None
 
 
 AS_IT_RAN = ("majority", "weighted_vote")  # what the adaptive system answers: every candidate it drew takes part

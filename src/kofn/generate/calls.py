@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections import deque
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kofn.core.escape import one_line
 from kofn.generate.limits import Budget, Limits, Pace, backoff
-from kofn.generate.pending import PendingLogLikelihoods, PendingOutputs
+from kofn.generate.pricing import count_tokens, prompt_tokens, usage_of
+from kofn.generate.store import ReplyRow
 from kofn.models.base import RequestRejected, RetryableError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from kofn.generate.pending import PendingRequest, PriceFunction
-    from kofn.generate.store import Cache, ReplyRow, Store
-    from kofn.models.base import Model, Reply
+    from kofn.generate.store import Cache, Store
+    from kofn.models.base import Likelihood, Model, Reply, Request
+
+    # (model, tokens of the prompt, tokens of all outputs) -> dollars of one request, None where the price is not known
+    PriceFunction = Callable[[str, int, int], float | None]
+
 
 SHORT = 0.1  # seconds: below that the usual wait is added, or all retries would be over in a moment
 WAITING = 0.005  # seconds between looks at a budget that the calls under way may use up
@@ -239,7 +244,7 @@ class CallQueue:
     async def _serve(self, batch: list[PendingRequest]) -> None:
         """Call until everything is there, or has failed, or a budget is used up."""
         while batch:
-            tokens = self._estimate(batch) if self.pace.counts_tokens else 0.0
+            tokens = sum(self._estimate(one) for one in batch) if self.pace.counts_tokens else 0.0
             # calls under way may spend what is left of the budget: wait for them instead of going over it
             while self.budget.tight and not self._spent():
                 await self._sleep(WAITING)
@@ -280,22 +285,19 @@ class CallQueue:
         for one in batch:
             one.calls += 1
         try:
+            ask = self._loglikelihood if isinstance(batch[0], PendingLogLikelihoods) else self._generate
             with self.timeout:
-                await (self._loglikelihood if isinstance(batch[0], PendingLogLikelihoods) else self._generate)(
-                    batch, started
-                )
+                await ask(batch, started)
         finally:
             self.tally.in_flight -= 1
             self.budget.pending -= outputs
             if tokens:
                 self.pace.used(tokens, sum([one.tokens for one in batch]) - before)
 
-    def _estimate(self, batch: Sequence[PendingRequest]) -> float:
-        """Tokens a call will need: those of its prompts, and outputs as long as those before, or as they may be."""
-        lengths = [
-            self._length or (one.request.sampling.max_tokens if isinstance(one, PendingOutputs) else 0) for one in batch
-        ]
-        return sum(one.prompt_tokens + len(one.keys) * n for one, n in zip(batch, lengths, strict=True))
+    def _estimate(self, one: PendingRequest) -> float:
+        """Tokens a request will need: those of its prompt, and outputs as long as those before, or as they may be."""
+        length = self._length or (one.request.sampling.max_tokens if isinstance(one, PendingOutputs) else 0)
+        return one.prompt_tokens + len(one.keys) * length
 
     async def _generate(self, batch: list[Any], started: float) -> None:
         parts = [one.part() for one in batch]
@@ -417,24 +419,196 @@ class CallQueue:
     async def _serve_batch(self, batch: list[PendingRequest]) -> None:
         try:
             await self._serve(batch)
-        except BaseException as problem:
-            _fail(batch, problem)
-            if not isinstance(problem, Exception):
-                raise
+        except Exception as problem:  # everybody who waits for this batch gets what stopped it
+            for served in _waiting_for(batch):
+                served.set_exception(problem)
+        except BaseException:
+            for served in _waiting_for(batch):
+                served.cancel()
+            raise
         else:
-            for one in batch:
-                if one.served is not None and not one.served.done():
-                    one.served.set_result(None)
+            for served in _waiting_for(batch):
+                served.set_result(None)
         finally:
             self.gate.leave()
             self._schedule_batch()
 
 
-def _fail(batch: list[PendingRequest], problem: BaseException) -> None:
-    """Everybody who waits for this batch gets what stopped it."""
-    for one in batch:
-        if one.served is not None and not one.served.done():
-            if isinstance(problem, Exception):
-                one.served.set_exception(problem)
-            else:
-                one.served.cancel()
+def _waiting_for(batch: list[PendingRequest]) -> list[asyncio.Future[None]]:
+    return [one.served for one in batch if one.served is not None and not one.served.done()]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class PendingRequest(ABC):
+    """What one call will answer. Output j is that of repeat `repeat + j`, stored under `keys[j]`."""
+
+    stage: str
+    case_id: str
+    repeat: int
+    keys: Sequence[bytes]
+    rows: dict[int, ReplyRow] = field(default_factory=dict)
+    calls: int = 0
+    failures: int = 0
+    stored: asyncio.Future[None] | None = None  # done when the last rows are committed: the store writes in order
+    served: asyncio.Future[None] | None = None  # done when the batch that this request is part of has been served
+
+    @property
+    def missing(self) -> bool:
+        return len(self.rows) < len(self.keys)
+
+    def ask_singly(self) -> bool:
+        """Ask for one output at a time from now on; True if that was so already."""
+        return True
+
+    @property
+    def tokens(self) -> int:
+        """All tokens of the rows so far."""
+        return sum((row.tokens_in or 0) + (row.tokens_out or 0) for row in self.rows.values())
+
+    @property
+    @abstractmethod
+    def prompt_tokens(self) -> int:
+        """About how many tokens are sent."""
+
+    def row(self, index: int, **columns: Any) -> ReplyRow:
+        """A row of output `index`; columns that are not given are None."""
+        values: dict[str, Any] = dict.fromkeys(ReplyRow._fields) | columns
+        values |= {"key": self.keys[index], "case_id": self.case_id, "stage": self.stage, "repeat": self.repeat + index}
+        return ReplyRow(**{**values, "attempts": self.calls, "created": time.time()})
+
+    def error_rows(self, reason: str) -> list[ReplyRow]:
+        """A row for each output that never came."""
+        return [self.row(index, error=reason) for index in range(len(self.keys)) if index not in self.rows]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class PendingOutputs(PendingRequest):
+    """Outputs of one prompt."""
+
+    request: Request
+    single: bool = False
+
+    def ask_singly(self) -> bool:
+        already, self.single = self.single or len(self.keys) == 1, True
+        return already
+
+    @property
+    def prompt_tokens(self) -> int:
+        return prompt_tokens(self.request.prompt)
+
+    def part(self) -> tuple[int, Request]:
+        """The first outputs that are missing, as one request, and the place of the first of them.
+
+        They are consecutive, because output j of a seeded request has the seed plus j.
+        """
+        if not self.rows and not self.single:
+            return 0, self.request
+        first = next(i for i in range(len(self.keys)) if i not in self.rows)
+        last = next((i for i in range(first, len(self.keys)) if i in self.rows), len(self.keys))
+        return first, part_of(self.request, first, 1 if self.single else last - first)
+
+    def take(
+        self, first: int, replies: Mapping[int, Reply], model: str, price: PriceFunction | None, seconds: float
+    ) -> list[ReplyRow]:
+        """The rows of what one call gave: the prompt's tokens and price, and the time, are shared by all that came."""
+        got = sorted(replies)
+        seconds /= max(1, len(got))
+        tokens_in, tokens_out, counted = self._tokens([replies[i] for i in got])
+        costs = shared_cost(model, tokens_in, tokens_out, price)
+        detail = '{"counted":true}' if counted else None
+        rows = []
+        for j, i in enumerate(got):
+            # whole tokens whose sum over the outputs is exactly that of the prompt
+            share = tokens_in * (j + 1) // len(got) - tokens_in * j // len(got)
+            at, reply = first + i, replies[i]
+            # by position, in the order of ReplyRow: keywords would cost time, and this is done for every reply
+            where = (self.keys[at], self.case_id, self.stage, self.repeat + at)
+            content = (reply.text, reply.reasoning, reply.finish, reply.logprob)
+            took = (share, tokens_out[j], costs[j], seconds)
+            self.rows[at] = ReplyRow._make((*where, *content, *took, None, self.calls, detail, time.time()))
+            rows.append(self.rows[at])
+        return rows
+
+    def _tokens(self, replies: Sequence[Reply]) -> tuple[int, list[int], bool]:
+        """Tokens of the prompt and of each output, by the server or else counted; whether any was counted."""
+        tokens_in, tokens_out = replies[0].tokens_in, [reply.tokens_out for reply in replies]
+        if tokens_in is not None and None not in tokens_out:
+            return tokens_in, cast("list[int]", tokens_out), False
+        usages = [usage_of(self.request.prompt, reply) for reply in replies]
+        return usages[0].tokens_in, [usage.tokens_out for usage in usages], True
+
+
+def part_of(request: Request, first: int, n: int) -> Request:
+    """Outputs `first` to `first + n - 1` of a request, as a request of their own."""
+    sampling, repeat = request.sampling, request.repeat
+    if sampling.seed is not None:
+        sampling = replace(sampling, seed=sampling.seed + first)
+    return replace(request, sampling=sampling, n=n, repeat=None if repeat is None else repeat + first)
+
+
+def shared_cost(
+    model: str, tokens_in: int, tokens_out: Sequence[int], price: PriceFunction | None
+) -> list[float | None]:
+    """What each output of one request costs: an equal share of the prompt, and its own tokens.
+
+    >>> shared_cost("m", 100, [10, 30], lambda m, i, o: i * 0.01 + o * 0.1)
+    [1.5, 3.5]
+    >>> shared_cost("m", 100, [10, 30], None)
+    [None, None]
+    """
+    n, total = len(tokens_out), sum(tokens_out)
+    if price is None or n == 0:
+        return [None] * n
+    whole = price(model, tokens_in, total)
+    if whole is None or n == 1:
+        return [whole] * n
+    prompt = price(model, tokens_in, 0) or 0.0
+    each = (whole - prompt) / total if total else 0.0
+    return [prompt / n + each * tokens for tokens in tokens_out]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class PendingLogLikelihoods(PendingRequest):
+    """The log-likelihood of each option after a prompt. The likeliest is chosen; without `choose` there is only one."""
+
+    prompt: str
+    options: Sequence[tuple[str, str]]
+    choose: bool
+
+    @property
+    def prompt_tokens(self) -> int:
+        return sum(count_tokens(self.prompt) + count_tokens(text) for _, text in self.options)
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        return [(self.prompt, text) for _, text in self.options]
+
+    def take_likelihoods(self, likelihoods: Sequence[Likelihood], seconds: float) -> list[ReplyRow]:
+        """The row: the label of the likeliest option, or the one text, and everything in `detail`."""
+        import orjson
+
+        if any(one.logprob != one.logprob for one in likelihoods):  # NaN: no option would be the likeliest
+            self.rows[0] = self.row(0, error="the model gave a log-likelihood that is not a number", seconds=seconds)
+            return [self.rows[0]]
+        best = max(range(len(likelihoods)), key=lambda i: likelihoods[i].logprob)
+        label, text = self.options[best]
+        only = likelihoods[0]
+        detail = self._choice_detail(likelihoods) if self.choose else {"greedy": only.greedy, "tokens": only.tokens}
+        self.rows[0] = self.row(
+            0,
+            text=label if self.choose else text,
+            logprob=likelihoods[best].logprob,
+            seconds=seconds,
+            detail=orjson.dumps(detail).decode(),
+        )
+        return [self.rows[0]]
+
+    def _choice_detail(self, likelihoods: Sequence[Likelihood]) -> dict[str, Any]:
+        """What each option got. `bytes` are those of its text without the space before it; they divide the sum."""
+        sizes = [max(1, len(text.strip().encode())) for _, text in self.options]
+        best = max(range(len(sizes)), key=lambda i: likelihoods[i].logprob / sizes[i])
+        options = [
+            {"label": label, "logprob": one.logprob, "tokens": one.tokens, "bytes": size}
+            for (label, _), one, size in zip(self.options, likelihoods, sizes, strict=True)
+        ]
+        return {"options": options, "normalised": self.options[best][0]}

@@ -49,9 +49,11 @@ def candidate_rows(
     """
     replies = _stored_replies(store, [stage.name for stage in stages], case_ids, repeats, keys)
     last = stages[-1].name
+    before = [stage.name for stage in stages[:-1] if stage.kind == "generate"]
+    written = pl.col("text").filter(pl.col("stage").is_in(before)).drop_nulls()
     candidates = replies.group_by("case", "repeat", maintain_order=True).agg(
         *(_last_of(last, name) for name in ("text", "finish", "logprob", "detail")),
-        reasoning=_reasoning_text(stages),
+        reasoning=pl.coalesce(pl.when(written.len() > 0).then(written.str.join(BETWEEN)), _last_of(last, "reasoning")),
         error=pl.col("error").drop_nulls().first(),  # the stages after it were not asked
         done=(pl.col("stage") == last).any(),
         cost=pl.when((pl.col("cost").is_null() & pl.col("error").is_null()).any())
@@ -62,19 +64,17 @@ def candidate_rows(
     candidates = candidates.filter(pl.col("done") | pl.col("error").is_not_null()).sort("case", "repeat")
     frame = candidates.select(
         pl.Series("id", case_ids, dtype=pl.String).gather(candidates["case"]),
-        "repeat",
-        "text",
-        "reasoning",
-        "error",
-        tokens="tokens_out",
-        tokens_in="tokens_in",
-        cost="cost",
-        seconds="seconds",
-        finish="finish",
-        **{"selector.logprob": "logprob"},
-        detail="detail",
+        *("repeat", "text", "reasoning", "error"),
+        pl.col("tokens_out").alias("tokens"),
+        *("tokens_in", "cost", "seconds", "finish"),
+        pl.col("logprob").alias("selector.logprob"),
+        "detail",
     )
-    return frame.select([s for s in frame if s.name in ALWAYS or s.null_count() < frame.height])
+    return _without_empty(frame)
+
+
+def _without_empty(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.select([column for column in rows if column.name in ALWAYS or column.null_count() < rows.height])
 
 
 def _stored_replies(
@@ -107,13 +107,6 @@ def _known_sum(name: str) -> pl.Expr:
     return pl.when(pl.col(name).count() > 0).then(pl.col(name).sum())
 
 
-def _reasoning_text(stages: Sequence[Stage]) -> pl.Expr:
-    before = [stage.name for stage in stages[:-1] if stage.kind == "generate"]
-    texts = pl.col("text").filter(pl.col("stage").is_in(before)).drop_nulls()
-    written = pl.when(texts.len() > 0).then(texts.str.join(BETWEEN))
-    return pl.coalesce(written, _last_of(stages[-1].name, "reasoning"))
-
-
 def table_of(rows: pl.DataFrame, items: Sequence[Item], kind: str, *, source: str) -> Table:
     """The candidates of a run. `rows` holds one row per candidate: id, repeat, text, and what else is known of it.
 
@@ -143,18 +136,14 @@ def table_of_rows(done: Sequence[tuple[Item, list[ReplyRow]]], kind: str) -> Tab
     last: dict[tuple[str, int], ReplyRow] = {}
     for _, rows in done:
         last.update({(row.case_id, row.repeat): row for row in rows})  # a candidate's rows come stage by stage
-    columns = {
-        "id": [case for case, _ in last],
-        "repeat": [repeat for _, repeat in last],
-        "text": [row.text for row in last.values()],
-        "error": [row.error for row in last.values()],
-        "selector.logprob": [row.logprob for row in last.values()],
-        "detail": [row.detail for row in last.values()],
-    }
-    types = {"id": pl.String, "repeat": pl.Int64, "selector.logprob": pl.Float64}
-    frame = pl.DataFrame(columns, schema_overrides={name: types.get(name, pl.String) for name in columns})
-    kept = [c for c in frame if c.name in ALWAYS or c.null_count() < frame.height]
-    return table_of(pl.DataFrame(kept), [item for item, _ in done], kind, source="the run")
+    columns = ("case_id", "repeat", "text", "error", "logprob", "detail")
+    frame = pl.DataFrame(
+        [[getattr(row, name) for name in columns] for row in last.values()],
+        schema={name: _column_type(name) for name in columns},
+        orient="row",
+    )
+    frame = _without_empty(frame.rename({"case_id": "id", "logprob": "selector.logprob"}))
+    return table_of(frame, [item for item, _ in done], kind, source="the run")
 
 
 def _graded_by_likelihood(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
@@ -187,11 +176,6 @@ def case_columns(items: Sequence[Item]) -> pl.DataFrame:
     for name in dict.fromkeys(name for c in cases for name in c.tags):
         columns[f"tag.{name}"] = [c.tags.get(name) for c in cases]
     kept = {name: values for name, values in columns.items() if name == "id" or any(v is not None for v in values)}
-    return pl.DataFrame(kept, schema_overrides=_types(kept, several))
-
-
-def _types(columns: dict[str, Any], several: bool) -> dict[str, Any]:
-    lists = {"choices", *(["reference"] if several else [])}
-    return {
-        name: pl.List(pl.String) if name in lists else pl.Float64 if name == "weight" else pl.String for name in columns
-    }
+    texts = pl.List(pl.String())
+    types = {"choices": texts, "weight": pl.Float64(), **({"reference": texts} if several else {})}
+    return pl.DataFrame(kept, schema_overrides={name: types.get(name, pl.String()) for name in kept})

@@ -175,40 +175,28 @@ def forecast(rows: Sequence[ReplyRow], inputs: ForecastInputs) -> Forecast | Non
     by_stage = {stage: [row for row in good if row.stage == stage] for stage in inputs.stages}
     unpriced = [inputs.models.get(s, s) for s, own in by_stage.items() if any(row.cost is None for row in own)]
     tokens_in = _tokens_in(by_stage, inputs)
-    tokens_out = _scale([_by_case(own, _tokens_out) for own in by_stage.values()], inputs.candidates)
+    tokens_out = _scale([_by_case(own, "tokens_out") for own in by_stage.values()], inputs.candidates)
     # a call takes its time while others run beside it: its candidates only cost their share of the slots
     slots = {stage: inputs.at_a_time[stage] * inputs.per_call[stage] for stage in inputs.stages}
-    busy = [[value / slots[stage] for value in _by_case(own, _seconds)] for stage, own in by_stage.items()]
+    busy = [[value / slots[stage] for value in _by_case(own, "seconds")] for stage, own in by_stage.items()]
     return Forecast(
         probes=len(rows),
         failed=len(rows) - len(good),
         candidates=inputs.candidates,
         tokens_in=tokens_in,
         tokens_out=tokens_out,
-        cost=None if unpriced else _scale([_by_case(own, _cost) for own in by_stage.values()], inputs.candidates),
+        cost=None if unpriced else _scale([_by_case(own, "cost") for own in by_stage.values()], inputs.candidates),
         seconds=_no_faster(_scale(busy, inputs.candidates), tokens_in, tokens_out, inputs),
         at_a_time=max(inputs.at_a_time.values()),
         unpriced=tuple(dict.fromkeys(unpriced)),
     )
 
 
-def _tokens_out(row: ReplyRow) -> float:
-    return row.tokens_out or 0
-
-
-def _cost(row: ReplyRow) -> float:
-    return row.cost or 0.0
-
-
-def _seconds(row: ReplyRow) -> float:
-    return row.seconds or 0.0
-
-
-def _by_case(rows: Sequence[ReplyRow], value: Callable[[ReplyRow], float]) -> list[float]:
-    """The mean per candidate of each case: candidates of one case are alike, so the interval is over cases."""
+def _by_case(rows: Sequence[ReplyRow], column: str) -> list[float]:
+    """The mean of a column over the candidates of each case: these are alike, so the interval is over cases."""
     cases: dict[str, list[float]] = defaultdict(list)
     for row in rows:
-        cases[row.case_id].append(value(row))
+        cases[row.case_id].append(getattr(row, column) or 0)
     return [math.fsum(values) / len(values) for values in cases.values()]
 
 
@@ -222,7 +210,7 @@ def _tokens_in(by_stage: Mapping[str, Sequence[ReplyRow]], inputs: ForecastInput
     estimated = sum(count for _, count in counts)
     exchange = sum(server for server, _ in counts) / estimated if estimated else 1.0
     per_candidate = everything * exchange / inputs.cases if inputs.cases else 0.0
-    rest = _scale([_by_case(own, lambda row: row.tokens_in or 0) for own in later], inputs.candidates)
+    rest = _scale([_by_case(own, "tokens_in") for own in later], inputs.candidates)
     low, high = (n * per_candidate for n in inputs.candidates)
     return Range(low + rest.low, None if rest.point is None else high + rest.point, high + rest.high)
 

@@ -200,11 +200,10 @@ class Budget:
         (True, '--max-cost 0.5 reached')
         """
         if self.reason is None:
-            limits = self.limits
             for name, limit, spent in (
-                ("--max-cost", limits.max_cost, self.cost),
-                ("--max-tokens-total", limits.max_tokens_total, self.tokens),
-                ("--max-time", limits.max_time, now - self.started),
+                ("--max-cost", self.limits.max_cost, self.cost),
+                ("--max-tokens-total", self.limits.max_tokens_total, self.tokens),
+                ("--max-time", self.limits.max_time, now - self.started),
             ):
                 if limit is not None and spent >= limit:
                     self.reason = f"{name} {limit:g} reached"

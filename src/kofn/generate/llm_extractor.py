@@ -8,30 +8,48 @@ is asked about once.
 
 from __future__ import annotations
 
-import asyncio
+import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Literal
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import polars as pl
 
 from kofn.core.format import format_money
+from kofn.core.sync import run_sync
 from kofn.core.types import Candidate, Case
 from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError, KofnError, MissingExtra, UnknownName
 from kofn.extract import last_line, letter, number, same_answer
 from kofn.extract.letter_answer import parse_choices
 from kofn.generate.calls import CallContext
-from kofn.generate.runner import Fixed, generate
-from kofn.generate.store import Store
+from kofn.generate.limits import Limits
+from kofn.generate.preparation import extractor_of, limits_of
+from kofn.generate.pricing import Prices
+from kofn.generate.runner import ask_one_model
+from kofn.generate.store import Cache, Store, total_cost
 from kofn.models import open_model
-from kofn.models.base import Message, Sampling
+from kofn.models.base import Message, Model, Sampling
+from kofn.registry import extractor
+from kofn.render.run_directory import accuracy_with
+from kofn.scoring.grade import find_answers, with_answers
 from kofn.tasks.stages import Item, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kofn.core.table import Table
+    from kofn.generate.preparation import PreparedRun
     from kofn.generate.store import ReplyRow
-    from kofn.models.base import Model, Prompt
+    from kofn.models.base import Prompt
+    from kofn.scoring.configuration import ReportConfig
+    from kofn.scoring.grade import Graded
+    from kofn.scoring.result import ScoredResult
+
 
 DEFAULT = "anthropic:claude-haiku-4-5"
 STAGE = "extract"
@@ -159,25 +177,6 @@ def heuristic_answer(text: str | None, kind: Kind, choices: Sequence[str] = ()) 
     return number(text) if kind == "number" else last_line(text)
 
 
-@dataclass(frozen=True, slots=True)
-class _ExtractionRecipe:
-    """The recipe of the runner: one stage, one prompt an output."""
-
-    kind: Kind
-    sampling: Sampling
-
-    @property
-    def stages(self) -> Sequence[Stage]:
-        return (Stage(name=STAGE, model=STAGE, sampling=self.sampling),)
-
-    def prompt(self, item: Item, stage: int, repeat: int, outputs: Mapping[str, str], *, chat: bool) -> Prompt:  # noqa: ARG002 - the runner's protocol
-        case = item.case
-        return extraction_prompt(item.fields["text"], question=case.input, choices=case.choices, kind=self.kind)
-
-    def options(self, item: Item, stage: int, repeat: int) -> list[tuple[str, str]]:  # noqa: ARG002 - as above
-        return []
-
-
 def item_of(candidate: Candidate, case: Case) -> Item:
     """An output to ask about. Its id is the case and the text: equal outputs of a case are one question."""
     text = candidate.text or ""
@@ -217,20 +216,24 @@ async def extract_all(
     `stopped` says why.
     """
     items = {item.case.id: item for one in candidates if has_text(one) for item in [item_of(one, cases[one.case_id])]}
-    rows: dict[str, ReplyRow] = {}
+    replies: dict[tuple[str, int], ReplyRow] = {}
     rate = min(context.limits.requests_per_second or PER_SECOND, PER_SECOND)
+
+    def prompt_of(item: Item, _: int) -> Prompt:
+        return extraction_prompt(item.fields["text"], question=item.case.input, choices=item.case.choices, kind=kind)
+
     try:
-        outcome = await generate(
+        stopped = await ask_one_model(
             items.values(),
-            _ExtractionRecipe(kind, sampling),
-            {STAGE: model},
+            Stage(name=STAGE, model=STAGE, sampling=sampling),
+            prompt_of,
+            model,
             replace(context, limits=replace(context.limits, requests_per_second=rate), seed=None),
-            repeats=Fixed(1),
-            on_case=lambda item, own: rows.update({item.case.id: own[0]}),
+            replies=replies,
         )
-        stopped = outcome.stopped
     except KofnError as problem:  # the outputs are paid for: a key that is refused must not lose them
         stopped = str(problem)
+    rows = {id_: row for (id_, _), row in replies.items()}
     return collect_answers(candidates, rows, model=model.name, kind=kind, cases=cases, right=right, stopped=stopped)
 
 
@@ -247,13 +250,9 @@ def extract_answer_with_llm(
     Where the call fails after its retries, or its reply is no answer of this kind, the heuristic answer is returned
     with a warning. A model that cannot be opened (no key) is an error. The model is closed afterwards.
     """
-    from concurrent.futures import ThreadPoolExecutor
-
     case = Case(id="text", input=question, choices=tuple(choices or ()))
     candidate = Candidate(case_id=case.id, index=0, text=text, answer=heuristic_answer(text, kind, case.choices))
-    reader = open_model(model)
-    with ThreadPoolExecutor(max_workers=1) as pool:  # a notebook has a loop running in this one
-        found = pool.submit(lambda: asyncio.run(_ask_once(candidate, case, kind, reader))).result()
+    found = run_sync(_extract_alone([candidate], open_model(model), {case.id: case}, kind))
     if found.fell_back[0]:
         import warnings
 
@@ -262,17 +261,28 @@ def extract_answer_with_llm(
     return found.answers[0]
 
 
-async def _ask_once(candidate: Candidate, case: Case, kind: Kind, model: Model) -> LLMExtraction:
-    """One question through the runner, with a store that is gone afterwards."""
-    import tempfile
-    from pathlib import Path
-
-    with tempfile.TemporaryDirectory(prefix="kofn-") as folder:
-        try:
-            with Store.open(Path(folder), fingerprint={}) as store:
-                return await extract_all([candidate], model, CallContext(store=store), cases={case.id: case}, kind=kind)
-        finally:
-            await model.close()
+async def _extract_alone(
+    candidates: Sequence[Candidate],
+    model: Model,
+    cases: Mapping[str, Case],
+    kind: Kind,
+    *,
+    folder: Path | None = None,
+    cache: bool = False,
+    **bounds: Any,
+) -> LLMExtraction:
+    """Extract without a run: with a store in `folder`, or one that is gone afterwards; `bounds`: limits and price."""
+    place: Any = tempfile.TemporaryDirectory(prefix="kofn-") if folder is None else nullcontext(str(folder))
+    try:
+        with (
+            place as kept,
+            Store.open(Path(kept), fingerprint={}) as store,
+            Cache.of_user() if cache else nullcontext() as shared,
+        ):
+            context = CallContext(store=store, cache=shared, **bounds)
+            return await extract_all(candidates, model, context, cases=cases, kind=kind)
+    finally:
+        await model.close()
 
 
 def collect_answers(
@@ -297,7 +307,6 @@ def collect_answers(
         failed += row is not None and not usable
         fell_back.append(has_text(candidate) and not usable)
         answers.append(answer if usable else candidate.answer)
-    costs = [row.cost for row in rows.values() if row.error is None]
     return LLMExtraction(
         model=model,
         answers=tuple(answers),
@@ -305,7 +314,7 @@ def collect_answers(
         n_failed=failed,
         n_fallback=sum(fell_back),
         num_calls=sum(row.attempts for row in rows.values()),
-        cost_usd=None if any(cost is None for cost in costs) else sum(cost or 0.0 for cost in costs),
+        cost_usd=total_cost(rows.values()),
         disagreements=tuple(_disagreements(candidates, answers)),
         accuracy=_share(candidates, answers, right),
         heuristic_accuracy=_share(candidates, [c.answer for c in candidates], right),
@@ -344,3 +353,134 @@ def _share(candidates: Sequence[Candidate], answers: Sequence[str | None], right
     graded = [right(one, answer) for one, answer in zip(candidates, answers, strict=True) if one.text is not None]
     values = [value for value in graded if value is not None]
     return sum(values) / len(values) if values else None
+
+
+_LISTED = 100  # disagreements kept in run.json, which is read whole
+
+
+@dataclass(frozen=True, slots=True)
+class LLMExtractionReport:
+    """What the LLM extractor found, as run.json (`entry`, `notes`) and the warnings have it."""
+
+    entry: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    warnings: tuple[CodedWarning, ...] = ()
+
+
+def extract_run_with_llm(
+    prepared: PreparedRun, store: Store, result: ScoredResult, plan: ReportConfig, prices: Prices
+) -> LLMExtractionReport:
+    """Let a model read every output too, where one is named. Without a key it is skipped with a warning."""
+    spec = prepared.config.generation.llm_extract
+    if spec is None:
+        return LLMExtractionReport()
+    model = open_extraction_model(spec)
+    if not isinstance(model, Model):
+        return LLMExtractionReport(warnings=(model,))
+    found = run_sync(_extract(prepared, store, result, model, prices))
+    entry = {
+        "model": found.model,
+        "accuracy": accuracy_with(result, plan, _answers(found, result, prepared)),
+        "cost_usd": found.cost_usd,
+        "num_calls": found.num_calls,
+        "n_failed": found.n_failed,
+        "n_fallback": found.n_fallback,
+        "n_disagreements": len(found.disagreements),
+        "disagreements": [asdict(d) for d in found.disagreements[:_LISTED]],
+    }
+    stopped: tuple[CodedWarning, ...] = ()
+    if found.stopped:
+        stopped = (CodedWarning.of("extraction-stopped", model=found.model, reason=found.stopped),)
+    return LLMExtractionReport({"llm_extraction": entry}, {"answers read by": str(found)}, stopped)
+
+
+async def _extract(
+    prepared: PreparedRun, store: Store, result: ScoredResult, model: Model, prices: Prices
+) -> LLMExtraction:
+    """The answers, within what the outputs have left of the run's money and tokens."""
+    rows = result.table.candidates
+    cost, tokens = (
+        sum(float(rows[name].sum()) for name in names if name in rows.columns)
+        for names in (("cost",), ("tokens", "tokens_in"))
+    )
+    limits = limits_of(prepared).remaining(cost, round(tokens))
+    try:
+        return await extract_all(
+            candidates_of(result.table, result.scored[0].sets.answers),
+            model,
+            CallContext(store=store, price=prices.cost, limits=limits),
+            cases={item.case.id: item.case for item in prepared.items},
+            kind=kind_of(str(result.extraction.get("extractor"))),
+        )
+    finally:
+        await model.close()
+
+
+def _answers(found: LLMExtraction, result: ScoredResult, prepared: PreparedRun) -> Graded:
+    """The model's answers as a column, in the form the extractor gives them so that equal ones vote together."""
+    answers = list(found.answers)
+    if kind_of(str(result.extraction.get("extractor"))) == "text":
+        find, table = extractor(extractor_of(prepared)), result.table
+        choices = {item.case.id: item.case.choices or None for item in prepared.items}
+        cases = table.cases["case_id"].gather(table.owner)
+        answers = [None if a is None else find(a, choices[case]) for a, case in zip(answers, cases, strict=True)]
+    return with_answers(result.table, pl.Series("answer", answers, dtype=pl.String), reason="read by a model")
+
+
+def extract_table_with_llm(
+    table: Table,
+    extractor: str,
+    model: str,
+    *,
+    limits: Limits | None = None,
+    prices: Path | None = None,
+    store: Path | None = None,
+    cache: bool = False,
+) -> LLMExtraction:
+    """What a model reads in every output; where it fails the answer of `extractor` is kept, and counted.
+
+    `store` keeps the replies, so that the same command resumes an interrupted audit and pays for no reply twice.
+    """
+    reader = open_model(model)
+    price_lists = Prices.for_models([reader.name], None if limits is None else limits.max_cost, prices)
+    return run_sync(
+        _extract_alone(
+            candidates_of(table, find_answers(table, extractor).sets.answers),
+            reader,
+            cases_of(table),
+            kind_of(extractor),
+            folder=store,
+            cache=cache,
+            limits=limits or Limits(),
+            price=price_lists.cost,
+        )
+    )
+
+
+def kind_of(extractor: str) -> Kind:
+    """What an extractor's answers are.
+
+    >>> kind_of("number_simple"), kind_of("letter"), kind_of("boxed")
+    ('number', 'letter', 'text')
+    """
+    return "letter" if extractor.startswith("letter") else "number" if extractor.startswith("number") else "text"
+
+
+def cases_of(table: Table) -> dict[str, Case]:
+    """The questions and options, by id."""
+    rows = table.cases.select([c for c in ("case_id", "input", "choices") if c in table.cases.columns])
+    return {
+        row["case_id"]: Case(id=row["case_id"], input=row.get("input"), choices=tuple(row.get("choices") or ()))
+        for row in rows.iter_rows(named=True)
+    }
+
+
+def candidates_of(table: Table, answers: pl.Series | None) -> list[Candidate]:
+    """Every candidate with its text and the answer that the extractor found."""
+    texts = table.candidates["text"].to_list()
+    found = [None] * len(texts) if answers is None else answers.to_list()
+    return [
+        Candidate(case_id=case, index=row - start, text=texts[row], answer=found[row])
+        for case, (start, end) in zip(table.cases["case_id"].to_list(), pairwise(table.offsets.tolist()), strict=True)
+        for row in range(start, end)
+    ]

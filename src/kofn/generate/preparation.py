@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from kofn.tasks import load_task
 from kofn.tasks.load import with_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kofn.generate.runner import Repeats
     from kofn.generate.store import Store
@@ -70,7 +70,7 @@ class PreparedRun:
         return {
             "task": self.task.name,
             "models": {role: model.name for role, model in self.models.items()},
-            "weights": {role: _weight_digests(model) for role, model in self.models.items()},
+            "weights": {role: weight_digests(model) for role, model in self.models.items()},
             **_stage_settings(self.task, self.chat),
             "asked": task_digest(self.task),
             "seed": self.config.generation.seed,
@@ -91,7 +91,7 @@ def _stage_settings(task: Task, chat: Mapping[str, bool]) -> dict[str, Any]:
     }
 
 
-def _weight_digests(model: Model) -> dict[str, Any]:
+def weight_digests(model: Model) -> dict[str, Any]:
     """What a model says of the files it is made of: a folder may hold another model tomorrow."""
     return {name: value for name, value in model.describe().items() if name.endswith(("fingerprint", "sha256"))}
 
@@ -127,17 +127,9 @@ def extractor_of(prepared: PreparedRun) -> str:
 
 def limits_of(prepared: PreparedRun) -> Limits:
     """What the configuration allows; a reproducible run asks one thing at a time."""
-    s = prepared.config.generation
-    return Limits(
-        concurrency=1 if s.reproducible else s.concurrency,
-        requests_per_second=s.requests_per_second,
-        tokens_per_minute=s.tokens_per_minute,
-        timeout=s.timeout,
-        retries=s.retries,
-        max_cost=s.max_cost,
-        max_tokens_total=s.max_tokens_total,
-        max_time=s.max_time,
-    )
+    generation = prepared.config.generation
+    limits = Limits(**{one.name: getattr(generation, one.name) for one in fields(Limits)})
+    return replace(limits, concurrency=1) if generation.reproducible else limits
 
 
 def prices_of(prepared: PreparedRun) -> Prices:
@@ -196,34 +188,27 @@ def _with_sampling(task: Task, generation: GenerationConfig) -> Task:
     """How outputs are drawn, in the first stage of several; whether to chat is for all of them."""
     stop = None if generation.stop is None else list(generation.stop)
     first = {"top_p": generation.top_p, "max_tokens": generation.max_tokens, "stop": stop}
-    names = [stage.name for stage in task.spec.all_stages()]
-    changes = {name: {"chat": generation.chat, **(first if name == names[0] else {})} for name in names}
-    known = {name: {k: v for k, v in of.items() if v is not None} for name, of in changes.items()}
-    stages = {name: of for name, of in known.items() if of}
+    stages: dict[str, dict[str, Any]] = {}
+    for place, stage in enumerate(task.spec.all_stages()):
+        changes = {"chat": generation.chat, **({} if place else first)}
+        if known := {name: value for name, value in changes.items() if value is not None}:
+            stages[stage.name] = known
     return task.override(temperature=generation.temperature, stages=stages or None)
 
 
 def open_models(roles: Sequence[str], generation: GenerationConfig) -> dict[str, Model]:
     """The backend of every role and model that the stages name; each is opened once."""
-    models: dict[Any, Model] = {}
-
-    def open_once(spec: Any) -> Model:
-        # objects by identity: a callable or a model need not be hashable
-        key = spec if isinstance(spec, str) else id(spec)
-        if key not in models:
-            models[key] = open_with_settings(spec, generation)
-        return models[key]
-
-    named = {"actor": generation.model, "critic": critic_of(generation)}
-    return {role: open_once(named.get(role, role)) for role in dict.fromkeys(roles)}
-
-
-def open_with_settings(spec: str | Model | Callable[..., Any], generation: GenerationConfig) -> Model:
-    """One backend, with what the configuration says of it."""
     options = {"device": generation.device, "batch": generation.batch_size, "timeout": generation.timeout}
-    return open_model(
-        spec, reproducible=generation.reproducible, options={k: v for k, v in options.items() if v is not None}
-    )
+    known = {name: value for name, value in options.items() if value is not None}
+    named = {"actor": generation.model, "critic": critic_of(generation)}
+    specs = {role: named.get(role, role) for role in roles}
+    # objects by identity: a callable or a model need not be hashable
+    keys = {role: spec if isinstance(spec, str) else id(spec) for role, spec in specs.items()}
+    distinct = {keys[role]: spec for role, spec in specs.items()}
+    models = {
+        key: open_model(spec, reproducible=generation.reproducible, options=known) for key, spec in distinct.items()
+    }
+    return {role: models[key] for role, key in keys.items()}
 
 
 def critic_of(generation: GenerationConfig) -> Any:
@@ -278,22 +263,20 @@ def check_run(prepared: PreparedRun) -> None:
         if name not in ("pass", "score"):
             metric(name)
     _check_aggregators(prepared, options)
-    _check_fields(prepared, options)
-    plan = prepared.config.report
+    tags = list(dict.fromkeys(name for item in prepared.items for name in item.case.tags))
+    hint = f"its cases have {', '.join(tags) or 'no fields'}"
+    for name in options.by:
+        if name not in (*tags, "input", "reference", "cluster"):
+            raise UnknownName("field", name, tags, hint=hint)
+    plan, generation = prepared.config.report, prepared.config.generation
     if plan.verdict is not None:
-        _check_verdict(plan.verdict)
-    if plan.group is not None and not any(plan.group in item.case.tags for item in prepared.items):
-        tags = _tags(prepared)
-        raise InputError(
-            f"{prepared.task.source}: groups: {UnknownName('field', plan.group, tags, hint=_tags_hint(tags))}"
-        )
-    if (
-        prepared.config.generation.answer_model is not None
-        and prepared.task.spec.two_stage is None
-        and "critic" not in prepared.models
-    ):
+        bounded = any(sign in plan.verdict for sign in "<>")
+        aggregator(Requirement.parse(plan.verdict).name if bounded else plan.verdict)
+    if plan.group is not None and plan.group not in tags:
+        raise InputError(f"{prepared.task.source}: groups: {UnknownName('field', plan.group, tags, hint=hint)}")
+    if generation.answer_model is not None and prepared.task.spec.two_stage is None and "critic" not in prepared.models:
         raise InputError("answer_model is the critic, and no stage asks it: give --two-stage too")
-    if prepared.config.generation.compare_markovian:
+    if generation.compare_markovian:
         with_question(prepared)
 
 
@@ -309,25 +292,6 @@ def _check_aggregators(prepared: PreparedRun, options: GradingConfig) -> None:
                 f"ask for --repeats {k} --max-repeats {max(k, rule.most)}"
             )
         raise InputError(f"{name} is undefined of {rule.first} candidates: ask for --repeats {k} or more")
-
-
-def _check_fields(prepared: PreparedRun, options: GradingConfig) -> None:
-    tags = _tags(prepared)
-    for name in options.by:
-        if name not in (*tags, "input", "reference", "cluster"):
-            raise UnknownName("field", name, tags, hint=_tags_hint(tags))
-
-
-def _tags(prepared: PreparedRun) -> list[str]:
-    return list(dict.fromkeys(name for item in prepared.items for name in item.case.tags))
-
-
-def _tags_hint(tags: list[str]) -> str:
-    return f"its cases have {', '.join(tags) or 'no fields'}"
-
-
-def _check_verdict(text: str) -> None:
-    aggregator(Requirement.parse(text).name if any(sign in text for sign in "<>") else text)
 
 
 # --- the same reasoning answered with the question: where answers get better with it at hand, the reasoning does not

@@ -13,7 +13,7 @@ from datetime import date  # noqa: TC003 - pydantic reads the annotation when it
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
@@ -168,12 +168,10 @@ def _read(path: Path, _changed: int) -> Mapping[str, PriceList]:
     try:
         return _PriceFile.model_validate(content or {}).root
     except ValidationError as problem:
-        raise InputError(f"{path}: {_first_fault(problem.errors()[0])}") from None
-
-
-def _first_fault(fault: Any) -> str:
-    where = " > ".join(map(str, fault["loc"])) or "the whole file"
-    return f"{where}: {fault['msg'].lower()}; expected vendor: {{models: {{MODEL: {{input: 1.0, output: 5.0}}}}}}"
+        fault = problem.errors()[0]
+        where = " > ".join(map(str, fault["loc"])) or "the whole file"
+        expected = "expected vendor: {models: {MODEL: {input: 1.0, output: 5.0}}}"
+        raise InputError(f"{path}: {where}: {fault['msg'].lower()}; {expected}") from None
 
 
 def _find(model: str, file: Mapping[str, PriceList]) -> tuple[Price, PriceList] | None:

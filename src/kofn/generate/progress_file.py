@@ -143,18 +143,14 @@ def read_progress(directory: Path) -> ProgressRecord | None:
     import orjson
 
     try:
-        return _parse_record(orjson.loads(_bytes(directory / NAME)))
+        # links, pipes and huge files are refused: opening a pipe would block for ever
+        number = os.open(directory / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(number, "rb") as file:  # noqa: PTH123 - a number
+            status = os.fstat(number)
+            regular = stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST
+            return _parse_record(orjson.loads(file.read(LARGEST))) if regular else None
     except (OSError, ValueError, TypeError, LookupError):
         return None
-
-
-def _bytes(path: Path) -> bytes:
-    """The content of the file. Links, pipes and huge files are refused: opening a pipe would block for ever."""
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - a number
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
-            raise ValueError(path)
-        return file.read(LARGEST)
 
 
 def _parse_record(data: Any) -> ProgressRecord:
@@ -171,10 +167,8 @@ def _parse_record(data: Any) -> ProgressRecord:
     points = [_check_types(dict(zip(_POINT, point, strict=True)), _POINT) for point in data["history"]]
     return ProgressRecord(
         **plain,
-        cases_done=cases["done"],
-        cases_total=cases["total"],
-        candidates_done=candidates["done"],
-        candidates_total=candidates["total"],
+        **{f"cases_{name}": number for name, number in cases.items()},
+        **{f"candidates_{name}": candidates[name] for name in ("done", "total")},
         reused=candidates["reused"],
         estimates=estimates,
         history=tuple((point.pop("seconds"), replace(estimates[0], **point)) for point in points),
@@ -189,6 +183,9 @@ def _check_types(data: Any, types: dict[str, Any]) -> dict[str, Any]:
     return {name: data[name] for name in types}
 
 
+# what a tally, a snapshot and a record call alike
+_SPENT = ("errors", "retries", "tokens_in", "tokens_out", "cost", "unpriced")
+_COUNTED = ("reused", *_SPENT, "estimates")
 EVERY = 1.0  # seconds from one writing to the next
 MOST = 120  # points of a history
 
@@ -203,12 +200,7 @@ def snapshot_of(tally: CallTally, cases: int, candidates: int, seconds: float, *
         reused=min(done, tally.reused // stages),
         cases_done=min(tally.cases, cases),
         cases_total=cases,
-        tokens_in=tally.tokens_in,
-        tokens_out=tally.tokens_out,
-        cost=tally.cost,
-        unpriced=tally.unpriced,
-        errors=tally.errors,
-        retries=tally.retries,
+        **{name: getattr(tally, name) for name in _SPENT},
     )
 
 
@@ -225,7 +217,7 @@ class ProgressWriter:
     ) -> None:
         self.path = directory / NAME
         self._look, self._keep = look, keep
-        self._about = {"kind": kind, "task": _plain_text(task), "model": _plain_text(model)}
+        self._about: dict[str, Any] = {"kind": kind, "task": _plain_text(task), "model": _plain_text(model)}
         self._started, self._began = _now(), time.monotonic()
         self._state = "running"
         self._reason: str | None = None
@@ -307,17 +299,10 @@ class ProgressWriter:
             cases_total=now.cases_total,
             candidates_done=now.done,
             candidates_total=now.total,
-            reused=now.reused,
-            errors=now.errors,
-            retries=now.retries,
-            tokens_in=now.tokens_in,
-            tokens_out=now.tokens_out,
-            cost=now.cost,
-            unpriced=now.unpriced,
+            **{name: getattr(now, name) for name in _COUNTED},
             seconds=seconds,
             rate=round(now.rate, 3),
             eta=now.eta if state == "running" else None,
-            estimates=now.estimates,
             history=tuple(self.history),
         )
 

@@ -70,8 +70,7 @@ def run(task: Any, given: Config | None = None, **options: Any) -> Run:
 def run_in(prepared: PreparedRun, directory: Path) -> Run:
     """The same in a directory, which may hold a part of the run already."""
     prices_of(prepared)  # an error in a price file must come before the first paid call
-    store = Store.open(directory, fingerprint=prepared.fingerprint())
-    try:
+    with Store.open(directory, fingerprint=prepared.fingerprint()) as store:
         if prepared.config.generation.retry_errors:
             store.forget_errors()
         # Only a store with two replies for one candidate needs to know which of them belong to this run.
@@ -83,12 +82,12 @@ def run_in(prepared: PreparedRun, directory: Path) -> Run:
         with ProgressWriter(directory, look, kind="run", task=prepared.task.name, model=models) as progress:
             outcome = run_sync(_generate(asking, store, used, tally, interim, look))
             progress.mark_scoring()
-            against = _answered_with_the_question(prepared, store, directory, outcome, used)
+            against = None
+            if prepared.config.generation.compare_markovian:
+                against = _answered_with_the_question(prepared, store, directory, outcome, used)
             run = write_scored_run(prepared, store, directory, outcome, against=against, keys=used)
             progress.stop(outcome.stopped)
         return run
-    finally:
-        store.close()
 
 
 def _with_comparison(prepared: PreparedRun) -> PreparedRun:
@@ -98,32 +97,18 @@ def _with_comparison(prepared: PreparedRun) -> PreparedRun:
 
 def _answered_with_the_question(
     prepared: PreparedRun, store: Store, directory: Path, outcome: GenerationOutcome, keys: set[bytes] | None
-) -> Run | None:
+) -> Run:
     """The same reasoning answered with the question, as a run of its own."""
-    if not prepared.config.generation.compare_markovian:
-        return None
     config = prepared.config
-    alone = replace(
-        config,
-        generation=replace(config.generation, llm_extract=None),
-        report=replace(config.report, append_results=None),
-    )
-    return write_scored_run(
-        with_question(replace(prepared, config=alone)),
-        store,
-        directory / WITH_QUESTION_FOLDER,
-        outcome,
-        keys=keys,
-    )
+    generation, report = replace(config.generation, llm_extract=None), replace(config.report, append_results=None)
+    alone = with_question(replace(prepared, config=replace(config, generation=generation, report=report)))
+    return write_scored_run(alone, store, directory / WITH_QUESTION_FOLDER, outcome, keys=keys)
 
 
 def forecast(prepared: PreparedRun) -> Forecast:
     """What a run will cost and take, from a few of its requests; what they answer is kept for the run."""
-    store = Store.open(directory_of(prepared), fingerprint=prepared.fingerprint())
-    try:
+    with Store.open(directory_of(prepared), fingerprint=prepared.fingerprint()) as store:
         return run_sync(_probe(_with_comparison(prepared), store))
-    finally:
-        store.close()
 
 
 def _progress_of(prepared: PreparedRun, tally: CallTally, interim: InterimGrader | None) -> Callable[[], Snapshot]:

@@ -10,17 +10,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kofn.errors import InputError
-from kofn.generate.calls import CallQueue
+from kofn.generate.calls import CallQueue, PendingLogLikelihoods, PendingOutputs
 from kofn.generate.limits import Budget
-from kofn.generate.pending import PendingLogLikelihoods, PendingOutputs
 from kofn.models.base import Request
 from kofn.tasks.stages import key_of, of_repeat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 
-    from kofn.generate.calls import CallContext, CallTally
-    from kofn.generate.pending import PendingRequest
+    from kofn.generate.calls import CallContext, CallTally, PendingRequest
     from kofn.generate.store import Cache, ReplyRow
     from kofn.models.base import Model, Prompt, Sampling
     from kofn.tasks.stages import Item, Recipe, Stage
@@ -191,19 +189,17 @@ class Scheduler:
         plain = stage.kind != "generate"  # a likelihood is that of one text after another: there are no messages
         chat = not plain and self.chat[stage.model]
         prompt = self.recipe.prompt(item, index, repeat, outputs, chat=chat)
-        options = self._options(item, index, repeat) if plain else None
+        options = None
+        if plain:
+            options = self.recipe.options(item, index, repeat)
+            if not options:
+                needs = "options to choose among" if stage.kind == "choose" else "a reference"
+                raise InputError(f"case {item.case.id!r}: stage {stage.name!r} needs {needs}, and it has none")
+            options = options if stage.kind == "choose" else options[:1]
         sampling = of_repeat(stage.sampling, self.context.seed, item.case.id, stage.name, repeat)
         model = self.queues[stage.model].model.name
         key = key_of(model, stage.name, prompt, sampling, repeat, item.case.id, options)
         return Slot(repeat, key, prompt, sampling, options)
-
-    def _options(self, item: Item, index: int, repeat: int) -> list[tuple[str, str]]:
-        stage = self.stages[index]
-        options = self.recipe.options(item, index, repeat)
-        if not options:
-            needs = "options to choose among" if stage.kind == "choose" else "a reference"
-            raise InputError(f"case {item.case.id!r}: stage {stage.name!r} needs {needs}, and it has none")
-        return options if stage.kind == "choose" else options[:1]
 
     def _ask(self, item: Item, index: int, group: list[Slot]) -> Coroutine[Any, Any, list[ReplyRow]]:
         """The rows of repeats that one request can ask for, from the model."""
@@ -233,14 +229,9 @@ class Scheduler:
         copies = []
         for slot in slots:
             if row := known.get(keys[slot.key]):
-                place: dict[str, Any] = {
-                    "key": slot.key,
-                    "case_id": case_id,
-                    "stage": stage.name,
-                    "repeat": slot.repeat,
-                }
+                row = row._replace(key=slot.key, case_id=case_id, stage=stage.name, repeat=slot.repeat)
                 # this run pays nothing for it, and made no call
-                copies.append(row._replace(**place, cost=0.0, attempts=0, created=time.time()))
+                copies.append(row._replace(cost=0.0, attempts=0, created=time.time()))
         if copies:
             self.context.store.put(copies)
         return {row.key: row for row in copies}
@@ -272,21 +263,13 @@ def is_deterministic(stage: Stage) -> bool:
 
 def _pending_request(stage: Stage, case_id: str, group: list[Slot]) -> PendingRequest:
     first = group[0]
-    keys = [slot.key for slot in group]
+    place: Any = {"stage": stage.name, "case_id": case_id, "repeat": first.repeat, "keys": [slot.key for slot in group]}
     if first.options is not None:
         assert isinstance(first.prompt, str)
         choose = stage.kind == "choose"
-        return PendingLogLikelihoods(
-            stage=stage.name,
-            case_id=case_id,
-            repeat=first.repeat,
-            keys=keys,
-            prompt=first.prompt,
-            options=first.options,
-            choose=choose,
-        )
+        return PendingLogLikelihoods(**place, prompt=first.prompt, options=first.options, choose=choose)
     request = Request(prompt=first.prompt, sampling=first.sampling, n=len(group), case_id=case_id, repeat=first.repeat)
-    return PendingOutputs(stage=stage.name, case_id=case_id, repeat=first.repeat, keys=keys, request=request)
+    return PendingOutputs(**place, request=request)
 
 
 YOUNG = 20_000  # new objects before the garbage collector looks at them, far more than by default
@@ -335,7 +318,12 @@ async def generate(
         chat=dict(chat or {}),
     )
     source = iter(items)
-    walkers = [walk.cases(source, on_case) for _ in range(window or _window(queues.values()))]
+    if window is None:
+        # cases under way that keep every model busy while others are being stored: a quarter more than fits, so that a
+        # case is ready when a call ends; one where calls come one by one
+        room = [queue.concurrency * queue.model.batch for queue in queues.values()]
+        window = 1 if max(room, default=1) == 1 else sum(r + max(2, r // 4) for r in room)
+    walkers = [walk.cases(source, on_case) for _ in range(window)]
     try:
         with _fewer_collections():
             await run_together(walkers)
@@ -348,11 +336,50 @@ async def generate(
     return GenerationOutcome(tally, budget.reason)
 
 
-def _window(queues: Iterable[CallQueue]) -> int:
-    """Cases under way that keep every model busy while others are being stored; one where calls come one by one."""
-    room = [queue.concurrency * queue.model.batch for queue in queues]
-    # a quarter more than fits, so that a case is ready when a call ends
-    return 1 if max(room, default=1) == 1 else sum(r + max(2, r // 4) for r in room)
+@dataclass(frozen=True, slots=True)
+class _SingleStage:
+    """The recipe of questions that take one call each."""
+
+    stage: Stage
+    prompt_of: Callable[[Item, int], Prompt]
+    continuations: list[tuple[str, str]]
+
+    @property
+    def stages(self) -> Sequence[Stage]:
+        return (self.stage,)
+
+    def prompt(self, item: Item, stage: int, repeat: int, outputs: Mapping[str, str], *, chat: bool) -> Prompt:  # noqa: ARG002 - the protocol's
+        return self.prompt_of(item, repeat)
+
+    def options(self, item: Item, stage: int, repeat: int) -> list[tuple[str, str]]:  # noqa: ARG002 - the protocol's
+        return self.continuations
+
+
+async def ask_one_model(
+    items: Iterable[Item],
+    stage: Stage,
+    prompt_of: Callable[[Item, int], Prompt],
+    model: Model,
+    context: CallContext,
+    *,
+    replies: dict[tuple[str, int], ReplyRow],
+    repeats: int = 1,
+    options: Sequence[tuple[str, str]] = (),
+) -> str | None:
+    """Ask a model about every item, `repeats` times; why not everything was asked, None when everything was.
+
+    `prompt_of` makes the prompt of an item and a repeat; `options` are those of a stage that chooses. `replies` gets
+    the rows by item id and repeat, and has those that came also where an error ends the asking.
+    """
+    outcome = await generate(
+        items,
+        _SingleStage(stage, prompt_of, list(options)),
+        {stage.model: model},
+        context,
+        repeats=Fixed(repeats),
+        on_case=lambda item, rows: replies.update({(item.case.id, row.repeat): row for row in rows}),
+    )
+    return outcome.stopped
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from kofn.core.warnings import CodedWarning
 from kofn.errors import WorldError
 from kofn.generate.adaptive import Adaptive, honest, keep, saving
 from kofn.generate.candidate_table import candidate_rows, table_of
-from kofn.generate.llm_extraction import extract_run_with_llm
+from kofn.generate.llm_extractor import extract_run_with_llm
 from kofn.generate.preparation import prices_of, repeats_of, task_digest
 from kofn.registry import aggregator
 from kofn.render.run_directory import write_run
@@ -63,7 +63,12 @@ def write_scored_run(
     report = report_config(prepared, directory, table)
     extraction = extract_run_with_llm(prepared, store, result, report, prices_of(prepared))
     generation = generation_entry(prepared, table, outcome)
-    comparison, notes = _compare_with(result, against)
+    comparison: dict[str, Any] = {}
+    notes = {**generation["notes"], **extraction.notes}
+    found = None if against is None or against.result is None else compare_markovian(result, against.result)
+    if found is not None:
+        comparison["markovian"] = comparison_entry(found)
+        notes["leans on the question"] = format_comparison(found)
     result = result.with_warnings([*_run_warnings(prepared, result, outcome), *extraction.warnings])
     return write_run(
         result,
@@ -71,12 +76,7 @@ def write_scored_run(
         sources=source_files(prepared),
         options=options.to_dict(),
         report=report,
-        generation={
-            **generation,
-            **extraction.entry,
-            **comparison,
-            "notes": {**generation["notes"], **extraction.notes, **notes},
-        },
+        generation={**generation, **extraction.entry, **comparison, "notes": notes},
     )
 
 
@@ -91,15 +91,6 @@ def report_config(prepared: PreparedRun, directory: Path, table: Table) -> Repor
         types={group: kind for group, kind in report.types.items() if group in there},
         weights={group: weight for group, weight in report.weights.items() if group in there},
     )
-
-
-def _compare_with(result: ScoredResult, against: Run | None) -> tuple[dict[str, Any], dict[str, str]]:
-    """The entry for run.json and the note on how the answers differ from those that saw the question."""
-    found = None if against is None or against.result is None else compare_markovian(result, against.result)
-    if found is None:
-        return {}, {}
-    note = {"leans on the question": format_comparison(found)}
-    return {"markovian": comparison_entry(found)}, note
 
 
 def stored_table(
@@ -206,10 +197,7 @@ def generation_entry(prepared: PreparedRun, table: Table, outcome: GenerationOut
             for i, s in enumerate(prepared.recipe.stages)
         ],
         "asked": task_digest(prepared.task),
-        "dataset": {
-            "cases": len(prepared.items),
-            "sha256": prepared.task.dataset_digest(prepared.items),
-        },
+        "dataset": {"cases": len(prepared.items), "sha256": prepared.task.dataset_digest(prepared.items)},
         "seed": generation.seed,
         "mode": generation.mode,
         "repeats": prepared.repeats,
@@ -233,22 +221,15 @@ def _prompt(prepared: PreparedRun, stage: int) -> dict[str, str | None]:
 def _totals(table: Table) -> dict[str, Any]:
     """Sums over the candidates of the run, whenever they were made; None where nothing is known."""
 
-    def total(name: str) -> float | None:
-        return float(table.candidates[name].sum()) if name in table.candidates.columns else None
-
-    def count(name: str) -> int | None:
-        found = total(name)
-        return None if found is None else round(found)
-
-    errors = table.candidates["error"].count() if "error" in table.candidates.columns else 0
+    rows = table.candidates
+    tokens_in, tokens_out = (
+        round(rows[name].sum()) if name in rows.columns else None for name in ("tokens_in", "tokens")
+    )
+    errors = rows["error"].count() if "error" in rows.columns else 0
     # a failed call has no cost; any other row without one has a model whose price is not known
-    unpriced = "cost" in table.candidates.columns and table.candidates["cost"].null_count() > errors
-    return {
-        "tokens_in": count("tokens_in"),
-        "tokens_out": count("tokens"),
-        "cost": None if unpriced else total("cost"),
-        "errors": errors,
-    }
+    priced = "cost" in rows.columns and rows["cost"].null_count() <= errors
+    cost = float(rows["cost"].sum()) if priced else None
+    return {"tokens_in": tokens_in, "tokens_out": tokens_out, "cost": cost, "errors": errors}
 
 
 def _adaptive(prepared: PreparedRun, table: Table) -> dict[str, Any] | None:
@@ -302,9 +283,8 @@ def _notes(prepared: PreparedRun, table: Table) -> dict[str, str]:
         money = _money(prepared, table)
         text = str(adaptive_saving(prepared, table)).removeprefix("adaptive: ")
         spent, fixed = money["cost"], money["fixed_cost"]
-        notes["adaptive"] = (
-            f"{text}, {format_money(spent, 4)} instead of about {format_money(fixed, 4)}" if spent and fixed else text
-        )
+        paid = f", {format_money(spent, 4)} instead of about {format_money(fixed, 4)}" if spent and fixed else ""
+        notes["adaptive"] = f"{text}{paid}"
     if two := prepared.task.spec.two_stage:
         notes["two stages"] = "the answer is asked " + ("without" if two.markovian else "with") + " the question"
     return notes
@@ -321,17 +301,12 @@ def source_files(prepared: PreparedRun) -> Sequence[Path]:
 
 def compare_markovian(without: ScoredResult, with_it: ScoredResult) -> Comparison | None:
     """The mean of every case's candidates, answered with the question against without; None where nothing is graded."""
-    sides = [_case_means(result) for result in (without, with_it)]
-    if not without.scored[0].metric or any(side is None for side in sides):
+    a, b = without.scored[0].sets, with_it.scored[0].sets
+    if not without.scored[0].metric or not a.graded.any() or not b.graded.any():
         return None
-    ids = [result.scored[0].sets.case_ids.to_list() for result in (without, with_it)]
-    found = compare(ids[0], sides[0], ids[1], sides[1])
+    mean = aggregator("mean")
+    found = compare(a.case_ids.to_list(), mean(a), b.case_ids.to_list(), mean(b))
     return found if found.n else None
-
-
-def _case_means(result: ScoredResult) -> Any:
-    sets = result.scored[0].sets
-    return aggregator("mean")(sets) if sets.graded.any() else None
 
 
 def format_comparison(found: Comparison) -> str:

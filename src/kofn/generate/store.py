@@ -9,18 +9,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import queue
 import sqlite3
+import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from zlib import crc32
 
 from kofn.core.system import cache_folder
 from kofn.errors import InputError, WorldError
-from kofn.generate.store_writer import StoreWriter
 from kofn.runs.files import STORE, acquire_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+
 
 VERSION = 2  # 1 had no seals: its files are given the column, and rows without a seal are taken as they are
 CHUNK = 500  # keys of one lookup: SQLite before 3.32 takes at most 999 variables per statement
@@ -49,6 +51,12 @@ class ReplyRow(NamedTuple):
     attempts: int
     detail: str | None
     created: float
+
+
+def total_cost(rows: Iterable[ReplyRow]) -> float | None:
+    """What these replies cost; None where the price of one is not known. A failed call costs nothing."""
+    costs = [row.cost for row in rows if row.error is None]
+    return None if None in costs else sum(cost or 0.0 for cost in costs)
 
 
 # a table with row ids: keys are random, and rows that lie in the order of their keys cost four times the writing
@@ -377,14 +385,10 @@ def difference(old: Any, new: Any, name: str = "") -> tuple[str, str, str]:
             if old[key] != new[key]:
                 return difference(old[key], new[key], below)
     if isinstance(old, str) and isinstance(new, str):
-        old, new = _from_where_they_differ(old, new)
+        same = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+        if same >= 40:  # from a little before the difference, which may be far behind what a message can show
+            old, new = f"...{old[same - 20 :]}", f"...{new[same - 20 :]}"
     return name, _short(old), _short(new)
-
-
-def _from_where_they_differ(old: str, new: str) -> tuple[str, str]:
-    """Two long texts from a little before the first difference, which may be far behind what a message can show."""
-    same = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-    return (old, new) if same < 40 else (f"...{old[same - 20 :]}", f"...{new[same - 20 :]}")
 
 
 def _short(value: Any, there: bool = True) -> str:
@@ -392,3 +396,139 @@ def _short(value: Any, there: bool = True) -> str:
         return "nothing"
     text = repr(value)
     return text if len(text) <= 70 else f"{text[:67]}..."
+
+
+MOST = 512  # rows of one commit
+APART = 0.008  # seconds from one commit to the next where several wait: a fast disk would be given a row at a time
+
+Waiters = list["asyncio.Future[None]"]
+
+
+class StoreWriter:
+    """One connection to write with, and a thread that commits: rows that arrive while a commit runs form the next one.
+
+    A commit waits for the disk, which takes as long for one row as for five hundred. So no row has a commit of its own.
+    Rows are inserted in the thread that brings them, which is quick; a thread does nothing but commit, so that the two
+    hardly ever want the interpreter at the same time. To be used from one thread, with a loop or without.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, statement: str) -> None:
+        self.path = path
+        self.problem: WorldError | None = None
+        self._connection, self._statement = connection, statement
+        self._rows: list[Any] = []
+        self._waiters: Waiters = []
+        self._planned = False
+        self._next = 0.0  # when the next commit may start
+        self._idle = threading.Event()
+        self._idle.set()
+        self._jobs: queue.SimpleQueue[tuple[asyncio.AbstractEventLoop, Waiters] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._commit, name=f"kofn commits {path.name}", daemon=True)
+        self._thread.start()
+
+    def put(self, rows: Sequence[Any], waiter: asyncio.Future[None] | None = None) -> None:
+        """Hand rows over; `waiter` is resolved when they are committed. Without a loop they wait for `flush`."""
+        if self.problem is not None:
+            raise self.problem
+        self._rows += rows
+        if waiter is not None:
+            self._waiters.append(waiter)
+        if not self._planned and self._idle.is_set():
+            with contextlib.suppress(RuntimeError):
+                self._plan(asyncio.get_running_loop())
+
+    def flush(self) -> None:
+        """Return when everything handed over is committed."""
+        self._idle.wait()
+        self._planned = False
+        while self._rows and self.problem is None:
+            if self._insert():
+                self._end()
+        waiters, self._waiters = self._waiters, []
+        _resolve(waiters, self.problem)
+        if self.problem is not None:
+            raise self.problem
+
+    def close(self) -> None:
+        """Commit what is left and end the thread. The connection stays with its owner."""
+        try:
+            self.flush()
+        finally:
+            self._jobs.put(None)
+            self._thread.join()
+
+    # in the thread of the loop
+
+    def _plan(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start soon: what else the loop has received by then goes with it."""
+        self._planned = True
+        wait = self._next - loop.time()
+        if wait > 0:
+            loop.call_later(wait, self._start, loop)
+        else:
+            loop.call_soon(self._start, loop)
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Insert what is there and have it committed."""
+        self._planned = False
+        if not self._rows or self.problem is not None or not self._idle.is_set():
+            return
+        self._next = loop.time() + (APART if len(self._waiters) > 1 else 0.0)
+        waiters: Waiters = []
+        if len(self._rows) <= MOST:  # those of a longer queue may belong to rows that have to wait
+            waiters, self._waiters = self._waiters, []
+        if self._insert():
+            self._idle.clear()
+            self._jobs.put((loop, waiters))
+        else:
+            _resolve([*waiters, *self._waiters], self.problem)
+
+    def _done(self, loop: asyncio.AbstractEventLoop, waiters: Waiters) -> None:
+        _resolve(waiters, self.problem)
+        if self.problem is not None:
+            _resolve(self._waiters, self.problem)
+        elif self._rows and not self._planned:
+            self._plan(loop)
+
+    def _insert(self) -> bool:
+        rows, self._rows = self._rows[:MOST], self._rows[MOST:]
+        try:
+            # takes the write lock now, where waiting is possible: a read lock could not always be upgraded later
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany(self._statement, rows)
+        except sqlite3.Error as problem:
+            self._fail(problem)
+        return self.problem is None
+
+    # in the thread that commits, and in `flush`
+
+    def _commit(self) -> None:
+        while job := self._jobs.get():
+            self._end()
+            self._idle.set()
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
+                job[0].call_soon_threadsafe(self._done, *job)
+
+    def _end(self) -> None:
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as problem:
+            self._fail(problem)
+
+    def _fail(self, problem: sqlite3.Error) -> None:
+        self.problem = WorldError(
+            f"{self.path}: cannot be written: {problem}: what was stored is kept; run the same command again"
+        )
+        if self._connection.in_transaction:
+            self._connection.rollback()
+
+
+def _resolve(futures: Waiters, problem: WorldError | None) -> None:
+    for future in futures:
+        if future.done() or future.get_loop().is_closed():
+            continue
+        if problem is None:
+            future.set_result(None)
+        else:
+            future.set_exception(problem)
+            future.exception()  # marks it as seen: a caller that was cancelled never will, and asyncio would log it

@@ -93,13 +93,17 @@ def _reduction(rule: Aggregator) -> Callable[[list[Any]], Any]:
 
     def reduce(scores: list[Score]) -> Score:
         shape = next((s.value for s in scores if not _is_nan(s.value)), math.nan)
-        answers = [_answer(score.answer) for score in scores]
+        # as votes compare them: numbers by value, other text trimmed; None where it is empty
+        texts = [score.answer for score in scores]
+        answers = [None if text is None else canonical_number(text) or text.strip() or None for text in texts]
         if votes and not any(answers):
             _LOG.warning("%s: no score of a sample has an answer, so nobody votes: does this scorer give any?", rule)
 
         def of(values: Sequence[Any]) -> float:
-            numbers = [None if v is None or _is_nan(v) else _finite(to_float(v)) for v in values]
-            return _aggregated(rule, numbers, answers)
+            floats = [math.nan if v is None or _is_nan(v) else to_float(v) for v in values]
+            numbers = [number if math.isfinite(number) else None for number in floats]
+            found = aggregate(rule, values=numbers, answers=answers)
+            return math.nan if found is None else found
 
         value: Any
         if isinstance(shape, dict):
@@ -109,20 +113,13 @@ def _reduction(rule: Aggregator) -> Callable[[list[Any]], Any]:
             value = [of([_at(s.value, place) for s in scores]) for place in range(len(shape))]
         else:
             value = of([s.value for s in scores])
-        same = {name: _same([getattr(s, name) for s in scores]) for name in ("answer", "explanation")}
+        same: dict[str, Any] = {}
+        for name in ("answer", "explanation"):
+            texts = [getattr(score, name) for score in scores]
+            same[name] = texts[0] if texts and all(text == texts[0] for text in texts) else None
         return Score(value=value, **same, metadata=scores[0].metadata if scores else None)
 
     return reduce
-
-
-def _aggregated(rule: Aggregator, values: list[float | None], answers: list[str | None]) -> float:
-    value = aggregate(rule, values=values, answers=answers)
-    return math.nan if value is None else value
-
-
-def _answer(answer: str | None) -> str | None:
-    """An answer as votes compare it: numbers by value, other text trimmed; None where it is empty."""
-    return None if answer is None else canonical_number(answer) or answer.strip() or None
 
 
 def _at(value: Any, key: Any) -> Any:
@@ -136,22 +133,9 @@ def _is_nan(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None
-
-
-def _same(values: Sequence[Any]) -> Any:
-    return values[0] if values and all(value == values[0] for value in values) else None
-
-
-def _register_all() -> None:
-    """Every built-in aggregator that needs no more than values and answers, under kofn/NAME."""
-
-    for name, target in AGGREGATORS.items():
-        if not set(named_object(target, "aggregator").needs) - _PROVIDED:
-            _register(f"kofn/{name}", None)
-
-
 # Inspect loads this module by its entry point and expects the names to be registered afterwards
 if find_spec("inspect_ai") is not None:
-    _register_all()
+    for label, target in AGGREGATORS.items():
+        # every built-in one that needs no more than values and answers
+        if not set(named_object(target, "aggregator").needs) - _PROVIDED:
+            _register(f"kofn/{label}", None)

@@ -131,7 +131,10 @@ def _run_repeats(item: pytest.Item, nextitem: pytest.Item | None, request: Repea
     running = item.stash[_RUNNING] = _RunningTest(request)
     every: list[list[pytest.TestReport]] = []
     for number in range(1, request.repeats + 1):
-        _refresh(item)
+        if isinstance(item.parent, pytest.Class) and item.__dict__.get("_instance") is not None:  # of the last repeat
+            del item._instance  # type: ignore[attr-defined]
+            item._obj = None  # type: ignore[attr-defined]
+        item._report_sections.clear()
         running.repeats.append(Repeat())
         # the parent as the next item means "another test of the same place follows", so that wider fixtures stay
         following: Any = nextitem if number == request.repeats else item.parent
@@ -141,14 +144,6 @@ def _run_repeats(item: pytest.Item, nextitem: pytest.Item | None, request: Repea
             break
     del item.stash[_RUNNING]
     return _merge_reports(running, every)
-
-
-def _refresh(item: pytest.Item) -> None:
-    """Reset a test that has run: the instance of its class, what it printed."""
-    if isinstance(item.parent, pytest.Class) and item.__dict__.get("_instance") is not None:
-        del item._instance  # type: ignore[attr-defined]
-        item._obj = None  # type: ignore[attr-defined]
-    item._report_sections.clear()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -297,7 +292,10 @@ def _explain(report: pytest.TestReport, running: _RunningTest, result: RepeatedT
     number, longrepr = _failing_repeat(running), report.longrepr
     notable = [(i, one) for i, one in enumerate(running.repeats, 1) if one.outcome != "passed" or one.value is not None]
     lines = [result.line] if number else []  # without an exception of a repeat the line itself was raised
-    lines += [f"repeat {i}: {one.outcome}{_reason(one)}" for i, one in notable[:_LISTED]]
+    for i, one in notable[:_LISTED]:
+        parts = [] if one.value is None else [f"score {one.value:g}"]
+        parts += one.message.splitlines()[:1]
+        lines.append(f"repeat {i}: {one.outcome}" + (f" ({'; '.join(parts)})" if parts else ""))
     lines += [f"and {len(notable) - _LISTED:,} more"] if len(notable) > _LISTED else []
     lines += [f"shown above: repeat {number}"] if number else []
     crash, add = (getattr(longrepr, name, None) for name in ("reprcrash", "addsection"))
@@ -307,12 +305,6 @@ def _explain(report: pytest.TestReport, running: _RunningTest, result: RepeatedT
         add("kofn", "\n".join(lines))
     if crash is not None:
         crash.message = result.line
-
-
-def _reason(repeat: Repeat) -> str:
-    parts = [] if repeat.value is None else [f"score {repeat.value:g}"]
-    parts += [repeat.message.splitlines()[0]] if repeat.message else []
-    return f" ({'; '.join(parts)})" if parts else ""
 
 
 class _SessionResults:

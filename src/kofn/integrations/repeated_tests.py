@@ -142,7 +142,8 @@ class RequirementResult:
     @property
     def name(self) -> str:
         """The name of the number: mean, mean.low."""
-        return _full_name(Requirement.parse(self.requirement))
+        required = Requirement.parse(self.requirement)
+        return required.name if required.part == "point" else f"{required.name}.{required.part}"
 
     @property
     def text(self) -> str:
@@ -160,10 +161,6 @@ class RequirementResult:
     def of(cls, requirement: Requirement, value: float | None, formatted: str) -> RequirementResult:
         met = value is not None and requirement.met_by(value)
         return cls(requirement=str(requirement), value=value, met=met, formatted=formatted)
-
-
-def _full_name(requirement: Requirement) -> str:
-    return requirement.name if requirement.part == "point" else f"{requirement.name}.{requirement.part}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +253,10 @@ def _pooled(function: str, tests: Sequence[RepeatedTest]) -> RepeatedTest:
         return RepeatedTest(test=function, function=function, repeats=(), cases=len(tests))
     try:
         result = result_of(graded, aggregate=[one.name for one in requirements])
-        results = tuple(_on_cases(requirement, result) for requirement in requirements)
+        # of the scores, which come after the passes and are finer where both have a number
+        last = {e.aggregator: e for e in result.estimates}
+        found = [(requirement, last[aggregator(requirement.name).name]) for requirement in requirements]
+        results = tuple(RequirementResult.of(r, getattr(e, r.part), r.describe(e)) for r, e in found)
     except InputError as problem:
         results = tuple(
             RequirementResult.of(requirement, None, f"undefined ({problem})") for requirement in requirements
@@ -272,14 +272,6 @@ def _pooled(function: str, tests: Sequence[RepeatedTest]) -> RepeatedTest:
         cases=len(tests),
         failure="\n".join(["passed  lowest", *lowest, *(["", first] if first else [])]),
     )
-
-
-def _on_cases(requirement: Requirement, result: ScoredResult) -> RequirementResult:
-    name = aggregator(requirement.name).name
-    estimates = [e for e in result.estimates if e.aggregator == name]
-    estimate = estimates[-1]  # of the scores, which come after the passes and are finer where both have this number
-    value: float | None = getattr(estimate, requirement.part)
-    return RequirementResult.of(requirement, value, requirement.describe(estimate))
 
 
 def rows_of(tests: Iterable[RepeatedTest]) -> list[dict[str, Any]]:
@@ -331,16 +323,12 @@ def write_tests(tests: Sequence[RepeatedTest], directory: Path) -> None:
         result = result_of(tests, [*always, *names])
     except InputError:  # an aggregator that these tests have no data for, such as a vote without answers
         result = result_of(tests, always)
-    plan = ReportConfig(task="pytest", name=directory.resolve().name, verdict=_verdict(tests), group="file")
+    # a case of the run passes by the requirement of the tests, where all have the same single one
+    first, *others = {test.requirements for test in tests}
+    only = Requirement.parse(first[0]) if not others and len(first) == 1 else None
+    verdict = str(only) if only is not None and only.part == "point" else EVERY_ONE
+    plan = ReportConfig(task="pytest", name=directory.resolve().name, verdict=verdict, group="file")
     write_run(result, directory, sources=[], options={"aggregate": []}, report=plan)
-
-
-def _verdict(tests: Sequence[RepeatedTest]) -> str:
-    """The requirement by which a case of the run passes: that of the tests, where all have the same single one."""
-    distinct = {test.requirements for test in tests}
-    first = [Requirement.parse(text) for text in tests[0].requirements]
-    same = len(distinct) == 1 and len(first) == 1 and first[0].part == "point"
-    return str(first[0]) if same else EVERY_ONE
 
 
 def summary_grid(tests: Sequence[RepeatedTest], *, most: int | None) -> tuple[Grid, int]:

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
 
 PACKAGES = {"mlflow": "mlflow-skinny", "wandb": "wandb"}
+# the variable that names the place, where the address does not, and how an address is written
+_PLACES = {
+    "mlflow": ("MLFLOW_TRACKING_URI", "mlflow:http://HOST:PORT"),
+    "wandb": ("WANDB_PROJECT", "wandb:PROJECT"),
+}
 ARTIFACTS = ("report", "all", "none")
 _LONGEST = 300  # characters of a package's error
 _OWN = ("artifacts", "experiment", "name")
@@ -60,7 +65,10 @@ class SinkAddress:
             known = [f"{name}:" for name in PACKAGES]
             raise UnknownName("sink", f"{kind}:" if sign else text, known, f"expected mlflow:URI or {known[1]}PROJECT")
         place, options = _without_own(rest)
-        address = cls(kind=kind, place=place or _from_environment(kind), options=options)
+        variable, form = _PLACES[kind]
+        if not place and not os.environ.get(variable):
+            raise InputError(f"sink {kind}: says not where: write {form}, or set {variable}")
+        address = cls(kind=kind, place=place or os.environ[variable], options=options)
         if (artifacts := options.get("artifacts")) is not None and artifacts not in ARTIFACTS:
             raise UnknownName("artifacts", artifacts, list(ARTIFACTS))
         if kind == "wandb" and not 0 <= place.count("/") <= 1:
@@ -101,10 +109,6 @@ class SinkAddress:
         if find_spec(self.kind) is None:
             raise MissingExtra(PACKAGES[self.kind], self.kind, f"--sink {self.kind}:")
 
-    def sender(self) -> Any:
-        """The function that sends a `TrackerRun` there."""
-        return {"mlflow": send_to_mlflow, "wandb": send_to_wandb}[self.kind]
-
 
 def without_credentials(text: str) -> str:
     """A text without the user names and passwords of the addresses in it.
@@ -125,14 +129,6 @@ def _without_own(text: str) -> tuple[str, dict[str, str]]:
     pairs = parse_qsl(query, keep_blank_values=True)
     others = "&".join(f"{quote(k)}={quote(v)}" for k, v in pairs if k not in _OWN)
     return f"{place}?{others}" if others else place, {k: v for k, v in pairs if k in _OWN}
-
-
-def _from_environment(kind: str) -> str:
-    name = {"mlflow": "MLFLOW_TRACKING_URI", "wandb": "WANDB_PROJECT"}[kind]
-    if not (found := os.environ.get(name, "")):
-        form = {"mlflow": "mlflow:http://HOST:PORT", "wandb": "wandb:PROJECT"}[kind]
-        raise InputError(f"sink {kind}: says not where: write {form}, or set {name}")
-    return found
 
 
 LONGEST = 500  # characters of a parameter or a tag
@@ -163,6 +159,7 @@ def tracker_run_of(run: Run, artifacts: str = "report") -> TrackerRun:
     """The content to send. `artifacts`: "report" (the page and the two JSON files), "all" or "none"."""
     if run.path is None:
         raise InputError(f"run {run.name} is not on disk: only a run directory is sent")
+    names = {"none": (), "report": (PAGE, EVALUATION, MANIFEST), "all": files_of(run)}[artifacts]
     return TrackerRun(
         name=run.name,
         task=run.task,
@@ -170,7 +167,7 @@ def tracker_run_of(run: Run, artifacts: str = "report") -> TrackerRun:
         params=params_of(run),
         metrics=metrics_of(run),
         tags=tags_of(run),
-        files=_files(run, artifacts),
+        files=tuple(run.directory / name for name in names if (run.directory / name).is_file()),
     )
 
 
@@ -180,12 +177,11 @@ def send_run(run: Run, address: SinkAddress) -> str:
     output = StringIO()  # what a package prints may hold the password of its server
     try:
         with redirect_stdout(output), redirect_stderr(output):
-            return str(address.sender()(address, content))
+            return (send_to_mlflow if address.kind == "mlflow" else send_to_wandb)(address, content)
     except (InputError, KeyboardInterrupt):
         raise
     except Exception as problem:  # the packages raise what they like, and so does the network below them
-        kind = type(problem).__name__
-        why = address.clean(f"{kind}: {problem}")
+        why = address.clean(f"{type(problem).__name__}: {problem}")
         command = f"kofn report {run.path} --sink '{address.text}'"
         raise WorldError(f"{address}: not sent: {why}; the run is in {run.path}: {command} sends it again") from None
 
@@ -194,11 +190,6 @@ def _digest(path: Path) -> str:
     """The sha256 of run.json, or of evaluation.json where that is all there is."""
     manifest = path / MANIFEST
     return digest(manifest if manifest.is_file() else path / EVALUATION)
-
-
-def _files(run: Run, artifacts: str) -> tuple[Path, ...]:
-    names = {"none": (), "report": (PAGE, EVALUATION, MANIFEST), "all": files_of(run)}[artifacts]
-    return tuple(run.directory / name for name in names if (run.directory / name).is_file())
 
 
 # metrics
@@ -281,8 +272,8 @@ def params_of(run: Run) -> dict[str, str]:
 
 def tags_of(run: Run) -> dict[str, str]:
     """Identity and state of a run, to search by."""
-    manifest, status = run.manifest, status_of(run)
-    commit = manifest.get("git_commit")
+    manifest, status, parent = run.manifest, status_of(run), run.manifest.get("parent")
+    rescored = parent if isinstance(parent, dict) else {}  # the run that this one re-scores
     found: dict[str, Any] = {
         "kofn.run": _digest(run.directory),
         "kofn.version": (manifest.get("versions") or {}).get("kofn"),
@@ -290,17 +281,10 @@ def tags_of(run: Run) -> dict[str, str]:
         "kofn.created": manifest.get("created"),
         "kofn.status": status.word.lower(),
         "kofn.incomplete": list(status.gaps),
-        "kofn.parent": _parent(manifest.get("parent")),
-        "kofn.git_commit": commit,
+        "kofn.parent": rescored.get("run_json_sha256") or rescored.get("name"),
+        "kofn.git_commit": manifest.get("git_commit"),
     }
     return _texts(found)
-
-
-def _parent(entry: Any) -> str | None:
-    """The run that this one re-scores."""
-    if not isinstance(entry, dict):
-        return None
-    return str(entry.get("run_json_sha256") or entry.get("name") or "") or None
 
 
 def _texts(found: Mapping[str, Any]) -> dict[str, str]:
@@ -329,26 +313,25 @@ _PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOU
 
 def send_to_mlflow(address: SinkAddress, tracker_run: TrackerRun) -> str:
     """Send a run. It is found by its digest: one that is complete is left alone, one that was cut off is completed."""
-    client = _client(address)
-    experiment = _experiment(client, address.options.get("experiment", tracker_run.task))
+    for name, value in _PATIENCE.items():
+        os.environ.setdefault(name, value)
+    logging.getLogger("mlflow").setLevel(logging.ERROR)
+    mlflow = import_extra("mlflow", "mlflow", "--sink mlflow:", package="mlflow-skinny")
+    client = mlflow.MlflowClient(tracking_uri=address.place)
     called = address.options.get("experiment", tracker_run.task)
+    experiment = _experiment(client, called)
     existing = client.search_runs([experiment], f"tags.`kofn.run` = '{tracker_run.digest}'", max_results=1)
     if existing and existing[0].info.status == "FINISHED":
         where = f"experiment {called}{_link(address, existing[0])}"
         return f"already in {address}: run {existing[0].info.run_name} of {where}"
     name = address.options.get("name", tracker_run.name)
-    run = existing[0] if existing else client.create_run(experiment, tags=_tags(tracker_run), run_name=name)
+    commit = tracker_run.tags.get("kofn.git_commit")
+    own = {} if commit is None else {"mlflow.source.git.commit": commit}
+    tags = {**tracker_run.tags, **own, "mlflow.source.name": "kofn", "mlflow.source.type": "LOCAL"}
+    run = existing[0] if existing else client.create_run(experiment, tags=tags, run_name=name)
     _log(client, run.info.run_id, tracker_run)
     client.set_terminated(run.info.run_id)
     return f"sent to {address}: run {name} of experiment {called}, {tracker_run.counts}{_link(address, run)}"
-
-
-def _client(address: SinkAddress) -> Any:
-    for name, value in _PATIENCE.items():
-        os.environ.setdefault(name, value)
-    logging.getLogger("mlflow").setLevel(logging.ERROR)
-    mlflow = import_extra("mlflow", "mlflow", "--sink mlflow:", package="mlflow-skinny")
-    return mlflow.MlflowClient(tracking_uri=address.place)
 
 
 def _experiment(client: Any, name: str) -> str:
@@ -369,13 +352,6 @@ def _link(address: SinkAddress, run: Any) -> str:
     return f"; open {base}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
 
 
-def _tags(tracker_run: TrackerRun) -> dict[str, str]:
-    """The run's tags, and the commit under the name that MLflow uses for it."""
-    commit = tracker_run.tags.get("kofn.git_commit")
-    own = {} if commit is None else {"mlflow.source.git.commit": commit}
-    return {**tracker_run.tags, **own, "mlflow.source.name": "kofn", "mlflow.source.type": "LOCAL"}
-
-
 def _log(client: Any, run: str, tracker_run: TrackerRun) -> None:
     from mlflow.entities import Metric, Param
 
@@ -393,11 +369,27 @@ _ARTIFACT = 128  # characters of an artifact's name, the limit of wandb
 
 def send_to_wandb(address: SinkAddress, tracker_run: TrackerRun) -> str:
     """Send: parameters and tags as config, metrics as the summary, files as one artifact."""
-    run = _start(address, tracker_run)
+    wandb = import_extra("wandb", "wandb", "--sink wandb:")
+    entity, _, project = address.place.rpartition("/")
+    run = wandb.init(
+        entity=entity or None,
+        project=project,
+        id=f"kofn-{tracker_run.digest[:24]}",  # of this digest: new or resumed
+        resume="allow",
+        name=address.options.get("name", tracker_run.name),
+        group=tracker_run.task,
+        job_type="evaluation",
+        config={**tracker_run.params, **tracker_run.tags},
+        # console, git state and code of this process are not captured
+        settings=wandb.Settings(silent=True, console="off", disable_git=True, save_code=False),
+    )
     try:
         run.summary.update(dict(tracker_run.metrics))
         if tracker_run.files:
-            _log_files(run, tracker_run)
+            artifact = wandb.Artifact(f"kofn-{tracker_name(tracker_run.task)}"[:_ARTIFACT], type="evaluation")
+            for path in tracker_run.files:
+                artifact.add_file(str(path))
+            run.log_artifact(artifact)
     except BaseException:
         run.finish(exit_code=1)
         raise
@@ -405,29 +397,3 @@ def send_to_wandb(address: SinkAddress, tracker_run: TrackerRun) -> str:
     run.finish()
     where = f"kept for `wandb sync` in {folder}" if offline else f"sent to {address}"
     return f"{where}: run {run.name}, {tracker_run.counts}"
-
-
-def _start(address: SinkAddress, tracker_run: TrackerRun) -> Any:
-    """The run of this digest, new or resumed; console, git state and code of this process are not captured."""
-    wandb = import_extra("wandb", "wandb", "--sink wandb:")
-    entity, _, project = address.place.rpartition("/")
-    return wandb.init(
-        entity=entity or None,
-        project=project,
-        id=f"kofn-{tracker_run.digest[:24]}",
-        resume="allow",
-        name=address.options.get("name", tracker_run.name),
-        group=tracker_run.task,
-        job_type="evaluation",
-        config={**tracker_run.params, **tracker_run.tags},
-        settings=wandb.Settings(silent=True, console="off", disable_git=True, save_code=False),
-    )
-
-
-def _log_files(run: Any, tracker_run: TrackerRun) -> None:
-    import wandb
-
-    artifact = wandb.Artifact(f"kofn-{tracker_name(tracker_run.task)}"[:_ARTIFACT], type="evaluation")
-    for path in tracker_run.files:
-        artifact.add_file(str(path))
-    run.log_artifact(artifact)

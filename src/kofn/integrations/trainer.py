@@ -69,9 +69,8 @@ class _EvaluationCallback:
             raise InputError(f"every_steps is {every_steps}: expected a whole number from 1")
         whole = load_with_data(task, test_data)
         self.task = two_staged(whole, hyperparameters or {}) if two_stage else whole
-        by = extraction_settings(
-            answer_extraction_method, letters=has_letter_answers(self.task), haiku=enable_haiku_metric
-        )
+        letters = has_letter_answers(self.task)
+        by = extraction_settings(answer_extraction_method, letters=letters, haiku=enable_haiku_metric)
         self.every_steps, self.trainer, self.results = every_steps, trainer, results
         self.tokenizer, self.critic, self.batch_size = tokenizer, critic, batch_size
         self.settings = {"limit": limit, "repeats": repeats, **by, **options}
@@ -107,22 +106,16 @@ class _EvaluationCallback:
             warnings.warn(f"step {state.global_step} was not evaluated: {problem}", stacklevel=2)
             return
         self.last = {f"eval_kofn_{n}": line[n] for n in _NUMBERS if line.get(n) is not None}
-        self._log(state)
-
-    def _log(self, state: Any) -> None:
         if self.trainer is not None:
             self.trainer.log(dict(self.last))
         else:
             state.log_history.append({**self.last, "epoch": state.epoch, "step": state.global_step})
 
 
-def _callback() -> type:
-    parents = (_EvaluationCallback, load_transformers().TrainerCallback)
-    return type("KofnCallback", parents, {"__doc__": _EvaluationCallback.__doc__, "__module__": __name__})
-
-
 def __getattr__(name: str) -> Any:
     if name != "KofnCallback":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = made = _callback()
+    parents = (_EvaluationCallback, load_transformers().TrainerCallback)
+    made = type(name, parents, {"__doc__": _EvaluationCallback.__doc__, "__module__": __name__})
+    globals()[name] = made
     return made

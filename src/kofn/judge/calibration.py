@@ -31,11 +31,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kofn.core.types import Estimate
-    from kofn.judge.labels import LabelRows
-    from kofn.judge.verdict_source import VerdictRows
+    from kofn.judge.labels import LabelRows, VerdictRows
     from kofn.stats import AnyOfCandidates, JudgeRates, MoreLabels, PredictionPowered
 
 NO_SEGMENT = "(none)"
+_NOT_LABELLED = "no row is labelled yet: fill in the column `human`"
+_NOT_JUDGED = (
+    "no labelled row has a verdict of the judge: its ids are not among the judged ones, and its `judge` is empty"
+)
 _RATES = ("sensitivity", "specificity", "agreement", "kappa", "human", "judge", "difference", "raw", "corrected",
           "raw_sets", "corrected_sets")  # fmt: skip
 
@@ -120,7 +123,9 @@ def calibrate(labels: LabelRows | None, verdicts: VerdictRows | None, settings: 
             raise InputError("nothing to calibrate with: give labels, or known rates and what to correct")
         rows = verdicts.sets if verdicts.candidates is None else verdicts.candidates
         assert rows is not None
-        return _with_known_rates(rows, verdicts, settings)
+        nothing = replace(rows.take(np.empty(0, dtype=np.intp)), human=np.empty(0), judge=np.empty(0))
+        calibration = _calibrate_rows(nothing, rows, settings)
+        return replace(calibration, warnings=tuple(_warnings(calibration, verdicts, settings)))
     target = None if verdicts is None else _matching_rows(labels, verdicts)
     labels, differing = _with_verdicts(labels, target)
     calibration = _calibrate_rows(labels, target, settings)
@@ -132,13 +137,6 @@ def calibrate(labels: LabelRows | None, verdicts: VerdictRows | None, settings: 
     names = settings.by or tuple(name for name in ("segment",) if name in labels.fields)
     segments = tuple(segment for name in names for segment in _segments(labels, target, settings, name))
     return replace(calibration, warnings=tuple(warnings), segments=segments)
-
-
-def _with_known_rates(rows: LabelRows, verdicts: VerdictRows, settings: CalibrationSettings) -> Calibration:
-    """Known rates and no labels."""
-    nothing = replace(rows.take(np.empty(0, dtype=np.intp)), human=np.empty(0), judge=np.empty(0))
-    calibration = _calibrate_rows(nothing, rows, settings)
-    return replace(calibration, warnings=tuple(_warnings(calibration, verdicts, settings)))
 
 
 def _matching_rows(labels: LabelRows, verdicts: VerdictRows) -> LabelRows:
@@ -243,7 +241,8 @@ def _correct_rate(
     if not len(judged_rows):
         return replace(calibration, why="no judged case has a verdict")
     if settings.known is None and not len(labelled):
-        return replace(calibration, why=_reason_for_no_labels(calibration))
+        nobody = calibration.n_unlabelled == calibration.n_rows
+        return replace(calibration, why=_NOT_LABELLED if nobody else _NOT_JUDGED)
     raw = estimate(judged_rows.judge_values, clusters=_cluster_codes(judged_rows), aggregator="raw", **common)
     calibration = replace(calibration, raw=raw)
     if settings.known is not None:
@@ -269,13 +268,6 @@ def _correct_rate(
         return replace(calibration, why=str(problem))
     calibration = replace(calibration, corrected=corrected, more=labels_to_halve(corrected))
     return calibration if not judged_rows.of_candidates else _bound_sets(calibration, labelled, judged_rows, common)
-
-
-def _reason_for_no_labels(calibration: Calibration) -> str:
-    """Why no label counts."""
-    if calibration.n_unlabelled == calibration.n_rows:
-        return "no row is labelled yet: fill in the column `human`"
-    return "no labelled row has a verdict of the judge: its ids are not among the judged ones, and its `judge` is empty"
 
 
 def _unit_names(rows: LabelRows) -> Any:
@@ -423,7 +415,9 @@ def _warnings(
     """What somebody should know before using the numbers."""
     out = []
     if calibration.rates is not None and calibration.n_rows:
-        out += _few_label_warnings(("pass", calibration.rates.n_passing), ("fail", calibration.rates.n_failing))
+        for verdict, n in (("pass", calibration.rates.n_passing), ("fail", calibration.rates.n_failing)):
+            if n < FEW_LABELS:
+                out.append(CodedWarning.of("few-labels", n=n, verdict=verdict, fewest=FEW_LABELS))
     if calibration.n_not_graded:
         out.append(CodedWarning.of("without-verdict", n=calibration.n_not_graded, noun="label"))
     if calibration.n_judged_not_graded:
@@ -431,17 +425,6 @@ def _warnings(
         out.append(CodedWarning.of("without-verdict", n=calibration.n_judged_not_graded, noun=noun))
     if verdicts is not None and verdicts.weighted:
         out.append(CodedWarning.of("weights-not-used"))
-    return out + _correction_warnings(calibration, settings)
-
-
-def _few_label_warnings(*classes: tuple[str, int]) -> list[CodedWarning]:
-    return [
-        CodedWarning.of("few-labels", n=n, verdict=word, fewest=FEW_LABELS) for word, n in classes if n < FEW_LABELS
-    ]
-
-
-def _correction_warnings(calibration: Calibration, settings: CalibrationSettings) -> list[CodedWarning]:
-    out = []
     corrected = calibration.corrected
     if settings.known is not None:
         out.append(CodedWarning.of("rates-taken-as-exact"))

@@ -22,25 +22,32 @@ if TYPE_CHECKING:
 
     from kofn.core.types import Estimate
     from kofn.judge.calibration import Calibration
-    from kofn.judge.verdict_source import VerdictRows
+    from kofn.judge.labels import VerdictRows
     from kofn.runs.record import Run
-    from kofn.stats import AnyOfCandidates, Corrected, MoreLabels
+    from kofn.stats import Corrected
 
 
-RATES = ("sensitivity", "specificity", "agreement", "kappa")
 MEANS = {
     "sensitivity": "of what people pass, the judge passes",
     "specificity": "of what people fail, the judge fails",
     "agreement": "both say the same",
     "kappa": "agreement beyond chance",
 }
-_WIDTH = 110
+_WIDTH, _INDENTED = 110, "\n  "
 
 
 def to_dict(calibration: Calibration) -> dict[str, Any]:
     """As `kofn calibrate --json` prints it."""
     rates = calibration.rates
-    confusion = None if rates is None else {k: getattr(rates.confusion, k) for k in ("tp", "fp", "fn", "tn")}
+    confusion = None
+    if rates is not None:
+        counts = {k: getattr(rates.confusion, k) for k in ("tp", "fp", "fn", "tn")}
+        confusion = {k: int(v) if v == int(v) else v for k, v in counts.items()}
+    scores = None
+    if (s := calibration.scores) is not None:
+        means = {name: _estimate(getattr(s, name)) for name in ("human", "judge", "difference")}
+        scores = {**means, "correlation": s.correlation}
+    bounds = ("point", "low", "high", "level", "method", "positions", "assumption")
     fields: dict[str, Any] = {
         "of": calibration.of,
         "n_rows": calibration.n_rows,
@@ -49,16 +56,16 @@ def to_dict(calibration: Calibration) -> dict[str, Any]:
         "n_not_graded": calibration.n_not_graded,
         "n_passing": None if rates is None else rates.n_passing,
         "n_failing": None if rates is None else rates.n_failing,
-        "confusion": None if confusion is None else {k: _count(v) for k, v in confusion.items()},
-        **{name: None if rates is None else _estimate(getattr(rates, name)) for name in RATES},
-        "scores": _scores(calibration),
+        "confusion": confusion,
+        **{name: None if rates is None else _estimate(getattr(rates, name)) for name in MEANS},
+        "scores": scores,
         "n_judged": calibration.n_judged,
         "n_judged_not_graded": calibration.n_judged_not_graded,
-        "raw": None if calibration.raw is None else _estimate(calibration.raw),
+        "raw": _estimate(calibration.raw),
         "corrected": _corrected(calibration.corrected),
         "not_corrected_because": calibration.why,
-        "raw_sets": None if calibration.raw_sets is None else _estimate(calibration.raw_sets),
-        "corrected_sets": _bound(calibration.sets),
+        "raw_sets": _estimate(calibration.raw_sets),
+        "corrected_sets": _fields_of(calibration.sets, bounds),
         "labels_to_halve": None
         if calibration.more is None
         else {"more": calibration.more.more, "reason": calibration.more.reason or None},
@@ -68,20 +75,12 @@ def to_dict(calibration: Calibration) -> dict[str, Any]:
     return {**fields, **warnings_dict(calibration.warnings), "segments": [to_dict(s) for s in calibration.segments]}
 
 
-def _count(value: float) -> float | int:
-    return int(value) if value == int(value) else value
+def _fields_of(value: object | None, names: Sequence[str]) -> dict[str, Any] | None:
+    return None if value is None else {name: getattr(value, name) for name in names}
 
 
-def _estimate(e: Estimate) -> dict[str, Any]:
-    return {"point": e.point, "low": e.low, "high": e.high, "level": e.level, "n": e.n, "method": e.method}
-
-
-def _scores(calibration: Calibration) -> dict[str, Any] | None:
-    s = calibration.scores
-    if s is None:
-        return None
-    fields: dict[str, Any] = {name: _estimate(getattr(s, name)) for name in ("human", "judge", "difference")}
-    return {**fields, "correlation": s.correlation}
+def _estimate(e: Estimate | None) -> dict[str, Any] | None:
+    return _fields_of(e, ("point", "low", "high", "level", "n", "method"))
 
 
 def _corrected(c: Corrected | PredictionPowered | None) -> dict[str, Any] | None:
@@ -94,49 +93,39 @@ def _corrected(c: Corrected | PredictionPowered | None) -> dict[str, Any] | None
     return {**fields, **{name: getattr(c, name) for name in names}}
 
 
-def _bound(bound: AnyOfCandidates | None) -> dict[str, Any] | None:
-    if bound is None:
-        return None
-    names = ("point", "low", "high", "level", "method", "positions", "assumption")
-    return {name: getattr(bound, name) for name in names}
-
-
 def as_text(calibration: Calibration, style: Callable[[str, str], str] = lambda text, _: text) -> str:
     """A few lines: how many labels, the confusion, the rates, the corrected rate, segments, warnings."""
     parts = [[style(_headline(calibration), "strong")]] if calibration.n_rows else []
     if calibration.rates is not None and calibration.n_labels:
-        parts += [grid_lines(_confusion(calibration), style), grid_lines(_rates_grid([calibration]), style)]
+        parts += [grid_lines(_confusion(calibration), style), grid_lines(_rates_grid(calibration), style)]
     if calibration.scores is not None:
         parts.append(grid_lines(_scores_grid(calibration), style))
     if calibration.raw is not None:
-        parts.append(_correction(calibration, calibration.source, style))
+        grid = _corrections(calibration, calibration.source)
+        parts.append([*grid_lines(grid, style), *_labels_words(calibration)])
     if calibration.segments:
         parts += [grid_lines(grid, style) for grid in _by_segment(calibration.segments)]
     if calibration.warnings:
-        parts.append([f"{style('!', 'warn')} {_wrapped(str(w))}" for w in calibration.warnings])
+        texts = [
+            wrap(escape_controls(str(w)), _WIDTH - 2, break_long_words=False, break_on_hyphens=False)
+            for w in calibration.warnings
+        ]
+        parts.append([f"{style('!', 'warn')} {_INDENTED.join(lines)}" for lines in texts])
     return "\n\n".join("\n".join(part) for part in parts)
 
 
 def document(calibration: Calibration) -> Document:
     """The same for a notebook."""
-    grids = (
-        [_confusion(calibration), _rates_grid([calibration])]
-        if calibration.rates is not None and calibration.n_labels
-        else []
-    )
-    grids += [_scores_grid(calibration)] if calibration.scores is not None else []
-    grids += [_corrections(calibration, {})] if calibration.raw is not None else []
-    notes = [("", text) for text in _labels_words(calibration)] if calibration.raw is not None else []
-    return Document(
-        (_headline(calibration),),
-        (*grids, *_by_segment(calibration.segments)),
-        tuple(notes),
-        tuple(map(str, calibration.warnings)),
-    )
-
-
-def _wrapped(text: str) -> str:
-    return "\n  ".join(wrap(escape_controls(text), _WIDTH - 2, break_long_words=False, break_on_hyphens=False))
+    grids, notes = [], []
+    if calibration.rates is not None and calibration.n_labels:
+        grids += [_confusion(calibration), _rates_grid(calibration)]
+    if calibration.scores is not None:
+        grids.append(_scores_grid(calibration))
+    if calibration.raw is not None:
+        grids.append(_corrections(calibration, {}))
+        notes = [("", text) for text in _labels_words(calibration)]
+    grids += _by_segment(calibration.segments)
+    return Document((_headline(calibration),), tuple(grids), tuple(notes), tuple(map(str, calibration.warnings)))
 
 
 def _things(calibration: Calibration) -> str:
@@ -155,16 +144,9 @@ def _headline(calibration: Calibration) -> str:
 def _confusion(calibration: Calibration) -> Grid:
     assert calibration.rates is not None
     c = calibration.rates.confusion
-
     digits = 0 if all(n == int(n) for n in (c.tp, c.fp, c.fn, c.tn)) else 1
-
-    def format_count(value: float) -> str:
-        return f"{value:,.{digits}f}"
-
-    rows = (
-        ("judge passes", format_count(c.tp), format_count(c.fp)),
-        ("judge fails", format_count(c.fn), format_count(c.tn)),
-    )
+    counts = (("judge passes", c.tp, c.fp), ("judge fails", c.fn, c.tn))
+    rows = tuple((name, f"{people:,.{digits}f}", f"{others:,.{digits}f}") for name, people, others in counts)
     return Grid("", ("", "people pass", "people fail"), rows, (False, True, True))
 
 
@@ -177,21 +159,16 @@ def _row(name: str, e: Any) -> tuple[str, str, str, str]:
     return name, _value(e.point), format_interval(e.low, e.high), e.method
 
 
-def _rates_grid(calibration: Sequence[Calibration]) -> Grid:
-    rates = calibration[0].rates
+def _rates_grid(calibration: Calibration) -> Grid:
+    rates = calibration.rates
     assert rates is not None
-    estimates = [(name, getattr(rates, name)) for name in RATES]
+    estimates = [(name, getattr(rates, name)) for name in MEANS]
     rows = tuple(
         (name, _value(e.point), format_interval(e.low, e.high), str(e.n), e.method, MEANS[name])
         for name, e in estimates
     )
-    level = f"{format_level(rates.sensitivity.level)} interval"
-    return Grid(
-        "",
-        ("rate", "value", level, "labels", "interval by", "which is"),
-        rows,
-        (False, True, False, True, False, False),
-    )
+    header = ("rate", "value", f"{format_level(rates.sensitivity.level)} interval", "labels", "interval by", "which is")
+    return Grid("", header, rows, (False, True, False, True, False, False))
 
 
 def _scores_grid(calibration: Calibration) -> Grid:
@@ -203,11 +180,6 @@ def _scores_grid(calibration: Calibration) -> Grid:
     return Grid("", ("score", "mean", level, "interval by"), tuple(rows), (False, True, False, False))
 
 
-def _correction(calibration: Calibration, source: Mapping[str, str], style: Callable[[str, str], str]) -> list[str]:
-    """The raw rate beside the corrected one, and how many labels would halve the interval."""
-    return [*grid_lines(_corrections(calibration, source), style), *_labels_words(calibration)]
-
-
 def _corrections(calibration: Calibration, source: Mapping[str, str]) -> Grid:
     raw, c = calibration.raw, calibration.corrected
     assert raw is not None
@@ -217,9 +189,8 @@ def _corrections(calibration: Calibration, source: Mapping[str, str]) -> Grid:
         how = "with known rates" if getattr(c, "design", "") == "known rates" else "by labels"
         rows.append(_row(f"corrected {how}{mark}", c))
     if calibration.sets is not None and calibration.raw_sets is not None:
-        s, bound = calibration.raw_sets, calibration.sets
-        rows.append(_row("raw: any candidate passes, uncorrected", s))
-        rows.append(_row("corrected, upper bound (independent)", bound))
+        rows.append(_row("raw: any candidate passes, uncorrected", calibration.raw_sets))
+        rows.append(_row("corrected, upper bound (independent)", calibration.sets))
     of = f" of {source['name']}" if "name" in source else ""
     title = f"{'rate' if calibration.scores is None else 'mean'}{of}, {calibration.n_judged:,} {_things(calibration)}"
     level = f"{format_level(raw.level)} interval"
@@ -234,13 +205,10 @@ def _labels_words(calibration: Calibration) -> list[str]:
         "overlapping": "some labels are of judged cases, the others are not",
     }
     lines = [text for design, text in words.items() if getattr(calibration.corrected, "design", "") == design]
-    return lines if calibration.more is None else [*lines, *_more(calibration.more)]
-
-
-def _more(more: MoreLabels) -> list[str]:
-    if more.more is None:
-        return [f"half the interval: {more.reason}"]
-    return [f"half the interval: about {more.more:,} more labels"]
+    more = calibration.more
+    if more is not None:
+        lines.append(f"half the interval: {more.reason if more.more is None else f'about {more.more:,} more labels'}")
+    return lines
 
 
 def _by_segment(segments: Sequence[Calibration]) -> list[Grid]:
@@ -279,55 +247,29 @@ def save_calibration(directory: Path, calibration: Calibration, verdicts: Verdic
     if not directory.is_dir():
         raise InputError(f"{directory}: a file keeps no calibration: --save is for a run directory")
     with lock_directory(directory):
-        return _save(directory, calibration, verdicts, labels)
-
-
-def _save(directory: Path, calibration: Calibration, verdicts: VerdictRows, labels: Path | None) -> Run:
-    """The same in a directory that is locked."""
-    what = load_graded(directory)
-    judges = what.result.judges
-    if verdicts.metric not in judges:
-        known = f"its judges are {', '.join(judges)}" if judges else "no judge of kofn judge graded it"
-        raise InputError(f"{directory}: --save: metric {verdicts.metric} is no judge's: {known}")
-    if (
-        calibration.rates is None
-        or calibration.raw is None
-        or calibration.corrected is None
-        or not calibration.n_labels
-    ):
-        raise InputError(
-            f"{directory}: --save keeps what labels say, and there are none: give labels that are verdicts"
-        )
-    kept = {
-        **judges[verdicts.metric],
-        "calibrated": True,
-        "calibration": calibration_entry(calibration, verdicts, labels),
-    }
-    result = replace(what.result, judges={**judges, verdicts.metric: kept})
-    assert what.run is not None
-    return update_run(what.run, reestimate(result, what.options))
+        what = load_graded(directory)
+        judges = what.result.judges
+        if verdicts.metric not in judges:
+            known = f"its judges are {', '.join(judges)}" if judges else "no judge of kofn judge graded it"
+            raise InputError(f"{directory}: --save: metric {verdicts.metric} is no judge's: {known}")
+        if None in (calibration.rates, calibration.raw, calibration.corrected) or not calibration.n_labels:
+            raise InputError(
+                f"{directory}: --save keeps what labels say, and there are none: give labels that are verdicts"
+            )
+        entry = calibration_entry(calibration, verdicts, labels)
+        kept = {**judges[verdicts.metric], "calibrated": True, "calibration": entry}
+        result = replace(what.result, judges={**judges, verdicts.metric: kept})
+        assert what.run is not None
+        return update_run(what.run, reestimate(result, what.options))
 
 
 def calibration_entry(calibration: Calibration, verdicts: VerdictRows, labels: Path | None) -> dict[str, Any]:
     """What run.json keeps: the rates, which labels they are of, and what was corrected."""
     entry = to_dict(calibration)
-    names = (
-        "of",
-        "n_labels",
-        "confusion",
-        "sensitivity",
-        "specificity",
-        "kappa",
-        "raw",
-        "corrected",
-        "warnings",
-        "coded_warnings",
-    )
-    of = (
-        f"{verdicts.aggregate} of {verdicts.metric}"
-        if calibration.of == "set" and verdicts.aggregate
-        else verdicts.metric
-    )
+    rates = ("sensitivity", "specificity", "kappa", "raw", "corrected")
+    names = ("of", "n_labels", "confusion", *rates, "warnings", "coded_warnings")
+    of_sets = calibration.of == "set" and verdicts.aggregate
+    of = f"{verdicts.aggregate} of {verdicts.metric}" if of_sets else verdicts.metric
     corrected, labelled = entry["corrected"], f"{calibration.n_labels:,} labels of {calibration.of}s"
     return {
         **{name: entry[name] for name in names},

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import numpy as np
+import polars as pl
 
+from kofn.core.progress import show_progress
 from kofn.core.types import Case
 from kofn.errors import InputError
-from kofn.generate.runner import Fixed, generate
-from kofn.judge.verdicts import parse_verdict
-from kofn.models.base import Message
+from kofn.generate.calls import CallContext, CallTally, sum_tallies
+from kofn.generate.limits import Limits
+from kofn.generate.pricing import Prices
+from kofn.generate.progress_file import ProgressWriter, snapshot_of
+from kofn.generate.runner import ask_one_model
+from kofn.generate.store import Cache, Store, total_cost
+from kofn.judge.rubric import REQUIRED_FIELDS, load_rubric, parse_verdict
+from kofn.models import open_model
+from kofn.models.base import Message, Sampling
+from kofn.registry import check_unique
 from kofn.tasks.stages import Item, Stage, Template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
-    import polars as pl
-
+    from kofn.core.progress import Snapshot
     from kofn.core.table import Table
-    from kofn.generate.calls import CallContext
     from kofn.generate.store import ReplyRow
     from kofn.judge.rubric import Rubric
-    from kofn.models.base import Model, Prompt, Sampling
+    from kofn.models.base import Model, Prompt
 
 
 MAX_CHARACTERS = 40_000  # characters of a text that are shown to a judge: its beginning and its end
@@ -117,33 +126,6 @@ def repair_prompt(prompt: tuple[Message, ...], reply: str, rubric: Rubric) -> tu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _JudgeRecipe:
-    """The recipe of the runner. `replies` are those to repair, by question and repeat; None: the first time."""
-
-    rubric: Rubric
-    questions: Mapping[str, JudgeQuestion]
-    sampling: Sampling
-    replies: Mapping[tuple[str, int], str] | None = None
-
-    @property
-    def stages(self) -> Sequence[Stage]:
-        name = f"judge.{self.rubric.name}" + ("" if self.replies is None else REPAIR)
-        kind = "choose" if self.rubric.parse == "choose" else "generate"
-        return (Stage(name=name, model="judge", sampling=self.sampling, kind=kind),)
-
-    def prompt(self, item: Item, stage: int, repeat: int, outputs: Mapping[str, str], *, chat: bool) -> Prompt:  # noqa: ARG002 - the runner's protocol
-        prompt = judge_prompt(self.questions[item.case.id], self.rubric)
-        if self.rubric.parse == "choose":
-            return choice_prompt(prompt, self.rubric)
-        if self.replies is None:
-            return prompt
-        return repair_prompt(prompt, self.replies[item.case.id, repeat], self.rubric)
-
-    def options(self, item: Item, stage: int, repeat: int) -> list[tuple[str, str]]:  # noqa: ARG002 - as above
-        return [(verdict, f" {verdict}") for verdict in self.rubric.verdicts]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeReplies:
     """The verdicts of one judge, one per repeat, by question id; and what they cost."""
 
@@ -152,7 +134,6 @@ class JudgeReplies:
     tokens_in: int
     tokens_out: int
     cost: float | None
-    seconds: float
     stopped: str | None
 
 
@@ -166,80 +147,56 @@ async def ask_judge(
     repeats: int = 1,
 ) -> JudgeReplies:
     """Ask a judge every question `repeats` times. A question without a reply that was stopped has no verdicts."""
-    rows: dict[tuple[str, int], ReplyRow] = {}
-    outcome = await generate(
-        [Item(case=Case(id=id_)) for id_ in questions],
-        _JudgeRecipe(rubric=rubric, questions=questions, sampling=sampling),
-        {"judge": model},
-        context,
-        repeats=Fixed(repeats),
-        on_case=lambda item, rows_of_item: rows.update({(item.case.id, row.repeat): row for row in rows_of_item}),
+    chooses = rubric.parse == "choose"
+    stage = Stage(
+        name=f"judge.{rubric.name}", model="judge", sampling=sampling, kind="choose" if chooses else "generate"
     )
+    rows: dict[tuple[str, int], ReplyRow] = {}
     repaired: dict[tuple[str, int], ReplyRow] = {}
-    stopped = outcome.stopped
-    for repeat in range(repeats) if stopped is None else ():
-        broken = {key: row.text or "" for key, row in rows.items() if key[1] == repeat and _needs_repair(row, rubric)}
-        if broken:
-            repairs, stopped_repair = await _repair(broken, repeat, questions, rubric, model, context, sampling)
-            repaired.update(repairs)
-            stopped = stopped or stopped_repair
-    return _collect(rows, repaired, rubric, stopped)
 
+    def prompt_of(item: Item, _: int) -> Prompt:
+        prompt = judge_prompt(questions[item.case.id], rubric)
+        if "reply" in item.fields:
+            return repair_prompt(prompt, item.fields["reply"], rubric)
+        return choice_prompt(prompt, rubric) if chooses else prompt
 
-def _needs_repair(row: ReplyRow, rubric: Rubric) -> bool:
-    """Whether there is a reply, and no verdict in it."""
-    return row.error is None and row.text is not None and parse_verdict(row.text, rubric) is None
-
-
-async def _repair(
-    broken: Mapping[tuple[str, int], str],
-    repeat: int,
-    questions: Mapping[str, JudgeQuestion],
-    rubric: Rubric,
-    model: Model,
-    context: CallContext,
-    sampling: Sampling,
-) -> tuple[dict[tuple[str, int], ReplyRow], str | None]:
-    """One more try for the replies of one repeat; it is question and reply that name it in the store."""
-    rows: dict[tuple[str, int], ReplyRow] = {}
-    outcome = await generate(
-        [Item(case=Case(id=id_)) for id_, _ in broken],
-        _JudgeRecipe(
-            rubric=rubric,
-            questions=questions,
-            sampling=sampling,
-            # a run of its own with one repeat: to the store it is the reply in the prompt that tells repeats apart
-            replies={(id_, 0): text for (id_, _), text in broken.items()},
-        ),
-        {"judge": model},
+    stopped = await ask_one_model(
+        [Item(case=Case(id=id_)) for id_ in questions],
+        stage,
+        prompt_of,
+        model,
         context,
-        repeats=Fixed(1),
-        on_case=lambda item, rows_of_item: rows.update({(item.case.id, repeat): rows_of_item[0]}),
+        replies=rows,
+        repeats=repeats,
+        options=[(verdict, f" {verdict}") for verdict in rubric.verdicts],
     )
-    return rows, outcome.stopped
-
-
-def _collect(
-    rows: Mapping[tuple[str, int], ReplyRow],
-    repaired: Mapping[tuple[str, int], ReplyRow],
-    rubric: Rubric,
-    stopped: str | None,
-) -> JudgeReplies:
-    """Rows as verdicts, and what all of them took."""
+    repair = replace(stage, name=stage.name + REPAIR)
+    for repeat in range(repeats) if stopped is None and not chooses else ():
+        unread = [row for (_, at), row in rows.items() if at == repeat and _is_unread(row, rubric)]
+        broken = [Item(case=Case(id=row.case_id), fields={"reply": row.text or ""}) for row in unread]
+        if broken:
+            # a run of its own with one repeat: to the store it is the reply in the prompt that tells repeats apart
+            again: dict[tuple[str, int], ReplyRow] = {}
+            stopped_repair = await ask_one_model(broken, repair, prompt_of, model, context, replies=again)
+            repaired.update({(id_, repeat): row for (id_, _), row in again.items()})
+            stopped = stopped or stopped_repair
     verdicts: dict[str, list[JudgeVerdict]] = {}
     for (id_, repeat), row in sorted(rows.items(), key=lambda pair: pair[0][1]):
         verdicts.setdefault(id_, []).append(_read_verdict(row, repaired.get((id_, repeat)), rubric))
     every = [*rows.values(), *repaired.values()]
-    costs = [row.cost for row in every if row.error is None]
     return JudgeReplies(
         verdicts={id_: tuple(of) for id_, of in verdicts.items()},
         calls=sum(row.attempts for row in every),
         tokens_in=sum(row.tokens_in or 0 for row in every),
         tokens_out=sum(row.tokens_out or 0 for row in every),
-        cost=None if any(c is None for c in costs) else sum(c or 0.0 for c in costs),
-        seconds=sum(row.seconds or 0.0 for row in every),
+        cost=total_cost(every),
         stopped=stopped,
     )
+
+
+def _is_unread(row: ReplyRow, rubric: Rubric) -> bool:
+    """Whether there is a reply, and no verdict in it."""
+    return row.error is None and row.text is not None and parse_verdict(row.text, rubric) is None
 
 
 def _read_verdict(row: ReplyRow, repair: ReplyRow | None, rubric: Rubric) -> JudgeVerdict:
@@ -258,26 +215,32 @@ CASE_FIELDS = ("input", "reference", "choices", "answer")  # gaps that are fille
 
 def questions_of(table: Table, rubric: Rubric, path: Path) -> list[JudgeQuestion | None]:
     """One question per candidate; None where there is no output to look at (a failed call)."""
-    rows = table.candidates
-    if "text" not in rows.columns:
-        raise InputError(f"{path}: there are no texts to judge")
-    columns = field_columns(table, [n for n in rubric.names if n != "output"], rubric, path)
-    cases = np.repeat(table.cases["case_id"].to_numpy(), np.diff(table.offsets)).tolist()
-    missing = rows["error"].is_not_null().to_list() if "error" in rows.columns else [False] * rows.height
-    texts = rows["text"].to_list()
+    texts, columns = output_texts(table, path), field_columns(table, rubric, path)
+    cases = table.cases["case_id"].gather(table.owner).to_list()
     return [
         None
-        if text is None or failed
+        if text is None
         else JudgeQuestion(case_id=case, texts={"output": text}, fields={n: c[i] for n, c in columns.items()})
-        for i, (case, text, failed) in enumerate(zip(cases, texts, missing, strict=True))
+        for i, (case, text) in enumerate(zip(cases, texts, strict=True))
     ]
 
 
-def field_columns(table: Table, names: Sequence[str], rubric: Rubric, path: Path) -> dict[str, list[str]]:
-    """What fills the gaps of a rubric, one text per candidate."""
-    owner = np.repeat(np.arange(table.n_cases), np.diff(table.offsets))
+def output_texts(table: Table, path: Path) -> list[str | None]:
+    """The texts to look at, one per candidate; None for a failed call."""
+    rows = table.candidates
+    if "text" not in rows.columns:
+        raise InputError(f"{path}: there are no texts to judge")
+    if "error" in rows.columns:
+        rows = rows.select(pl.when(pl.col("error").is_null()).then("text").alias("text"))
+    return rows["text"].to_list()
+
+
+def field_columns(table: Table, rubric: Rubric, path: Path) -> dict[str, list[str]]:
+    """What fills the gaps of a rubric beside outputs, one text per candidate."""
     found = {}
-    for name in names:
+    for name in rubric.names:
+        if name in REQUIRED_FIELDS[rubric.kind]:
+            continue
         column = _column(table, name)
         if column is None:
             there = [*(c for c in CASE_FIELDS if _column(table, c) is not None), *table.tags.columns]
@@ -285,8 +248,12 @@ def field_columns(table: Table, names: Sequence[str], rubric: Rubric, path: Path
                 f"{path}: rubric {rubric.name} asks for {{{name}}} and its cases have none: "
                 f"there is {', '.join(there) or 'nothing else'}; --field names a role, such as reference=gold"
             )
-        of_candidate = column if len(column) == table.n_candidates and name == "answer" else column.gather(owner)
-        found[name] = [_text(value) for value in of_candidate.to_list()]
+        of_candidate = column if len(column) == table.n_candidates and name == "answer" else column.gather(table.owner)
+        # several references or options are lines
+        found[name] = [
+            "(none)" if value is None else "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+            for value in of_candidate.to_list()
+        ]
     return found
 
 
@@ -300,8 +267,120 @@ def _column(table: Table, name: str) -> pl.Series | None:
     return table.cases[role] if role in table.cases.columns else None
 
 
-def _text(value: Any) -> str:
-    """A field as a judge reads it: several references or options are lines."""
-    if value is None:
-        return "(none)"
-    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+Panel = Literal["mean", "vote"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeSettings:
+    """How judges are asked. None is the rubric's, or the model's own."""
+
+    models: tuple[Any, ...]
+    repeats: int = 1
+    panel: Panel = "mean"
+    name: str | None = None
+    choose: bool = False
+    replace: bool = False
+    temperature: float | None = None
+    max_tokens: int | None = None
+    limits: Limits = field(default_factory=Limits)
+    seed: int = 0
+    prices: Path | None = None
+    cache: bool = False
+    retry_errors: bool = False
+    progress: bool = False
+
+    def rubric(self, name_or_file: Any) -> Rubric:
+        """The rubric, with the likeliest verdict instead of a reply where that was asked for."""
+        rubric = load_rubric(name_or_file)
+        return rubric.model_copy(update={"parse": "choose"}) if self.choose else rubric
+
+    def sampling(self, rubric: Rubric) -> Sampling:
+        """How a verdict is drawn."""
+        heat = rubric.temperature if self.temperature is None else self.temperature
+        return Sampling(temperature=heat, max_tokens=self.max_tokens or rubric.max_tokens)
+
+
+JUDGE_FOLDER = "judging"  # the store of verdicts, in the run's directory
+
+
+def open_judges(settings: JudgeSettings) -> list[Model]:
+    """The models, each once."""
+    models = [open_model(spec) for spec in settings.models]
+    names = [model.name for model in models]
+    check_unique(names, "judge {} is there twice: --repeats asks one judge several times")
+    return models
+
+
+def label_judges(name: str, models: Sequence[Model]) -> list[str]:
+    """Metric names: the rubric's for one judge, with the model's behind it for several."""
+    if len(models) == 1:
+        return [name]
+    short = [model.name.rpartition("/")[2].partition("@")[0] for model in models]
+    if len(set(short)) < len(short):
+        short = [f"{s}-{i + 1}" for i, s in enumerate(short)]
+    return [f"{name}.{s}" for s in short]
+
+
+async def ask_judges(
+    models: Sequence[Model],
+    questions: Mapping[str, JudgeQuestion],
+    rubric: Rubric,
+    settings: JudgeSettings,
+    directory: Path,
+) -> list[JudgeReplies]:
+    """Every judge, one after another; a budget is of all of them together."""
+    prices = Prices.for_models((model.name for model in models), settings.limits.max_cost, settings.prices)
+    found: list[JudgeReplies] = []
+    tallies: list[CallTally] = []
+    began, cases, folder = time.monotonic(), len(questions) * len(models), directory / JUDGE_FOLDER
+
+    def snapshot_of_all() -> Snapshot:
+        return snapshot_of(sum_tallies(tallies), cases, cases * settings.repeats, time.monotonic() - began)
+
+    names = ", ".join(model.name for model in models)
+    with (
+        # no fingerprint: the store holds the verdicts of every judge that was ever asked about this run
+        Store.open(folder, fingerprint={}) as store,
+        ProgressWriter(folder, snapshot_of_all, kind="judge", task=rubric.name, model=names) as progress,
+        Cache.of_user() if settings.cache else nullcontext() as cache,
+    ):
+        if settings.retry_errors:
+            store.forget_errors()
+        try:
+            for model in models:
+                # what earlier judges left of the budget; what was stored before this start is paid for
+                spent = sum_tallies(tallies)
+                limits = settings.limits.remaining(spent.cost, spent.tokens_in + spent.tokens_out)
+                tallies.append(CallTally())
+                with _display(tallies[-1], model.name, len(questions) * settings.repeats, settings):
+                    replies = await ask_judge(
+                        questions,
+                        rubric,
+                        model,
+                        CallContext(
+                            store=store,
+                            limits=limits,
+                            price=prices.cost,
+                            cache=cache,
+                            seed=settings.seed,
+                            tally=tallies[-1],
+                        ),
+                        sampling=settings.sampling(rubric),
+                        repeats=settings.repeats,
+                    )
+                found.append(replies)
+                progress.stop(next((one.stopped for one in found if one.stopped), None))
+        finally:
+            for model in models:
+                await model.close()
+    return found
+
+
+def _display(tally: CallTally, name: str, total: int, settings: JudgeSettings) -> AbstractContextManager[object]:
+    """How far one judge is, where somebody looks at a terminal."""
+    began = time.monotonic()
+
+    def take_snapshot() -> Snapshot:
+        return snapshot_of(tally, total, total, time.monotonic() - began)
+
+    return show_progress(take_snapshot, f"Judging: {name}", unit="verdicts") if settings.progress else nullcontext()

@@ -11,6 +11,7 @@ import polars as pl
 from kofn.core.candidate_sets import NOT_GRADED, passes_of
 from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError, UnknownName
+from kofn.generate.preparation import weight_digests
 from kofn.registry import aggregator
 from kofn.runs.load import with_stored_estimates
 from kofn.scoring.evaluate import result_of
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 
     from kofn.core.candidate_sets import Floats
     from kofn.core.table import Table
-    from kofn.judge.client import JudgeQuestion, JudgeReplies, JudgeVerdict
-    from kofn.judge.judge_calls import JudgeSettings, Panel
+    from kofn.judge.client import JudgeQuestion, JudgeReplies, JudgeSettings, JudgeVerdict, Panel
     from kofn.judge.rubric import Rubric
     from kofn.models.base import Model
     from kofn.runs.load import GradedCandidates
@@ -53,18 +53,14 @@ def verdict_lists(replies: JudgeReplies, questions: Sequence[str | None]) -> lis
 
 def judge_scores(name: str, verdicts: Sequence[Sequence[JudgeVerdict]], rubric: Rubric) -> JudgeScores:
     """The mean over the graded repeats, normalised to [0, 1]; a candidate with none is not graded, never 0."""
-    values = np.array([_mean_score([v.value for v in repeats], rubric) for repeats in verdicts], dtype=np.float64)
+    graded = [[rubric.normalised(v.value) for v in repeats if v.value is not None] for repeats in verdicts]
+    values = np.array([sum(of) / len(of) if of else np.nan for of in graded], dtype=np.float64)
     return JudgeScores(
         name=name,
         values=values,
         passes=passes_of(values, rubric.passing),
         words=tuple(_join_replies(repeats) for repeats in verdicts),
     )
-
-
-def _mean_score(values: Sequence[float | None], rubric: Rubric) -> float:
-    graded = [rubric.normalised(v) for v in values if v is not None]
-    return sum(graded) / len(graded) if graded else np.nan
 
 
 def _join_replies(verdicts: Sequence[JudgeVerdict]) -> str | None:
@@ -157,15 +153,11 @@ def _plain(value: float) -> float | None:
 
 VERDICT_SCHEMA = pl.Schema(
     {
-        "metric": pl.String,
-        "case_id": pl.String,
-        "index": pl.Int64,
-        "repeat": pl.Int64,
-        "verdict": pl.Float64,
-        "score": pl.Float64,
+        **dict.fromkeys(("metric", "case_id"), pl.String),
+        **dict.fromkeys(("index", "repeat"), pl.Int64),
+        **dict.fromkeys(("verdict", "score"), pl.Float64),
         "repaired": pl.Boolean,
-        "error": pl.String,
-        "text": pl.String,
+        **dict.fromkeys(("error", "text"), pl.String),
     }
 )
 
@@ -182,8 +174,8 @@ def judge_fingerprint(rubric: Rubric, settings: JudgeSettings, models: Sequence[
 
     import orjson
 
-    weights = [{k: v for k, v in m.describe().items() if k.endswith(("fingerprint", "sha256"))} for m in models]
-    identity = [[m.name for m in models], weights, rubric.prompt_sha256(), judge_parameters(rubric, settings)]
+    names, weights = [m.name for m in models], [weight_digests(m) for m in models]
+    identity = [names, weights, rubric.prompt_sha256(), judge_parameters(rubric, settings)]
     return sha256(orjson.dumps(identity)).hexdigest()[:16]
 
 
@@ -223,20 +215,18 @@ def judge_entry(
     }
 
 
-def _normalized(verdict: JudgeVerdict, rubric: Rubric) -> float | None:
-    """In [0, 1]; a preference stays what it is."""
-    if verdict.value is None:
-        return None
-    return verdict.value if rubric.kind == "pairwise" else rubric.normalised(verdict.value)
-
-
 def verdict_frame(table: Table, lists: Mapping[str, Sequence[Sequence[JudgeVerdict]]], rubric: Rubric) -> pl.DataFrame:
     """A row a verdict: which candidate, judge and repeat, the value on the scale and in [0, 1], and the words."""
-    sizes = np.diff(table.offsets)
-    cases = np.repeat(table.cases["case_id"].to_numpy(), sizes).tolist()
-    places = (np.arange(int(sizes.sum())) - np.repeat(table.offsets[:-1], sizes)).tolist()
+    owner = table.owner
+    cases = table.cases["case_id"].gather(owner).to_list()
+    places = (np.arange(owner.size) - table.offsets[owner]).tolist()
+
+    def score(value: float | None) -> float | None:
+        """In [0, 1]; a preference stays what it is."""
+        return value if value is None or rubric.kind == "pairwise" else rubric.normalised(value)
+
     rows = [
-        (label, cases[i], places[i], repeat, v.value, _normalized(v, rubric), v.repaired, v.error, v.text)
+        (label, cases[i], places[i], repeat, v.value, score(v.value), v.repaired, v.error, v.text)
         for label, of in lists.items()
         for i, repeats in enumerate(of)
         for repeat, v in enumerate(repeats)
@@ -302,19 +292,6 @@ def check_aggregators(graded: GradedCandidates, names: Sequence[str]) -> None:
             raise InputError(f"{rule.name}: several selectors: name one, such as {rule.label}(by={there[-1]!r})")
 
 
-def check_replaced(graded: GradedCandidates, name: str, fingerprint: str, settings: JudgeSettings) -> None:
-    """A metric of another judge is not replaced by accident, nor is a calibration lost with it."""
-    before = graded.result.judges.get(name)
-    if before is None or settings.replace or before["fingerprint"] == fingerprint:
-        return
-    by = ", ".join(before["models"])
-    also = " and is calibrated" if before.get("calibrated") else ""
-    raise InputError(
-        f"{graded.path}: {name} is there already, by {by} with another model, prompt or parameters{also}: "
-        "give --name for one more metric, or --replace"
-    )
-
-
 def keep_calibration(graded: GradedCandidates, columns: Sequence[JudgeScores], judges: dict[str, Any]) -> None:
     """The calibration of a judge whose verdicts are what they were."""
     values = {one.metric: one.sets.values for one in graded.result.scored}
@@ -323,13 +300,6 @@ def keep_calibration(graded: GradedCandidates, columns: Sequence[JudgeScores], j
         same = np.array_equal(values.get(column.name, np.empty(0)), column.values, equal_nan=True)
         if before.get("calibration") and before["fingerprint"] == judges[column.name]["fingerprint"] and same:
             judges[column.name] |= {"calibrated": True, "calibration": before["calibration"]}
-
-
-def check_name(name: str, graded: GradedCandidates) -> None:
-    """A judge may be asked again under its name, and replaces what it gave; it may not replace another metric."""
-    others = {one.metric for one in graded.result.scored} - set(graded.result.judges)
-    if name in others | {"score", "pass"}:
-        raise InputError(f"{graded.path}: there is a metric {name} already: give the judge another --name")
 
 
 def with_verdict_columns(

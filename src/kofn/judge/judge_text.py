@@ -11,30 +11,21 @@ from kofn.core.format import format_money, format_number
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kofn.judge.pairwise import Preference
+    from kofn.judge.judge_run import Preference
 
 
 def format_preference(preference: Preference, style: Callable[[str, str], str] = lambda text, _: text) -> str:
     """A against B for a terminal."""
-    return "\n".join(_preference_lines(preference, style))
-
-
-def _preference_lines(preference: Preference, style: Callable[[str, str], str]) -> list[str]:
-    rate = preference.rate
+    rate, warnings = preference.rate, [escape_controls(str(w)) for w in preference.warnings]
     if rate.point is None:
-        return [
-            style(_preference_headline(preference), "bad"),
-            *(f"! {escape_controls(str(w))}" for w in preference.warnings),
-        ]
+        return "\n".join([style(_preference_headline(preference), "bad"), *(f"! {text}" for text in warnings)])
     lines = [
         style(escape_controls(_preference_headline(preference)), "strong"),
         f"{interval_bar(rate)}  0 to 1, one half is a tie; {rate.n:,} cases",
         "",
+        *(f"{style(name.ljust(10), 'dim')} {escape_controls(value)}" for name, value in _preference_facts(preference)),
     ]
-    lines += [
-        f"{style(name.ljust(10), 'dim')} {escape_controls(value)}" for name, value in _preference_facts(preference)
-    ]
-    return lines + [f"{style('!', 'warn')} {escape_controls(str(w))}" for w in preference.warnings]
+    return "\n".join([*lines, *(f"{style('!', 'warn')} {text}" for text in warnings)])
 
 
 def preference_document(preference: Preference) -> Document:
@@ -62,8 +53,6 @@ def _preference_facts(preference: Preference) -> list[tuple[str, str]]:
         ("pairs", wins),
         ("position", position_text(data["position"])),
         ("judge", ", ".join(preference.judge["models"])),
-    ]
-    facts += [
         ("rubric", f"{preference.judge['rubric']} version {preference.judge['version']}"),
         ("spent", _cost_text(preference.judge)),
     ]
@@ -76,53 +65,39 @@ def _preference_facts(preference: Preference) -> list[tuple[str, str]]:
 def judge_facts(name: str, judges: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
     """What people read about a judge, line by line."""
     judge = judges[name]
+    passing = "" if judge["threshold"] is None else f", {judge['threshold']:g} or more passes"
     facts = [
         ("judge", ", ".join(judge["models"])),
-        ("rubric", f"{judge['rubric']} version {judge['version']}, scale {judge['scale']}" + _passing_text(judge)),
+        ("rubric", f"{judge['rubric']} version {judge['version']}, scale {judge['scale']}{passing}"),
         ("fingerprint", f"{judge['fingerprint']} (prompt {judge['prompt_sha256'][:12]})"),
         ("verdicts", _verdicts_text(judge)),
         ("spent", _cost_text(judge)),
     ]
     if variance := judge.get("variance"):
-        facts.append(("variance", _variance_text(variance["shares"])))
+        parts = ", ".join(f"{part} {share:.0%}" for part, share in variance["shares"].items() if share is not None)
+        facts.append(("variance", f"{parts} of the spread of single verdicts" if parts else "verdicts do not vary"))
     if panel := judge.get("panel"):
-        facts += _panel_facts(panel)
+        kappa = format_number(panel.get("kappa"), 2, none="undefined")
+        facts.append(("panel", f"{panel['how']} of {len(panel.get('judges', {}))} judges, kappa {kappa}"))
+        for member, rates in panel.get("judges", {}).items():
+            numbers = f"sensitivity {rates['sensitivity']:.2f}, specificity {rates['specificity']:.2f}"
+            facts.append(
+                (f"  {member}", f"passes {rates['pass_rate']:.0%}; {numbers} (by Dawid-Skene: no human label)")
+            )
     if position := judge.get("position"):
         facts.append(("position", position_text(position)))
     return facts
 
 
-def _passing_text(judge: Mapping[str, Any]) -> str:
-    return "" if judge["threshold"] is None else f", {judge['threshold']:g} or more passes"
-
-
 def _verdicts_text(judge: Mapping[str, Any]) -> str:
-    parts = [
-        f"{judge['n_verdicts']:,}",
-        f"{judge['n_repaired']:,} after a repair",
-        f"{judge['n_failed']:,} calls failed",
-    ]
     what = "verdicts" if judge["kind"] == "pairwise" else "candidates"
-    return ", ".join([*parts, f"{judge['n_not_graded']:,} {what} not graded"])
+    counts = f"{judge['n_verdicts']:,}, {judge['n_repaired']:,} after a repair, {judge['n_failed']:,} calls failed"
+    return f"{counts}, {judge['n_not_graded']:,} {what} not graded"
 
 
 def _cost_text(judge: Mapping[str, Any]) -> str:
     cost = "price not known" if judge["cost"] is None else format_money(judge["cost"], 4)
     return f"{judge['calls']:,} calls, {judge['tokens_in']:,} tokens in, {judge['tokens_out']:,} out, {cost}"
-
-
-def _variance_text(shares: Mapping[str, float | None]) -> str:
-    parts = [f"{name} {share:.0%}" for name, share in shares.items() if share is not None]
-    return f"{', '.join(parts)} of the spread of single verdicts" if parts else "verdicts do not vary"
-
-
-def _panel_facts(panel: Mapping[str, Any]) -> list[tuple[str, str]]:
-    kappa = format_number(panel.get("kappa"), 2, none="undefined")
-    facts = [("panel", f"{panel['how']} of {len(panel.get('judges', {}))} judges, kappa {kappa}")]
-    for name, rates in panel.get("judges", {}).items():
-        numbers = f"sensitivity {rates['sensitivity']:.2f}, specificity {rates['specificity']:.2f}"
-        facts.append((f"  {name}", f"passes {rates['pass_rate']:.0%}; {numbers} (by Dawid-Skene: no human label)"))
-    return facts
 
 
 def position_text(position: Mapping[str, Any]) -> str:
@@ -133,8 +108,6 @@ def position_text(position: Mapping[str, Any]) -> str:
     words = f"{same['point']:.0%} of {position['n']:,} pairs have the same winner in both orders"
     if first["point"] is None:
         return words
-    return f"{words}; what is shown first wins {first['point']:.0%}{_interval_text(first)} of decided verdicts"
-
-
-def _interval_text(e: Mapping[str, float | None]) -> str:
-    return "" if e["low"] is None or e["high"] is None else f" [{e['low']:.0%}, {e['high']:.0%}]"
+    low, high = first["low"], first["high"]
+    interval = "" if low is None or high is None else f" [{low:.0%}, {high:.0%}]"
+    return f"{words}; what is shown first wins {first['point']:.0%}{interval} of decided verdicts"

@@ -11,8 +11,7 @@ import orjson
 from markupsafe import Markup
 
 from kofn.errors import InputError
-from kofn.judge.labels import DANGEROUS
-from kofn.judge.verdict_source import picked_rows
+from kofn.judge.labels import DANGEROUS, picked_rows
 from kofn.render.page import environment, html_document, read_template
 
 if TYPE_CHECKING:
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kofn.judge.labels import LabelRows
-    from kofn.judge.verdict_source import VerdictRows
+    from kofn.judge.labels import LabelRows, VerdictRows
     from kofn.runs.load import GradedCandidates
 
 
@@ -167,8 +165,6 @@ def write_sheet(sheet: LabelSample, path: Path, name: str) -> None:
     elif suffix == ".csv":
         path.write_text(csv_text(sheet.rows), encoding="utf-8", newline="")
     else:
-        import orjson
-
         path.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in sheet.rows))
 
 
@@ -216,11 +212,8 @@ def labelling_page(sheet: LabelSample, name: str) -> str:
     rows = [_packed(row) for row in sheet.rows]
     data = orjson.dumps({"name": name, "of": sheet.of, "rows": rows})
     key = sha256(data).hexdigest()[:16]
-    body = (
-        environment()
-        .get_template("label.html.j2")
-        .render(name=name, question=sheet.question, n=len(rows), key=key, of=sheet.of)
-    )
+    template = environment().get_template("label.html.j2")
+    body = template.render(name=name, question=sheet.question, n=len(rows), key=key, of=sheet.of)
     return html_document(
         title=f"label {name} · kofn",
         body=Markup(body),  # noqa: S704 - the template escapes

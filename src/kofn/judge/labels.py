@@ -9,16 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kofn.analysis.selectors import Selector
+from kofn.core.candidate_sets import NOT_GRADED
+from kofn.core.document import Displayable
 from kofn.core.fields import CASE_ROLES
 from kofn.errors import InputError
 from kofn.importers import SEPARATORS, kind_of
 from kofn.importers.scalars import FALSE, TRUE
-from kofn.runs.load import rows_of
+from kofn.registry import aggregator
+from kofn.runs.load import load_graded, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from kofn.core.candidate_sets import CandidateSets
+    from kofn.runs.load import GradedCandidates
+    from kofn.scoring.grade import Graded
+
 
 ROLES: dict[str, tuple[str, ...]] = {
     "id": CASE_ROLES["id"],
@@ -118,12 +127,11 @@ def read_judge_rows(path: Any, threshold: float | None = None) -> LabelRows | No
     """Lines of a judge alone: id and judge, index, cluster and other fields; None where there is no judge."""
     from itertools import islice
 
-    first = list(islice(_records(path), 1))
-    if not first or "judge" not in _columns([record for _, record in first]):
+    if "judge" not in _columns([record for _, record in islice(_records(path), 1)]):
         return None
-    human_names = set(ROLES["human"])
     records = [
-        (place, {k: v for k, v in row.items() if k.strip().lower() not in human_names}) for place, row in _records(path)
+        (place, {k: v for k, v in row.items() if k.strip().lower() not in ROLES["human"]})
+        for place, row in _records(path)
     ]
     return _rows(records, str(path) if isinstance(path, (str, Path)) else "rows", threshold, needed=("id", "judge"))
 
@@ -171,12 +179,14 @@ def _csv_records(path: Path, separator: str) -> Iterator[tuple[str, dict[str, An
     for place, row in rows:
         if row.get(None) is not None:  # where csv puts what is beyond the header
             raise InputError(f"{path}: {place}: more cells than the header has")
-        yield place, {name: _remove_guard(cell) for name, cell in row.items()}
-
-
-def _remove_guard(cell: str | None) -> str | None:
-    """A cell without the quote that keeps spreadsheets from taking it for a formula."""
-    return cell[1:] if cell and cell[0] == "'" and cell[1:].startswith((*DANGEROUS, "'")) else cell
+        # without the quote that keeps spreadsheets from taking a cell for a formula
+        yield (
+            place,
+            {
+                name: cell[1:] if cell and cell[0] == "'" and cell[1:].startswith((*DANGEROUS, "'")) else cell
+                for name, cell in row.items()
+            },
+        )
 
 
 def _json_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -213,39 +223,39 @@ def _rows(
         return [row.get(names[role]) for row in rows] if role in names else None
 
     human, judge, scores = _verdicts(column("human"), column("judge"), where, threshold)
-    ids = _ids(column("id") or [], where)
+    ids = [_text(value) for value in column("id") or []]
+    if None in ids:
+        raise InputError(f"{where[ids.index(None)]}: no id: every row needs the id of its case")
     indices = _indices(column("index"), where)
-    _check_once(ids, indices, where)
+    placed: set[object] = set()
+    # the same candidate twice is refused; the same id without places may be several of its candidates
+    for place, case, index in zip(where, ids, indices or (), strict=False):
+        if (case, index) in placed:
+            raise InputError(f"{place}: candidate {index} of case {case!r} is there twice: keep one line")
+        placed.add((case, index))
     taken = {names[role] for role in names if role != "segment"}
     others = dict.fromkeys(name for row in rows for name in row if name not in taken)
     return LabelRows(
         source=source,
-        ids=ids,
+        ids=tuple(map(str, ids)),
         indices=indices,
         human=human,
         judge=judge,
         weights=_weights(column("weight"), where),
         clusters=None if (given := column("cluster")) is None else tuple(map(_text, given)),
-        fields={name: tuple(_text(row.get(name)) for row in rows) for name in others if _plain(rows, name)},
+        fields={
+            name: tuple(_text(row.get(name)) for row in rows)
+            for name in others
+            if not any(isinstance(row.get(name), (dict, list)) for row in rows)
+        },
         scores=scores,
     )
-
-
-def _plain(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
-    return not any(isinstance(row.get(name), (dict, list)) for row in rows)
 
 
 def _text(value: Any) -> str | None:
     if value is None or value == "":
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _ids(values: Sequence[Any], where: Sequence[str]) -> tuple[str, ...]:
-    for place, value in zip(where, values, strict=True):
-        if _text(value) is None:
-            raise InputError(f"{place}: no id: every row needs the id of its case")
-    return tuple(str(_text(value)) for value in values)
 
 
 def _indices(values: list[Any] | None, where: Sequence[str]) -> tuple[int, ...] | None:
@@ -258,17 +268,6 @@ def _indices(values: list[Any] | None, where: Sequence[str]) -> tuple[int, ...] 
             raise InputError(f"{place}: index {value!r}: expected the candidate's place, a whole number from 0")
         out.append(int(number))
     return tuple(out)
-
-
-def _check_once(ids: Sequence[str], indices: Sequence[int] | None, where: Sequence[str]) -> None:
-    """The same candidate twice is refused; the same id without places may be several of its candidates."""
-    if indices is None:
-        return
-    seen: dict[tuple[str, int], str] = {}
-    for place, key in zip(where, zip(ids, indices, strict=True), strict=True):
-        if key in seen:
-            raise InputError(f"{place}: candidate {key[1]} of case {key[0]!r} is there twice: keep one line")
-        seen[key] = place
 
 
 def _weights(values: list[Any] | None, where: Sequence[str]) -> NDArray[np.float64] | None:
@@ -305,16 +304,10 @@ def _number(value: Any) -> float:
     return number if isfinite(number) else nan
 
 
-def _value(value: Any) -> float:
-    """A number, or what a word says."""
-    number = _number(value)
-    return number if isfinite(number) else as_verdict(value)
-
-
 def _is_empty(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and not isfinite(value)) or (
-        isinstance(value, str) and value.strip().lower() in _EMPTY
-    )  # fmt: skip
+    if isinstance(value, str):
+        return value.strip().lower() in _EMPTY
+    return value is None or (isinstance(value, float) and not isfinite(value))
 
 
 def _verdicts(
@@ -325,10 +318,11 @@ def _verdicts(
     scores = threshold is None and any(scored)
 
     def one(value: Any) -> float:
-        if scores:
-            return _value(value)
-        if threshold is not None and isfinite(_number(value)) and any(scored):
-            return float(_number(value) >= threshold)
+        number = _number(value)
+        if scores and isfinite(number):
+            return number
+        if threshold is not None and isfinite(number) and any(scored):
+            return float(number >= threshold)
         return as_verdict(value)
 
     found = [None if column is None else np.array([one(v) for v in column], dtype=float) for column in (human, judge)]
@@ -352,3 +346,173 @@ def _holds_scores(column: Sequence[Any]) -> bool:
     words = any(isfinite(as_verdict(v)) and not isfinite(_number(v)) for v in column)
     others = sum(n not in (0.0, 1.0) for n in numbers)
     return not words and (others > _MOSTLY * len(numbers) or any(n != int(n) for n in numbers))
+
+
+DEFAULT_AGGREGATE = "any_pass"
+DEFAULT_OF_SCORES = "mean"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerdictRows:
+    """A judge's verdicts on candidates and, where there are sets, on sets; `weighted`: the cases have weights."""
+
+    name: str
+    metric: str
+    candidates: LabelRows | None
+    sets: LabelRows | None
+    aggregate: str | None = None
+    weighted: bool = False
+    graded: GradedCandidates | None = None
+    scored: Graded | None = None
+
+
+def open_verdicts(
+    source: Any,
+    *,
+    metric: str | None = None,
+    aggregate: str | None = None,
+    threshold: float | None = None,
+    scores: bool = False,
+    selected: bool = False,
+    selector: str | None = None,
+) -> VerdictRows:
+    """Verdicts (or scores) from a run, a file, rows or a frame. `selected`: of sets, what a selector picks.
+
+    Of a run the metric named, else that of its first judge, else the one called judge, else the first; of its sets
+    what the aggregator says, any_pass unless named (the mean, of scores).
+    """
+    path = Path(source) if isinstance(source, (str, Path)) else None
+    is_run = path.is_dir() if path is not None else isinstance(source, Displayable)
+    if not is_run and metric is None and (rows := read_judge_rows(source, threshold)) is not None:
+        if aggregate is not None:
+            raise InputError(f"{rows.source}: --aggregate is for sets of candidates: this file has one verdict a line")
+        of_candidates = rows.of_candidates
+        return VerdictRows(
+            name="rows" if path is None else path.name,
+            metric="judge",
+            candidates=rows if of_candidates else None,
+            sets=None if of_candidates else rows,
+        )
+
+    run = load_graded(source)
+    if metric is None:
+        graded = [one.metric for one in run.result.scored]
+        judges = [m for m in graded if m in run.result.judges] or [m for m in graded if "judge" in m.lower()]
+        metric = judges[0] if judges else None
+    scored = run.metric(metric)
+    tags = run.table.tags
+    fields = {tag: tuple(tags[tag].cast(str).to_list()) for tag in tags.columns}
+    name = aggregate or (DEFAULT_OF_SCORES if scores else DEFAULT_AGGREGATE)
+    scale = scale_of(run, scored.metric)
+    if threshold is not None and scale is not None:  # on the rubric's scale: the run's scores are in [0, 1]
+        threshold = (threshold - scale[0]) / (scale[1] - scale[0])
+    sets = scored.sets if threshold is None else scored.sets.passing_from(threshold)
+    candidates = _candidates(run, sets, fields, scores=scores)
+    found = VerdictRows(
+        name=run.name,
+        metric=scored.metric,
+        candidates=candidates,
+        sets=_sets(run, sets, fields, name, scores=scores),
+        aggregate=name,
+        weighted=run.units()["weights"] is not None,
+        graded=run,
+        scored=scored,
+    )
+    if not selected:
+        return found
+    # sets pass where the selector's pick does; of equal scores the first, as the sheet has it
+    rows = replace(candidates.take(picked_rows(found, selector)), indices=None)
+    return replace(found, sets=rows, candidates=None, aggregate=f"the pick of {selector or 'the selector'}")
+
+
+def scale_of(run: GradedCandidates | None, metric: str) -> tuple[float, float] | None:
+    """The ends of the scale that a judge's rubric has; None for pass/fail, and for a metric that is no judge's."""
+    entry = None if run is None else run.result.judges.get(metric)
+    low, sign, high = str((entry or {}).get("scale", "")).partition("-")
+    return (float(low), float(high)) if sign and low.isdigit() and high.isdigit() else None
+
+
+def labels_on_run_scale(labels: LabelRows, verdicts: VerdictRows | None) -> LabelRows:
+    """Scores that people gave on a rubric's scale, such as 1 to 5, in [0, 1] as the run has the judge's."""
+    scale = None if verdicts is None else scale_of(verdicts.graded, verdicts.metric)
+    if not labels.scores or scale is None or not bool((np.nan_to_num(labels.human_values) > 1).any()):
+        return labels
+    low, span = scale[0], scale[1] - scale[0]
+    judge = None if labels.judge is None else (labels.judge - low) / span
+    return replace(labels, human=(labels.human_values - low) / span, judge=judge)
+
+
+def _clusters(run: GradedCandidates) -> tuple[str | None, ...] | None:
+    codes = run.units()["clusters"]
+    return None if codes is None else tuple(str(code) for code in codes)
+
+
+def _candidates(
+    run: GradedCandidates, sets: CandidateSets, fields: Mapping[str, tuple[str | None, ...]], *, scores: bool
+) -> LabelRows:
+    """A row a candidate: 1, 0, or NaN where it is not graded; or its score."""
+    owner = np.repeat(np.arange(len(sets)), sets.sizes)
+    clusters = _clusters(run)
+    return LabelRows(
+        source=str(run.path),
+        ids=tuple(sets.case_ids.gather(owner).to_list()),
+        indices=tuple((np.arange(owner.size) - sets.offsets[owner]).tolist()),
+        human=None,
+        judge=sets.values if scores else np.where(sets.passes == NOT_GRADED, np.nan, sets.passes.astype(float)),
+        weights=None,
+        clusters=None if clusters is None else tuple(clusters[i] for i in owner),
+        fields={name: tuple(column[i] for i in owner) for name, column in fields.items()},
+        scores=scores,
+    )
+
+
+def _sets(
+    run: GradedCandidates,
+    sets: CandidateSets,
+    fields: Mapping[str, tuple[str | None, ...]],
+    aggregate: str,
+    *,
+    scores: bool,
+) -> LabelRows:
+    """A row a case: what the aggregator says of its set."""
+    values = np.asarray(aggregator(aggregate)(sets), dtype=float)
+    if not scores and not np.isin(values[~np.isnan(values)], (0.0, 1.0)).all():
+        raise InputError(
+            f"--aggregate {aggregate} gives other numbers than 0 and 1: take one that says pass or fail, as any_pass"
+        )
+    return LabelRows(
+        source=str(run.path),
+        ids=tuple(sets.case_ids.to_list()),
+        indices=None,
+        human=None,
+        judge=values,
+        weights=None,
+        clusters=_clusters(run),
+        fields=fields,
+        scores=scores,
+    )
+
+
+def picked_rows(verdicts: VerdictRows, name: str | None) -> NDArray[np.intp]:
+    """The row each set's selector ranks first; the first of those that tie; no row where nothing can be picked."""
+    if verdicts.scored is None:
+        raise InputError("--selected needs a run or a file of outputs: plain verdicts have no selector")
+    sets = verdicts.scored.sets
+    if name is None:
+        if len(sets.selectors) != 1:
+            known = ", ".join(sets.selectors) or "vote, length, first"
+            raise InputError(f"--selected: which selector? give --by-selector, such as {known}")
+        name = next(iter(sets.selectors))
+    return picked_candidates(sets, name)
+
+
+def picked_candidates(sets: CandidateSets, name: str) -> NDArray[np.intp]:
+    """The row of each set that a selector ranks first, as `picked_rows` has them."""
+    scores = Selector(name=name, by=name).scores(sets)
+    ranked = np.where(np.isnan(scores), -np.inf, scores)
+    found = [
+        low + int(np.argmax(ranked[low:high]))
+        for low, high in zip(sets.offsets, sets.offsets[1:], strict=False)
+        if high > low
+    ]
+    return np.array([place for place in found if np.isfinite(scores[place])], dtype=np.intp)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from hashlib import sha256
@@ -18,7 +19,7 @@ from kofn.tasks.stages import Template
 HERE = Path(__file__).parent / "rubrics"
 PASS_FAIL = "pass/fail"  # noqa: S105 - a scale
 _RANGE = re.compile(r"(-?\d+)\s*(?:-|–|to)\s*(\d+)")
-_REQUIRED_FIELDS = {"score": ("output",), "pairwise": ("first", "second")}
+REQUIRED_FIELDS = {"score": ("output",), "pairwise": ("first", "second")}
 
 
 class Rubric(Strict):
@@ -70,7 +71,7 @@ class Rubric(Strict):
 
     @model_validator(mode="after")
     def _fits(self) -> Rubric:
-        missing = [name for name in _REQUIRED_FIELDS[self.kind] if name not in Template(self.prompt).names]
+        missing = [name for name in REQUIRED_FIELDS[self.kind] if name not in Template(self.prompt).names]
         if missing:
             raise InputError(f"prompt: a {self.kind} rubric shows {{{missing[0]}}}, and this one does not")
         if self.kind == "pairwise":
@@ -163,3 +164,147 @@ def load_rubric(rubric: str | Path | Mapping[str, Any] | Rubric) -> Rubric:
     if rubric in names():
         return load_rubric(HERE / f"{rubric}.yaml")
     raise UnknownName("rubric", rubric, names(), hint="a rubric of your own is a file that ends in .yaml")
+
+
+PREFERENCES = {"a": 1.0, "b": -1.0, "tie": 0.0}
+_PASS = {"pass": 1.0, "passed": 1.0, "passes": 1.0, "yes": 1.0, "correct": 1.0, "true": 1.0}
+_FAIL = {"fail": 0.0, "failed": 0.0, "fails": 0.0, "no": 0.0, "incorrect": 0.0, "false": 0.0}
+_PLAIN = {word: value for word, value in (_PASS | _FAIL).items() if word[:4] in ("pass", "fail", "yes", "no")}
+_TIES = {"tie": 0.0, "equal": 0.0, "neither": 0.0, "both": 0.0}
+_LABEL = r"(?:verdict|score|rating|grade|judge?ment|decision|final answer|preference|winner)"
+_MARKS = re.compile(r"[*_`\"'#\[\](){}$]|\\boxed|\\text")
+_LABELLED = re.compile(  # where a line or a sentence begins: "Confidence score: 1" is another matter
+    # bounded: every blank line is a beginning, and must not lead to the end of them
+    rf"(?:^|[.!?:;]\s)[\s>•-]{{0,40}}+(?:(?:so|my|the|your|final|overall)\s{{1,9}}){{0,6}}(?P<label>{_LABEL})"
+    r"\s{0,40}(?P<sign>[:=]|is\b:?)\s*"
+    r"(?P<value>[^\n]*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_OBJECT = re.compile(r'\{\s*["}]')
+_ASKED = re.compile(rf"\b({_LABEL})\s*:", re.IGNORECASE)
+_NUMBER = re.compile(r"(?<![\w.,-])(?P<value>-?\d+(?:\.\d+)?)(?:\s*(?:/|out of|of)\s*(?P<most>\d+))?(?![\w]|[.,]\d)")
+_SEVERAL = re.compile(r"\s*(?:or|to|and|-|–|/)\s*\d", re.IGNORECASE)  # after a number: "4 or 5" is none
+_WORD = re.compile(r"[a-z]+(?:-[a-z]+)?", re.IGNORECASE)
+_NEGATED = re.compile(r"\b(?:not|n't|never|neither|isn't)\b", re.IGNORECASE)
+
+
+def parse_verdict(reply: str, rubric: Rubric) -> float | None:
+    """The verdict in a reply, on the rubric's own scale; None where there is none, or it lies outside the scale.
+
+    `label`: the last "Score: 4" (Verdict, Rating, Grade, ...), of the label that the prompt asks for where there is
+    one; else the reply must be a verdict and nothing else, or name exactly one as "4 out of 5". A pass/fail is a word,
+    a preference A, B or tie.
+
+    >>> from kofn.judge.rubric import load_rubric
+    >>> stars, bar = load_rubric("helpfulness"), load_rubric("correctness")
+    >>> [parse_verdict(text, stars) for text in ("Score: 4", "**Rating:** 4/5", "4.", "It is 2 out of 5.", "Score: 9")]
+    [4.0, 4.0, 4.0, 2.0, None]
+    >>> [parse_verdict(text, bar) for text in ("Verdict: PASS", "fail", "It is not a pass.", "Verdict: not correct")]
+    [1.0, 0.0, None, None]
+    """
+    if rubric.parse == "json":
+        return _json_verdict(reply, rubric)
+    if rubric.parse not in ("label", "choose"):
+        found = list(re.finditer(rubric.parse, reply))
+        return _value(found[-1][1] or "", rubric) if found else None
+    plain = _MARKS.sub(" ", reply)
+    label_names = {_MARKS.sub(" ", label).lower() for label in _ASKED.findall(rubric.prompt)}
+    found = [m for m in _LABELLED.finditer(plain) if _is_label(m, rubric)]
+    matches = [m for m in found if m["label"].lower() in label_names] or found
+    return _value(matches[-1]["value"], rubric) if matches else _whole(plain.strip(), rubric)
+
+
+def _is_label(match: re.Match[str], rubric: Rubric) -> bool:
+    """ "Score: ..." announces a verdict, whatever follows; "the score is ..." only where one does."""
+    return match["sign"] in ":=" or _value(match["value"], rubric) is not None
+
+
+def _json_verdict(reply: str, rubric: Rubric) -> float | None:
+    """The last JSON object of the reply that holds a verdict. Failed attempts share a budget, so time is linear."""
+    decoder, budget = json.JSONDecoder(), 10 * len(reply) + 100_000
+    for start in reversed([m.start() for m in _OBJECT.finditer(reply)]):
+        if budget <= 0:
+            break
+        try:
+            found, _ = decoder.raw_decode(reply, start)
+        except json.JSONDecodeError as error:
+            # the error counts the lines before it, so its cost grows with its place in the text
+            budget -= error.pos - start + error.pos // 8 + 20
+            continue
+        except (ValueError, RecursionError):
+            budget -= len(reply) - start + 1
+            continue
+        value = _of_mapping(found)
+        if value is not None:
+            return _value(value, rubric)
+        budget -= 100
+    return None
+
+
+def _of_mapping(found: Any) -> str | None:
+    names = ("score", "verdict", "rating", "grade", "winner", "preference", "pass", "passed")
+    if not isinstance(found, dict):
+        return None
+    lowered = {str(k).lower(): v for k, v in found.items()}
+    value = next((lowered[n] for n in names if isinstance(lowered.get(n), str | int | float)), None)
+    return None if value is None else str(value)
+
+
+def _value(text: str, rubric: Rubric) -> float | None:
+    """The verdict a piece of text begins with: `4/5`, `Pass`, `A`."""
+    text = _MARKS.sub(" ", text).strip(" \t.:;,!–—")
+    if rubric.kind == "pairwise":
+        return _preference(text)
+    if rubric.bounds == (0, 1) and rubric.threshold is None:
+        return _word(text)
+    match = _NUMBER.match(text)
+    if match is None or _SEVERAL.match(text, match.end()):
+        return None
+    return _on_scale(match, rubric)
+
+
+def _whole(text: str, rubric: Rubric) -> float | None:
+    """The verdict of a reply without a label: all of it, or the only one it names as `N out of M`."""
+    if len(_WORD.findall(text)) <= 1 and len(text) <= 12:
+        return _value(text, rubric)
+    if rubric.kind == "pairwise" or rubric.threshold is None:
+        return None
+    fractions = {m["value"]: m for m in _NUMBER.finditer(text) if m["most"] and float(m["most"]) == rubric.bounds[1]}
+    return _on_scale(next(iter(fractions.values())), rubric) if len(fractions) == 1 else None
+
+
+def _on_scale(match: re.Match[str], rubric: Rubric) -> float | None:
+    value, (low, high) = float(match["value"]), rubric.bounds
+    if match["most"] is not None and float(match["most"]) != high:
+        return None
+    return value if low <= value <= high else None
+
+
+def _word(text: str) -> float | None:
+    """Pass or fail by the first word, unless another one says the opposite or it is negated.
+
+    >>> _word("fail, since the correct answer is 4"), _word("pass or fail"), _word("correct? No, fail"), _word("1")
+    (0.0, None, None, 1.0)
+    """
+    words = _WORD.findall(text.lower())
+    if not words:
+        return {"1": 1.0, "0": 0.0}.get(text.strip(" .,"))
+    value = (_PASS | _FAIL).get(words[0])
+    plain = {_PLAIN[word] for word in words if word in _PLAIN}
+    if _NEGATED.search(text) or len(plain) > 1 or (plain and plain != {value}):
+        return None
+    return value
+
+
+def _preference(text: str) -> float | None:
+    """A, B or a tie; "Answer A is better" counts, "A and B" does not."""
+    words = [w for w in _WORD.findall(text) if w.lower() not in ("answer", "response", "output", "option", "candidate")]
+    word = words[0].lower() if words else ""
+    if word in _TIES:
+        return 0.0
+    if _NEGATED.search(text):
+        return None
+    others = {w for w in words[1:] if w in ("A", "B")}
+    if word not in ("a", "b") or (others and word.upper() not in others) or len(others) > 1:
+        return None
+    return PREFERENCES[word]

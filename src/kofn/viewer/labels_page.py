@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, RedirectResponse
 
 from kofn.core.format import format_count
 from kofn.errors import KofnError
-from kofn.judge.calibration_report import MEANS, RATES
+from kofn.judge.calibration_report import MEANS
 from kofn.runs.files import CANDIDATES
 from kofn.runs.run_tables import first_validation_error
 from kofn.viewer.run_folder import NotFound
@@ -188,7 +188,7 @@ def _confusion_page(view: RunView, sheet: LabelFile) -> Response:
         calibration=found,
         n=None if found is None else format_count(found.n_labels, "label"),
         confusion=None if result is None else result.counts,
-        rates=[] if rates is None else [(name, getattr(rates, name), MEANS[name]) for name in RATES],
+        rates=[] if rates is None else [(name, getattr(rates, name), MEANS[name]) for name in MEANS],
         **calibrate_commands(view, sheet),
     )
 

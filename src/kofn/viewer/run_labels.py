@@ -20,8 +20,7 @@ from kofn.core.table import case_codes
 from kofn.errors import InputError
 from kofn.judge.calibration import CalibrationSettings, calibrate
 from kofn.judge.label_sheet import draw_by_verdict, question_for
-from kofn.judge.labels import read_labels
-from kofn.judge.verdict_source import picked_candidates
+from kofn.judge.labels import picked_candidates, read_labels
 from kofn.registry import aggregator
 from kofn.runs.files import CANDIDATES, write_atomically
 from kofn.stats import Confusion, weights_by_verdict

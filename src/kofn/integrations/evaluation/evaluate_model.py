@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -60,25 +61,24 @@ def two_staged(task: Task, hyperparameters: Mapping[str, Any]) -> Task:
     Keys: temperature and cot_length (tokens) of the reasoning, answer_length, markovian, actor_reward_weight.
     """
     given = hyperparameters
+
+    def number(name: str, kind: type) -> Any:
+        try:
+            return None if given.get(name) is None else kind(given[name])
+        except (TypeError, ValueError):
+            raise InputError(f"hyperparameters: {name}: expected a number, found {given[name]!r}") from None
+
+    def length(name: str) -> dict[str, int]:
+        tokens = number(name, int)
+        return {} if tokens is None else {"max_tokens": tokens}
+
     return task.two_staged(
         markovian=None if given.get("markovian") is None else bool(given["markovian"]),
-        actor_reward_weight=_number(given, "actor_reward_weight", float),
-        temperature=_number(given, "temperature", float),
-        reasoning=_length(given, "cot_length"),
-        answer=_length(given, "answer_length"),
+        actor_reward_weight=number("actor_reward_weight", float),
+        temperature=number("temperature", float),
+        reasoning=length("cot_length"),
+        answer=length("answer_length"),
     )
-
-
-def _length(given: Mapping[str, Any], name: str) -> dict[str, int]:
-    tokens = _number(given, name, int)
-    return {} if tokens is None else {"max_tokens": tokens}
-
-
-def _number(given: Mapping[str, Any], name: str, kind: type) -> Any:
-    try:
-        return None if given.get(name) is None else kind(given[name])
-    except (TypeError, ValueError):
-        raise InputError(f"hyperparameters: {name}: expected a number, found {given[name]!r}") from None
 
 
 def every_nth(task: Task, data: Path | None, stride: int) -> list[str]:
@@ -169,65 +169,32 @@ def evaluate_model_on(
     return Evaluated.of(line)
 
 
-def evaluate_model_on_gsm8k(
-    actor_model: Any,
-    critic_model: Any = None,
-    tokenizer: Any = None,
-    device: Any = None,
-    test_data: Iterable[Any] | None = None,
-    hyperparameters: Mapping[str, Any] | None = None,
-    batch_size: int | None = None,
-    answer_extraction_method: str | None = None,
-    enable_haiku_metric: bool = False,
-    **options: Any,
-) -> Evaluated:
-    """`evaluate_model_on("gsm8k", ...)`."""
-    return evaluate_model_on(
-        "gsm8k", actor_model, critic_model, tokenizer, device, test_data, hyperparameters, batch_size,
-        answer_extraction_method, enable_haiku_metric, **options,
-    )  # fmt: skip
-
-
-def evaluate_model_on_mmlu(
-    actor_model: Any,
-    critic_model: Any = None,
-    tokenizer: Any = None,
-    device: Any = None,
-    test_data: Iterable[Any] | None = None,
-    hyperparameters: Mapping[str, Any] | None = None,
-    batch_size: int | None = None,
-    answer_extraction_method: str | None = None,
-    enable_haiku_metric: bool = False,
-    **options: Any,
-) -> Evaluated:
+evaluate_model_on_gsm8k = partial(evaluate_model_on, "gsm8k")
+evaluate_model_on_gsm8k.__doc__ = """`evaluate_model_on("gsm8k", ...)`."""
+evaluate_model_on_mmlu = partial(evaluate_model_on, "mmlu")
+evaluate_model_on_mmlu.__doc__ = (
     """`evaluate_model_on("mmlu", ...)`; `.accuracy_legacy` of what it returns takes the first of A to E anywhere."""
-    return evaluate_model_on(
-        "mmlu", actor_model, critic_model, tokenizer, device, test_data, hyperparameters, batch_size,
-        answer_extraction_method, enable_haiku_metric, **options,
-    )  # fmt: skip
+)
 
 
 def backends(
     actor: Any, critic: Any, tokenizer: Any, *, device: Any = None, batch: int | None = None
 ) -> tuple[str | Model, str | Model | None]:
     """Actor and critic for `kofn.run`. A critic that is the actor itself is the actor's base."""
-    if critic is None or critic is actor:
-        if isinstance(actor, str):
-            return actor, None  # a run finds the base of a name by itself
-        off = hasattr(actor, "disable_adapter")
-        return _backend(actor, tokenizer, "actor", device, batch), _backend(
-            actor, tokenizer, "critic", device, batch, disable_adapter=off
-        )
-    return _backend(actor, tokenizer, "actor", device, batch), _backend(critic, tokenizer, "critic", device, batch)
 
+    def backend(model: Any, role: str, **more: Any) -> str | Model:
+        if isinstance(model, str | Model):
+            return model
+        if tokenizer is None:
+            raise InputError(f"{role}_model is a model in memory: give its tokenizer too")
+        name = f"{role}-{weights_digest(model)}"  # so that a run directory with replies of other weights is not resumed
+        return Transformers.of(model, tokenizer, device=device, name=name, batch=batch, **more)
 
-def _backend(model: Any, tokenizer: Any, role: str, device: Any, batch: int | None, **more: Any) -> str | Model:
-    if isinstance(model, str | Model):
-        return model
-    if tokenizer is None:
-        raise InputError(f"{role}_model is a model in memory: give its tokenizer too")
-    name = f"{role}-{weights_digest(model)}"  # so that a run directory with replies of other weights is not resumed
-    return Transformers.of(model, tokenizer, device=device, name=name, batch=batch, **more)
+    if critic is not None and critic is not actor:
+        return backend(actor, "actor"), backend(critic, "critic")
+    if isinstance(actor, str):
+        return actor, None  # a run finds the base of a name by itself
+    return backend(actor, "actor"), backend(actor, "critic", disable_adapter=hasattr(actor, "disable_adapter"))
 
 
 def run_line(task: Task, actor: str | Model, critic: str | Model | None, settings: Mapping[str, Any]) -> dict[str, Any]:
