@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
 import pytest
 from tests.loopback import serving
+from tests.runs.older_runs import unpack
 
 import kofn
 from kofn.errors import InputError, KofnError, WorldError
@@ -347,6 +350,51 @@ def test_the_likelihood_of_a_reference_is_a_score_and_a_pass():
                      "stages": [{"prompt": "{question}"}]}, model=Likely(), repeats=1)  # fmt: skip
     assert done.result.get("mean", metric="pass").point == 0.5
     assert done.result.get("mean", metric="score").point is not None
+
+
+# runs of the previous version
+
+
+@pytest.mark.parametrize(
+    ("lost", "reasonings", "answers"),
+    [("0", 0, 0), ("rowid % 2 = 0", 12, 12), ("stage = 'answer'", 0, 24), ("case_id IN ('d1', 'd5')", 6, 6)],
+)
+def test_a_run_that_the_previous_version_began_is_resumed_and_nothing_is_paid_twice(
+    tmp_path, lost, reasonings, answers
+):
+    folder = unpack(2, tmp_path) / "generated"
+    before = json.loads((folder / "run.json").read_text())
+    cases = pl.read_parquet(folder / "cases.parquet").select("case_id", "input", "reference", "kind")
+    with closing(sqlite3.connect(folder / "store.sqlite")) as store:
+        store.execute(f"DELETE FROM replies WHERE {lost}")  # noqa: S608 - as a stopped run leaves it
+        store.commit()
+        kept = dict(store.execute("SELECT key, text FROM replies"))
+    if reasonings or answers:
+        for name in ("run.json", "evaluation.json", *(path.name for path in folder.glob("*.parquet"))):
+            (folder / name).unlink()  # it was stopped before it was scored
+    lengths = {"reasoning": {"max_tokens": 24, "stop": "\n"}, "answer": {"max_tokens": 8, "stop": "\n"}}
+    digits = {
+        "name": "digits",
+        "dataset": cases.rename({"case_id": "id", "input": "question", "reference": "answer"}).to_dicts(),
+        "two_stage": {"markovian": True, "temperature": 0.8, **lengths},
+        "extract": "number",
+        "metrics": ["numeric"],
+        "repeats": 3,
+    }
+    actor, critic = (Echo(name) for name in before["generation"]["models"].values())
+    actor.chat = critic.chat = True
+    done = kofn.run(digits, model=actor, answer_model=critic, out=folder, seed=0)
+    assert (actor.drawn, critic.drawn) == (reasonings, answers)
+    assert done.manifest["generation"]["reused"] == len(kept) == 48 - reasonings - answers
+    with closing(sqlite3.connect(folder / "store.sqlite")) as store:
+        stored = dict(store.execute("SELECT key, text FROM replies"))
+    assert len(stored) == 48
+    assert {key: stored[key] for key in kept} == kept
+    if not reasonings + answers:
+        points = {e["aggregator"]: e["point"] for e in before["result"]["estimates"] if e["segment"] is None}
+        assert {e.aggregator: e.point for e in done.result.estimates} == points
+        assert done.manifest["generation"]["cost"] == before["generation"]["cost"]
+    assert kofn.load_run(folder).result.to_dict() == done.result.to_dict()
 
 
 # the command's parts

@@ -109,6 +109,10 @@ class SinkAddress:
         if find_spec(self.kind) is None:
             raise MissingExtra(PACKAGES[self.kind], self.kind, f"--sink {self.kind}:")
 
+    def sender(self) -> Any:
+        """The function that sends a `TrackerRun` there."""
+        return {"mlflow": send_to_mlflow, "wandb": send_to_wandb}[self.kind]
+
 
 def without_credentials(text: str) -> str:
     """A text without the user names and passwords of the addresses in it.
@@ -177,7 +181,7 @@ def send_run(run: Run, address: SinkAddress) -> str:
     output = StringIO()  # what a package prints may hold the password of its server
     try:
         with redirect_stdout(output), redirect_stderr(output):
-            return (send_to_mlflow if address.kind == "mlflow" else send_to_wandb)(address, content)
+            return str(address.sender()(address, content))
     except (InputError, KeyboardInterrupt):
         raise
     except Exception as problem:  # the packages raise what they like, and so does the network below them
