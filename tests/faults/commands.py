@@ -35,7 +35,7 @@ LOADED = (
         "kofn.render.page",
         "kofn.api",
     ),
-    *("kofn.scoring.evaluate", "kofn.models.openai", "kofn.generate.scored_run", "kofn.runs.files", "kofn.runs.record"),
+    *("kofn.scoring.evaluate", "kofn.models.openai", "kofn.generate.run", "kofn.runs.files", "kofn.runs.record"),
     *(
         "kofn.generate.store",
         "kofn.generate.runner",

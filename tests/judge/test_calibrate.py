@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from kofn.cli.judge_verbs import calibrate_command as command
 from kofn.cli.score_verb import score_command as score
 from kofn.errors import InputError, KofnError
-from kofn.judge.label_sheet import csv_text, stratified_by_verdict
+from kofn.judge.label_sheet import csv_text, draw_by_verdict
 from kofn.judge.labels import read_labels
 from kofn.stats import estimate, fleiss_kappa, judge_rates, rogan_gladen
 
@@ -467,11 +467,11 @@ def test_no_cell_is_a_formula_and_ids_come_back_as_they_were(tmp_path, text):
 
 
 def test_asking_for_more_than_there_is_draws_all_with_weight_1():
-    places, weights = stratified_by_verdict(np.array([1, 0, 1, np.nan, 0.0]), 99, seed=0)
+    places, weights = draw_by_verdict(np.array([1, 0, 1, np.nan, 0.0]), 99, seed=0)
     assert sorted(places) == [0, 1, 2, 4]
     assert weights.tolist() == [1.0] * 4
     with pytest.raises(InputError, match="graded nothing"):
-        stratified_by_verdict(np.array([np.nan]), 1, seed=0)
+        draw_by_verdict(np.array([np.nan]), 1, seed=0)
 
 
 def test_text_from_a_file_cannot_move_the_cursor(tmp_path):

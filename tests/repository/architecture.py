@@ -48,11 +48,10 @@ RUN = [
     ("tasks.items", "makes cases of the records of its data set"),
     ("tasks.recipe", "fills the prompt of each stage"),
     ("models.factory", "opens the models by name"),
-    ("generate.run", "runs the steps below"),
+    ("generate.run", "runs the steps below, and makes a scored run directory of the replies"),
     ("generate.store", "keeps every reply in SQLite before it counts as done"),
     ("generate.runner", "takes every case through its stages: finds what is stored, and asks for the rest"),
     ("generate.calls", "makes the calls: concurrency, retries, budget"),
-    ("generate.scored_run", "makes a scored run directory of the replies"),
     ("generate.candidate_table", "makes a table of them"),
     ("scoring.grade", "and so on, as for `kofn score`"),
 ]

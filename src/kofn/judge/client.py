@@ -172,8 +172,12 @@ async def ask_judge(
     )
     repair = replace(stage, name=stage.name + REPAIR)
     for repeat in range(repeats) if stopped is None and not chooses else ():
-        unread = [row for (_, at), row in rows.items() if at == repeat and _is_unread(row, rubric)]
-        broken = [Item(case=Case(id=row.case_id), fields={"reply": row.text or ""}) for row in unread]
+        # there is a reply, and no verdict in it
+        broken = [
+            Item(case=Case(id=row.case_id), fields={"reply": row.text})
+            for (_, at), row in rows.items()
+            if at == repeat and row.error is None and row.text is not None and parse_verdict(row.text, rubric) is None
+        ]
         if broken:
             # a run of its own with one repeat: to the store it is the reply in the prompt that tells repeats apart
             again: dict[tuple[str, int], ReplyRow] = {}
@@ -192,11 +196,6 @@ async def ask_judge(
         cost=total_cost(every),
         stopped=stopped,
     )
-
-
-def _is_unread(row: ReplyRow, rubric: Rubric) -> bool:
-    """Whether there is a reply, and no verdict in it."""
-    return row.error is None and row.text is not None and parse_verdict(row.text, rubric) is None
 
 
 def _read_verdict(row: ReplyRow, repair: ReplyRow | None, rubric: Rubric) -> JudgeVerdict:
@@ -334,14 +333,14 @@ async def ask_judges(
     tallies: list[CallTally] = []
     began, cases, folder = time.monotonic(), len(questions) * len(models), directory / JUDGE_FOLDER
 
-    def snapshot_of_all() -> Snapshot:
+    def look() -> Snapshot:
         return snapshot_of(sum_tallies(tallies), cases, cases * settings.repeats, time.monotonic() - began)
 
     names = ", ".join(model.name for model in models)
     with (
         # no fingerprint: the store holds the verdicts of every judge that was ever asked about this run
         Store.open(folder, fingerprint={}) as store,
-        ProgressWriter(folder, snapshot_of_all, kind="judge", task=rubric.name, model=names) as progress,
+        ProgressWriter(folder, look, kind="judge", task=rubric.name, model=names) as progress,
         Cache.of_user() if settings.cache else nullcontext() as cache,
     ):
         if settings.retry_errors:

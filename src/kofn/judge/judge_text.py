@@ -66,11 +66,13 @@ def judge_facts(name: str, judges: Mapping[str, Mapping[str, Any]]) -> list[tupl
     """What people read about a judge, line by line."""
     judge = judges[name]
     passing = "" if judge["threshold"] is None else f", {judge['threshold']:g} or more passes"
+    what = "verdicts" if judge["kind"] == "pairwise" else "candidates"
+    counts = f"{judge['n_verdicts']:,}, {judge['n_repaired']:,} after a repair, {judge['n_failed']:,} calls failed"
     facts = [
         ("judge", ", ".join(judge["models"])),
         ("rubric", f"{judge['rubric']} version {judge['version']}, scale {judge['scale']}{passing}"),
         ("fingerprint", f"{judge['fingerprint']} (prompt {judge['prompt_sha256'][:12]})"),
-        ("verdicts", _verdicts_text(judge)),
+        ("verdicts", f"{counts}, {judge['n_not_graded']:,} {what} not graded"),
         ("spent", _cost_text(judge)),
     ]
     if variance := judge.get("variance"):
@@ -87,12 +89,6 @@ def judge_facts(name: str, judges: Mapping[str, Mapping[str, Any]]) -> list[tupl
     if position := judge.get("position"):
         facts.append(("position", position_text(position)))
     return facts
-
-
-def _verdicts_text(judge: Mapping[str, Any]) -> str:
-    what = "verdicts" if judge["kind"] == "pairwise" else "candidates"
-    counts = f"{judge['n_verdicts']:,}, {judge['n_repaired']:,} after a repair, {judge['n_failed']:,} calls failed"
-    return f"{counts}, {judge['n_not_graded']:,} {what} not graded"
 
 
 def _cost_text(judge: Mapping[str, Any]) -> str:

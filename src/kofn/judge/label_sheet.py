@@ -90,19 +90,11 @@ def question_for(aggregate: str | None) -> str:
 
 
 def draw_by_verdict(verdicts: NDArray[np.float64], n: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """As `stratified_by_verdict`, in an order that tells nothing of the verdict."""
-    drawn, weights = stratified_by_verdict(verdicts, n, seed)
-    # another stream than the drawing: with the same one the order would depend on what was drawn
-    order = np.random.default_rng([seed, 1]).permutation(drawn.size)
-    return drawn[order], weights[order]
-
-
-def stratified_by_verdict(
-    verdicts: NDArray[np.float64], n: int, seed: int
-) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """Places of n verdicts, half of each kind as far as there are, and the weight of each.
 
-    >>> places, weights = stratified_by_verdict(np.array([1.0, 1, 1, 1, 0, np.nan]), 4, seed=0)
+    Their order tells nothing of the verdict.
+
+    >>> places, weights = draw_by_verdict(np.array([1.0, 1, 1, 1, 0, np.nan]), 4, seed=0)
     >>> len(places), sorted(weights.tolist())
     (4, [1.0, 1.3333333333333333, 1.3333333333333333, 1.3333333333333333])
     """
@@ -115,7 +107,10 @@ def stratified_by_verdict(
     weights = np.repeat(
         [passed.size / max(from_passed, 1), failed.size / max(from_failed, 1)], [from_passed, from_failed]
     )
-    return np.concatenate([passed[:from_passed], failed[:from_failed]]), weights
+    drawn = np.concatenate([passed[:from_passed], failed[:from_failed]])
+    # another stream than the drawing: with the same one the order would depend on what was drawn
+    order = np.random.default_rng([seed, 1]).permutation(drawn.size)
+    return drawn[order], weights[order]
 
 
 def _sheet_row(

@@ -54,10 +54,10 @@ class LabelRows:
 
     source: str
     ids: tuple[str, ...]
-    indices: tuple[int, ...] | None
-    human: NDArray[np.float64] | None
+    indices: tuple[int, ...] | None = None
+    human: NDArray[np.float64] | None = None
     judge: NDArray[np.float64] | None
-    weights: NDArray[np.float64] | None
+    weights: NDArray[np.float64] | None = None
     clusters: tuple[str | None, ...] | None
     fields: Mapping[str, tuple[str | None, ...]]
     scores: bool = False
@@ -457,9 +457,7 @@ def _candidates(
         source=str(run.path),
         ids=tuple(sets.case_ids.gather(owner).to_list()),
         indices=tuple((np.arange(owner.size) - sets.offsets[owner]).tolist()),
-        human=None,
         judge=sets.values if scores else np.where(sets.passes == NOT_GRADED, np.nan, sets.passes.astype(float)),
-        weights=None,
         clusters=None if clusters is None else tuple(clusters[i] for i in owner),
         fields={name: tuple(column[i] for i in owner) for name, column in fields.items()},
         scores=scores,
@@ -483,10 +481,7 @@ def _sets(
     return LabelRows(
         source=str(run.path),
         ids=tuple(sets.case_ids.to_list()),
-        indices=None,
-        human=None,
         judge=values,
-        weights=None,
         clusters=_clusters(run),
         fields=fields,
         scores=scores,

@@ -209,14 +209,11 @@ def parse_verdict(reply: str, rubric: Rubric) -> float | None:
         return _value(found[-1][1] or "", rubric) if found else None
     plain = _MARKS.sub(" ", reply)
     label_names = {_MARKS.sub(" ", label).lower() for label in _ASKED.findall(rubric.prompt)}
-    found = [m for m in _LABELLED.finditer(plain) if _is_label(m, rubric)]
+    # "Score: ..." announces a verdict, whatever follows; "the score is ..." only where one does
+    labels = _LABELLED.finditer(plain)
+    found = [m for m in labels if m["sign"] in ":=" or _value(m["value"], rubric) is not None]
     matches = [m for m in found if m["label"].lower() in label_names] or found
     return _value(matches[-1]["value"], rubric) if matches else _whole(plain.strip(), rubric)
-
-
-def _is_label(match: re.Match[str], rubric: Rubric) -> bool:
-    """ "Score: ..." announces a verdict, whatever follows; "the score is ..." only where one does."""
-    return match["sign"] in ":=" or _value(match["value"], rubric) is not None
 
 
 def _json_verdict(reply: str, rubric: Rubric) -> float | None:
