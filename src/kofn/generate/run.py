@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from kofn.core.format import format_money
 from kofn.core.progress import INTERVAL, show_progress
 from kofn.core.sync import run_sync
 from kofn.core.warnings import CodedWarning
@@ -357,6 +356,23 @@ def most_frequent(errors: pl.Series) -> str:
 def generation_entry(prepared: PreparedRun, table: Table, outcome: GenerationOutcome) -> dict[str, Any]:
     """How the outputs were made: everything that is needed to make them again, and what it took."""
     generation, tally = prepared.config.generation, outcome.tally
+    adaptive: dict[str, Any] | None = None
+    notes = {}
+    if generation.adaptive:
+        found = adaptive_saving(prepared, table)
+        adaptive = {
+            "first": repeats_of(prepared).first,
+            "most": prepared.repeats,
+            "confidence": generation.confidence,
+            "candidates": found.samples,
+            "fixed": found.cases * found.fixed,
+            "cost": found.cost,
+            "fixed_cost": found.fixed_cost,
+        }
+        paid = found.cost and found.fixed_cost
+        notes["adaptive"] = str(found if paid else found._replace(cost=None)).removeprefix("adaptive: ")
+    if two := prepared.task.spec.two_stage:
+        notes["two stages"] = "the answer is asked " + ("without" if two.markovian else "with") + " the question"
     return {
         "models": {role: model.name for role, model in prepared.models.items()},
         "described": {role: model.describe() for role, model in prepared.models.items()},
@@ -376,14 +392,14 @@ def generation_entry(prepared: PreparedRun, table: Table, outcome: GenerationOut
         "seed": generation.seed,
         "mode": generation.mode,
         "repeats": prepared.repeats,
-        "adaptive": _adaptive(prepared, table),
+        "adaptive": adaptive,
         "stopped": outcome.stopped,
         **_totals(table),
         "wall_seconds": round(time.monotonic() - tally.started, 3) if tally.started else 0.0,
         "calls": tally.calls,
         "reused": tally.reused,
         "retries": tally.retries,
-        "notes": _notes(prepared, table),
+        "notes": notes,
     }
 
 
@@ -407,36 +423,17 @@ def _totals(table: Table) -> dict[str, Any]:
     return {"tokens_in": tokens_in, "tokens_out": tokens_out, "cost": cost, "errors": errors}
 
 
-def _adaptive(prepared: PreparedRun, table: Table) -> dict[str, Any] | None:
-    """What stopping early saved."""
-    if not prepared.config.generation.adaptive:
-        return None
-    found = adaptive_saving(prepared, table)
-    return {
-        "first": repeats_of(prepared).first,
-        "most": prepared.repeats,
-        "confidence": prepared.config.generation.confidence,
-        "candidates": found.samples,
-        "fixed": found.cases * found.fixed,
-        **_money(prepared, table),
-    }
-
-
 def adaptive_saving(prepared: PreparedRun, table: Table) -> Saving:
-    """The saving of an adaptive run in candidates, against as many for every case."""
-    return saving(np.diff(table.offsets).tolist(), prepared.repeats)
-
-
-def _money(prepared: PreparedRun, table: Table) -> dict[str, float | None]:
-    """What the run cost, and about what so many candidates of every case would have.
+    """The saving of an adaptive run, against as many candidates of every case, and about what these would have cost.
 
     A prompt is paid once per request. So the fixed run pays each case's prompt once for as many samples as a request
     gives, and outputs as long as those that were drawn. Computed for one stage and known prices; else None.
     """
+    found = saving(np.diff(table.offsets).tolist(), prepared.repeats)
     rows, stage = table.candidates, prepared.recipe.stages[0]
     names = ("cost", "tokens", "tokens_in")
     if len(prepared.recipe.stages) > 1 or any(n not in rows.columns or rows[n].null_count() for n in names):
-        return {"cost": None, "fixed_cost": None}
+        return found
     model, most, first = prepared.models[stage.model], prepared.repeats, repeats_of(prepared).first
     price, fixed = prices_of(prepared).cost, 0.0
     for start, end in pairwise(table.offsets.tolist()):
@@ -444,25 +441,11 @@ def _money(prepared: PreparedRun, table: Table) -> dict[str, float | None]:
         prompt = drawn["tokens_in"].head(first).sum() / ceil(min(first, end - start) / model.samples)
         requests, out = ceil(most / model.samples), drawn["tokens"].mean()
         assert isinstance(out, float)
-        found = price(model.name, round(prompt * requests), round(out * most))
-        if found is None:
-            return {"cost": None, "fixed_cost": None}
-        fixed += found
-    return {"cost": float(rows["cost"].sum()), "fixed_cost": fixed}
-
-
-def _notes(prepared: PreparedRun, table: Table) -> dict[str, str]:
-    """Notes for the summary of a run."""
-    notes = {}
-    if prepared.config.generation.adaptive:
-        money = _money(prepared, table)
-        text = str(adaptive_saving(prepared, table)).removeprefix("adaptive: ")
-        spent, fixed = money["cost"], money["fixed_cost"]
-        paid = f", {format_money(spent, 4)} instead of about {format_money(fixed, 4)}" if spent and fixed else ""
-        notes["adaptive"] = f"{text}{paid}"
-    if two := prepared.task.spec.two_stage:
-        notes["two stages"] = "the answer is asked " + ("without" if two.markovian else "with") + " the question"
-    return notes
+        cost = price(model.name, round(prompt * requests), round(out * most))
+        if cost is None:
+            return found
+        fixed += cost
+    return found._replace(cost=float(rows["cost"].sum()), fixed_cost=fixed)
 
 
 def source_files(prepared: PreparedRun) -> Sequence[Path]:

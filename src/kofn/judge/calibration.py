@@ -219,12 +219,14 @@ def _rates(labelled: LabelRows, target: LabelRows | None, common: dict[str, Any]
 
 def _cluster_names(rows: LabelRows) -> Any:
     """Clusters as an array of names, None standing alone; None where every row stands alone."""
-    units = rows.units()
-    if units is None:
-        return None
+    return None if rows.units() is None else _unit_names(rows)
+
+
+def _unit_names(rows: LabelRows) -> Any:
+    """The same, where every row stands alone what it is about: a label and its judged row are one."""
     # into an array of objects: np.array(units) would make a matrix of the tuples that name clusters
-    names = np.empty(len(units), dtype=object)
-    names[:] = units
+    names = np.empty(len(rows), dtype=object)
+    names[:] = rows.units() or rows.things()
     return names
 
 
@@ -268,13 +270,6 @@ def _correct_rate(
         return replace(calibration, why=str(problem))
     calibration = replace(calibration, corrected=corrected, more=labels_to_halve(corrected))
     return calibration if not judged_rows.of_candidates else _bound_sets(calibration, labelled, judged_rows, common)
-
-
-def _unit_names(rows: LabelRows) -> Any:
-    """As `_cluster_names`, where every row stands alone what it is about: a label and its judged row are one."""
-    names = np.empty(len(rows), dtype=object)
-    names[:] = rows.units() or rows.things()
-    return names
 
 
 def _cluster_codes(rows: LabelRows) -> NDArray[np.intp] | None:
