@@ -199,13 +199,7 @@ class InterimGrader:
         # CPU time of this thread, because the wall clock also counts the time in which the model itself computes
         start, computed, before = perf_counter(), thread_time(), self._waiting_rows
         with suppress(Exception):  # what cannot be graded fails again at the end, and is reported there
-            done = list(self._next_cases())
-            table = table_of_rows(done, self.kind)
-            table, scored = grade(table, replace(self.options, extract=self._extractor(table)))
-            if scored[0].metric:
-                self.estimates.metric = scored[0].metric
-                by_id = {item.case.id: item.case for item, _ in done}
-                self._add([by_id[case] for case in table.cases["case_id"].to_list()], scored[0])
+            self._grade(list(self._next_cases()))
         self.latest = self.estimates.estimates()
         took = max(1e-9, thread_time() - computed, (perf_counter() - start) / BUSY)
         self._plan(took, before - self._waiting_rows)
@@ -229,6 +223,14 @@ class InterimGrader:
         self._room = max(1, min(MOST, int(candidates * min(GROWTH, LONGEST / took))))
         self._before = took if self._looked else 0.0
         self._looked = True
+
+    def _grade(self, done: Sequence[Done]) -> None:
+        table = table_of_rows(done, self.kind)
+        table, scored = grade(table, replace(self.options, extract=self._extractor(table)))
+        if scored[0].metric:
+            self.estimates.metric = scored[0].metric
+            by_id = {item.case.id: item.case for item, _ in done}
+            self._add([by_id[case] for case in table.cases["case_id"].to_list()], scored[0])
 
     def _add(self, cases: Sequence[Case], scored: Graded) -> None:
         """The value of every case, by aggregator; one that is undefined of these sets is left out."""

@@ -15,6 +15,7 @@ from kofn.core.document import Displayable
 from kofn.core.fields import CASE_ROLES
 from kofn.errors import InputError
 from kofn.importers import SEPARATORS, kind_of
+from kofn.importers.base import reject_damaged
 from kofn.importers.scalars import FALSE, TRUE
 from kofn.registry import aggregator
 from kofn.runs.load import load_graded, rows_of
@@ -153,10 +154,8 @@ def _records(source: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     if kind == "parquet":
         import polars as pl
 
-        try:
+        with reject_damaged(str(path)):
             rows = pl.read_parquet(path).iter_rows(named=True)
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
-            raise InputError(f"{path}: not readable as Parquet: {str(problem).partition(chr(10))[0]}") from None
         yield from ((f"row {i}", row) for i, row in enumerate(rows, 1))
     elif kind in SEPARATORS:
         yield from _csv_records(path, SEPARATORS[kind])
