@@ -17,7 +17,7 @@ from kofn.runs.load import load_graded
 from kofn.runs.record import load_run
 from kofn.scoring.configuration import validate_tags
 from kofn.viewer.run_folder import RunFolder
-from kofn.viewer.runs_page import RunList
+from kofn.viewer.run_list import RunList
 
 ROWS = [{"id": f"q{i}", "reference": "4", "outputs": ["It is 4", f"So {i}"]} for i in range(5)]
 

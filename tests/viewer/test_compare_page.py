@@ -25,7 +25,7 @@ from kofn.cli.analysis_verbs import compare_command as command
 from kofn.core.format import format_signed
 from kofn.errors import InputError
 from kofn.runs import AttributeResult, CorrectnessResults, VerifierReport
-from kofn.viewer import compare_page
+from kofn.viewer import compare_data
 from kofn.viewer.caches import BackgroundCache
 from kofn.viewer.compare_page import PAGE
 
@@ -235,7 +235,7 @@ def test_the_first_candidates_alone_are_shown_where_only_they_are_compared(base)
 
 
 def test_many_candidates_are_cut_and_said(base, monkeypatch):
-    monkeypatch.setattr(compare_page, "MAX_EXCERPTS", 3)
+    monkeypatch.setattr(compare_data, "MAX_EXCERPTS", 3)
     body = body_of(base, ask(base, compare_url()).text)
     assert [len(side) for side in body["sides"]] == [3, 3]
     assert body["left"] == [1, 1]
@@ -340,7 +340,7 @@ def test_runs_that_share_no_case_are_said(base):
 
 
 def test_runs_that_are_too_large_for_a_page_are_not_read(base, monkeypatch):
-    monkeypatch.setattr(compare_page, "MAX_CASES", 159)
+    monkeypatch.setattr(compare_data, "MAX_CASES", 159)
     monkeypatch.setattr("kofn.viewer.caches.load_run", lambda *_, **__: pytest.fail("read"))
     answer = ask(base, compare_url("top_k=3"))
     assert answer.status == 422
@@ -403,8 +403,8 @@ def test_a_comparison_is_made_once_until_a_file_changes(folder, tmp_path, monkey
     for name in ("old", "models/new"):
         shutil.copytree(folder / name, tmp_path / name)
     made = []
-    real = compare_page.compare_systems
-    monkeypatch.setattr(compare_page, "compare_systems", lambda *given, **more: made.append(1) or real(*given, **more))
+    real = compare_data.compare_systems
+    monkeypatch.setattr(compare_data, "compare_systems", lambda *given, **more: made.append(1) or real(*given, **more))
     with served(tmp_path) as base:
         for query in ("page=1", "page=2", "way=up", "q=the"):
             assert ask(base, compare_url(query)).status == 200
@@ -419,8 +419,8 @@ def test_a_comparison_is_made_once_until_a_file_changes(folder, tmp_path, monkey
 
 def test_a_page_that_takes_long_comes_by_itself(folder, tmp_path, monkeypatch):
     shutil.copytree(folder, tmp_path / "runs")
-    real, go_on = compare_page.compare_views, threading.Event()
-    monkeypatch.setattr(compare_page, "compare_views", lambda *given: go_on.wait(LONGEST) and real(*given))
+    real, go_on = compare_data.compare_views, threading.Event()
+    monkeypatch.setattr(compare_data, "compare_views", lambda *given: go_on.wait(LONGEST) and real(*given))
     monkeypatch.setattr(BackgroundCache.get, "__defaults__", (0.1,))
     with served(tmp_path / "runs") as base:
         first = ask(base, compare_url())
@@ -454,8 +454,8 @@ def test_what_several_ask_for_at_once_is_made_once_and_a_failure_is_not_kept():
 
 
 def test_a_page_that_takes_long_is_there_without_a_click(browser, folder, monkeypatch):
-    real, go_on = compare_page.compare_views, threading.Event()
-    monkeypatch.setattr(compare_page, "compare_views", lambda *given: go_on.wait(LONGEST) and real(*given))
+    real, go_on = compare_data.compare_views, threading.Event()
+    monkeypatch.setattr(compare_data, "compare_views", lambda *given: go_on.wait(LONGEST) and real(*given))
     monkeypatch.setattr(BackgroundCache.get, "__defaults__", (0.1,))
     with served(folder) as base:
         tab = open_in(browser, base, compare_url())

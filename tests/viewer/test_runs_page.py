@@ -12,7 +12,7 @@ from tests.viewer.runs import small_rows, write
 from tests.viewer.serving import ask, open_in, served
 
 from kofn.viewer.run_folder import RunFolder
-from kofn.viewer.runs_page import RunList
+from kofn.viewer.run_list import RunList
 
 
 @pytest.fixture(scope="module")
@@ -93,11 +93,11 @@ def test_nonsense_in_the_address_is_no_error(base, query):
 
 
 def test_a_line_is_made_again_only_when_its_files_change(folder, monkeypatch):
-    from kofn.viewer import runs_page
+    from kofn.viewer import run_list
 
     made = []
-    real = runs_page.read_line
-    monkeypatch.setattr(runs_page, "read_line", lambda found: made.append(found.name) or real(found))
+    real = run_list.read_line
+    monkeypatch.setattr(run_list, "read_line", lambda found: made.append(found.name) or real(found))
     kept = RunList(RunFolder(folder))
     kept.lines()
     assert len(made) == 7

@@ -18,7 +18,7 @@ from tests.viewer.serving import ask, open_in, served
 from kofn.analysis.trend import load_trend
 from kofn.core.format import format_signed
 from kofn.runs import AttributeResult, CorrectnessResults, VerifierReport
-from kofn.viewer import trend_page
+from kofn.viewer import trend_data
 
 WHEN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -272,7 +272,7 @@ def test_a_name_that_is_no_text_is_left_out(tmp_path):
 @pytest.fixture
 def many(tmp_path, monkeypatch):
     """Thirty runs, of which a page takes ten."""
-    monkeypatch.setattr(trend_page, "NEWEST", 10)
+    monkeypatch.setattr(trend_data, "NEWEST", 10)
     for i in range(30):
         program(tmp_path / f"r{i:02}", [(i * j) % 3 > 0 for j in range(8)], when=WHEN + timedelta(hours=i))
     return tmp_path
@@ -282,8 +282,8 @@ def many(tmp_path, monkeypatch):
 def loaded(monkeypatch):
     """The names of the runs that were read, in order."""
     names = []
-    real = trend_page.load_completed
-    monkeypatch.setattr(trend_page, "load_completed", lambda path: names.append(path.name) or real(path))
+    real = trend_data.load_completed
+    monkeypatch.setattr(trend_data, "load_completed", lambda path: names.append(path.name) or real(path))
     return names
 
 
@@ -322,8 +322,8 @@ def test_a_new_run_is_seen_and_a_deleted_one_is_gone(many, loaded):
 
 
 def test_runs_that_are_too_large_together_are_counted(many, monkeypatch):
-    monkeypatch.setattr(trend_page, "MAX_CASES", 8 * 20)
-    monkeypatch.setattr(trend_page, "CASES", 8 * 5)
+    monkeypatch.setattr(trend_data, "MAX_CASES", 8 * 20)
+    monkeypatch.setattr(trend_data, "CASES", 8 * 5)
     with served(many) as base:
         assert "The newest 5 of 30 runs" in plain(ask(base, "/trend?task=wc").text)
         text = plain(ask(base, "/trend?task=wc&last=30").text)

@@ -28,7 +28,7 @@ from kofn.runs.record import load_run
 from kofn.runs.run_tables import REPORTS
 from kofn.viewer.case_list import CaseQuery, select_cases
 from kofn.viewer.run_folder import NotFound
-from kofn.viewer.runs_page import RunLine, RunQuery, filter_runs
+from kofn.viewer.run_list import RunLine, RunQuery, filter_runs
 from kofn.viewer.templating import breadcrumbs, count_of, render_page, run_url
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kofn.core.types import Estimate
     from kofn.generate.progress_file import ProgressRecord
     from kofn.viewer.run_folder import RunStatus
-    from kofn.viewer.runs_page import RecentLines, RunLine
+    from kofn.viewer.run_list import RecentLines, RunLine
     from kofn.viewer.server import Viewer
 
 MAX_ROWS = 12  # of the table

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kofn.analysis.series import CaseHistory
+    from kofn.viewer.run_list import RunLine
     from kofn.viewer.run_view import RunView
-    from kofn.viewer.runs_page import RunLine
     from kofn.viewer.server import Viewer
 
 PART = ".part"  # suffix of a run of some of the cases
@@ -81,7 +81,7 @@ def flaky_cases(viewer: Viewer, view: RunView) -> dict[str, Any]:
     histories = {h.case: h for h in _histories(viewer, view, names)}
     times = _times_passed(view)
     flaky = []
-    for row, key in enumerate(case_keys(view)):
+    for row, key in enumerate(view.keys):
         history, within = histories.get(key), times.get(row)
         if within is not None or (history is not None and history.flips):
             flaky.append((row, within, history if history is not None and history.runs > 1 else None))
@@ -106,14 +106,6 @@ def _times_passed(view: RunView) -> dict[int, str]:
         attributes = {entry["attribute"]: entry["value"] for entry in view.run.reports["case"][row]}
         times[row] = f"{attributes.get('times_passed', '?')} of {attributes.get('times_run', '?')}"
     return times
-
-
-def case_keys(view: RunView) -> list[str]:
-    """What identifies a case through runs: its id, or with its group where ids occur twice."""
-    ids = view.scores["id"]
-    if ids.n_unique() == len(ids):
-        return ids.to_list()
-    return [f"{group} / {case}" for group, case in view.scores.select("group", "id").iter_rows()]
 
 
 def _histories(viewer: Viewer, view: RunView, names: Sequence[str]) -> list[CaseHistory]:

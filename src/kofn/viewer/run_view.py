@@ -180,6 +180,13 @@ class RunView:
         return case_scores(self.run.reports)
 
     @property
+    def keys(self) -> list[str]:
+        """What identifies a case through runs: its id, or with its group where ids occur twice."""
+        if self.scores["id"].n_unique() == self.n:
+            return self.scores["id"].to_list()
+        return (self.scores["group"] + " / " + self.scores["id"]).to_list()
+
+    @property
     def n(self) -> int:
         return self.run.reports.height
 

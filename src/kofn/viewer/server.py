@@ -17,13 +17,13 @@ from starlette.routing import Match, Route
 
 from kofn.errors import InputError, KofnError, WorldError
 from kofn.viewer.caches import RunCache
-from kofn.viewer.compare_page import ComparisonCache
+from kofn.viewer.compare_data import ComparisonCache
 from kofn.viewer.event_streams import EventStreams
 from kofn.viewer.run_folder import NotFound, RunFolder
-from kofn.viewer.runs_page import RecentLines, RunList
+from kofn.viewer.run_list import RecentLines, RunList
 from kofn.viewer.security import MIN_TOKEN_LENGTH, SecurityMiddleware, is_loopback
 from kofn.viewer.templating import OWN, RUN_PREFIX, SHARED, asset_response, error_page, split_run_path, static_url
-from kofn.viewer.trend_page import TrendCache
+from kofn.viewer.trend_data import TrendCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
