@@ -88,13 +88,10 @@ def test_every_result_prints_as_a_table_and_becomes_plain_data_and_frames(stored
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_a_function_gives_what_its_verb_prints(function, args, verb, stored):
-    found = function(stored)
+def test_a_result_prints_what_its_verb_shows(function, args, verb, stored):
     source = str(EXAMPLES / "arithmetic.jsonl") if verb == "score" else str(stored)
-    done = CliRunner().invoke(program, [verb, source, *args, "--json"])
-    assert json.loads(done.stdout) == json.loads(json.dumps(found.to_dict(), default=str))
     shown = CliRunner().invoke(program, [verb, source, *args]).stdout
-    assert shown.rstrip("\n") == str(found).rstrip("\n")
+    assert shown.rstrip("\n") == str(function(stored)).rstrip("\n")
 
 
 @pytest.mark.parametrize("verb", ["score", "curve", "plan", "check", "compare"])
@@ -138,6 +135,26 @@ def test_values_out_of_range_and_unknown_choices_are_refused():
         kofn.curve(ROWS, measure="anny")
 
 
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: kofn.score(ROWS, threshold="high"), "threshold is 'high': expected a number"),
+        (lambda: kofn.score(ROWS, where="kind=x"), "where is 'kind=x': expected a mapping"),
+        (lambda: kofn.score(3), "expected a path, rows or a frame, not int"),
+        (lambda: kofn.calibrate(3), "expected a path, rows or a frame, not int"),
+        (
+            lambda: kofn.judge({"id": 1}, rubric="correctness", model=answer),
+            "expected a path, rows or a frame, not dict",
+        ),
+        (lambda: kofn.trend(), "nothing to follow: give run directories, or one that holds some"),
+    ],
+    ids=["threshold", "where", "score", "calibrate", "judge", "trend"],
+)
+def test_what_cannot_be_meant_is_one_line(call, said):
+    with pytest.raises(InputError, match=f"^{said}$"):
+        call()
+
+
 def test_a_run_that_is_graded_again_says_which_verdicts_change(stored, tmp_path):
     again = kofn.score(stored, extract="last_line", metric="exact_match", out=tmp_path / "again")
     assert again.parent["name"] == "run"
@@ -164,6 +181,31 @@ def test_judging_rows_leaves_nothing_behind(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
     kept = kofn.judge(ROWS[:2], rubric="correctness", model=answer, out="judged")
     assert kofn.load_run("judged").result.judges == kept.result.judges
+
+
+def test_a_result_of_score_is_judged_with_its_grades(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    scored = kofn.score(ROWS[:2])
+    found = kofn.judge(scored, rubric="correctness", model=answer)
+    assert found.path is None
+    assert found.result.get("mean", metric="correctness").point == 1.0
+    assert found.result.get("mean", metric="numeric") == scored.get("mean")
+    assert list(tmp_path.iterdir()) == []
+    assert kofn.judge(scored, rubric="correctness", model=answer, out="judged").path == Path("judged")
+
+
+def test_rows_that_are_compared_by_a_judge_have_names_and_leave_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = {"rubric": "preference", "model": lambda _: "Verdict: A"}
+    found = kofn.judge(ROWS, against=OTHER, **options)
+    assert (found.name_a, found.name_b) == ("rows 1", "rows 2")
+    assert list(tmp_path.iterdir()) == []
+    assert kofn.judge(kofn.score(ROWS), against=OTHER, **options).to_dict()["wins"] == found.to_dict()["wins"]
+
+
+def test_a_judge_that_cannot_read_rows_names_them_and_no_file():
+    with pytest.raises(InputError, match=r"^rows: rubric correctness asks for \{input\}"):
+        kofn.judge(pd.DataFrame(LONG), rubric="correctness", model=answer)
 
 
 def test_labels_of_rows_and_frames_are_those_of_a_file(tmp_path):

@@ -145,6 +145,16 @@ def test_a_mistake_is_told_before_any_work(args, said, folder):
     assert done.exit_code != 0
 
 
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "view"])
+def test_no_verb_begins_when_its_output_has_no_place(verb, folder, tmp_path):
+    before = sorted(folder.rglob("*"))
+    args = [str(arg) for arg in command_of(verb, folder, "nowhere")]
+    done = CliRunner().invoke(kofn, [verb, *args, "-o", str(tmp_path / "nowhere" / "out.json")])
+    assert f"there is no directory {tmp_path / 'nowhere'}" in str(done.exception)
+    assert done.stdout == ""
+    assert sorted(folder.rglob("*")) == before
+
+
 def test_no_verb_writes_over_the_files_of_a_run(folder):
     run = folder / "runs" / "a"
     before = (run / "run.json").read_bytes()

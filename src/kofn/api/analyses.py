@@ -263,6 +263,8 @@ def trend(*directories: Path | str, **options: Unpack[TrendKeywords]) -> Trend:
     asked = settle(TrendKeywords, options)
     if not 0 < asked.alpha < 1:
         raise OptionError(f"--alpha {asked.alpha:g}: expected a number between 0 and 1")
+    if not directories:
+        raise OptionError("nothing to follow: give run directories, or one that holds some")
     places = [_place_of(one) for one in directories]
     return analysis.load_trend(
         places, task=asked.task, aggregate=asked.aggregate, metric=asked.metric, alpha=asked.alpha, last=asked.last

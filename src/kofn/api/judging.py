@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
+import orjson
 
 from kofn import analysis, runs, scoring, stats
 from kofn.api.options import CalibrateKeywords, JudgeKeywords, OptionError, call_limits, settle
+from kofn.api.output_scores import score
 from kofn.core.candidate_sets import NOT_GRADED
+from kofn.core.document import Displayable
 from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError, UnknownName
 from kofn.judge import JudgeSettings, labels_on_run_scale, open_verdicts, prefer, read_labels
@@ -21,6 +24,7 @@ from kofn.judge import judge as judge_outputs
 from kofn.judge.calibration import CalibrationSettings
 from kofn.judge.calibration_report import save_calibration
 from kofn.runs.load import rows_of
+from kofn.runs.record import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,32 +34,47 @@ if TYPE_CHECKING:
     from kofn.judge.calibration import Calibration
     from kofn.judge.judge_run import Preference
     from kofn.judge.labels import LabelRows, VerdictRows
-    from kofn.runs.record import Run
     from kofn.scoring.grade import Graded
 
 
-def judge(data: Any, **options: Unpack[JudgeKeywords]) -> Run | Preference:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class JudgedRun(Run):
+    """A run as `kofn.judge` returns it. `metric` is the one that the judge gave."""
+
+    metric: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "judge": self.scored_result.judges[self.metric]}
+
+
+def judge(data: Any, **options: Unpack[JudgeKeywords]) -> JudgedRun | Preference:
     """Let a model grade outputs that are there: one metric more, and nothing is generated again.
 
-    A run (its directory, or a loaded run that is stored) is judged in place. Outputs (a file, rows, a frame) become a
-    new run: in the directory `out`, or for rows and frames without `out` in memory alone. `model` is a name, a model or
-    a callable, or several as a panel. With `against` two systems are compared pair by pair, in both orders.
-    Options are those of `kofn judge`.
+    A run (its directory, or a loaded run that is stored) is judged in place. Other outputs (a file, rows, a frame, a
+    result of `kofn.score`) become a new run: in the directory `out`, or without it in memory alone, of a file in
+    runs/FILE-RUBRIC. `model` is a name, a model or a callable, or several as a panel. With `against` two systems are
+    compared pair by pair, in both orders. Options are those of `kofn judge`.
     """
     asked = settle(JudgeKeywords, options)
-    rubric = asked.rubric
-    if rubric is None:
+    if asked.rubric is None:
         raise OptionError("--rubric says what the judge looks for: give it too")
-    settings, given = judge_settings(asked), _options(asked)
-    fields = dict(asked.field)
-    with _as_path(data) as source:
-        if asked.against is not None:
-            with _as_path(asked.against) as other:
-                return prefer(source, other, rubric, settings, out=asked.out, options=given, fields=fields)
-        if isinstance(data, (str, Path)) or hasattr(data, "manifest") or asked.out is not None:
-            return judge_outputs(source, rubric, settings, out=asked.out, options=given, fields=fields)
-        done = judge_outputs(source, rubric, settings, out=source.parent / "run", options=given, fields=fields)
-        return replace(runs.load_run(source.parent / "run"), name=done.name, path=None)
+    settings = judge_settings(asked)
+    rubric = settings.rubric(asked.rubric)
+    reading: dict[str, Any] = {"options": _options(asked), "fields": dict(asked.field)}
+    stored = _is_stored(data)
+    if asked.against is not None:
+        names = ("rows", "rows") if stored or _is_stored(asked.against) else ("rows 1", "rows 2")
+        with _as_path(data, names[0]) as source, _as_path(asked.against, names[1]) as other:
+            out = asked.out or (None if stored else source.parent / "pairs")
+            return prefer(source, other, rubric, settings, out=out, **reading)
+    with _as_path(data, out=asked.out) as source:
+        out = asked.out or (None if stored else source.parent / "run")
+        if source.is_dir() and not stored:
+            out = None  # the run that was made of a result is judged in place
+        run = judge_outputs(source, rubric, settings, out=out, **reading)
+        if asked.out is None and not stored:
+            run = replace(runs.load_run(out or source), name=run.name, path=None)
+    return JudgedRun(**vars(run), metric=settings.name or rubric.name)
 
 
 def judge_settings(asked: SimpleNamespace) -> JudgeSettings:
@@ -88,23 +107,36 @@ def _options(asked: SimpleNamespace) -> scoring.GradingConfig:
     )
 
 
-@contextmanager
-def _as_path(data: Any) -> Iterator[Path]:
-    """Where data is stored: its path, that of a loaded run, or a file that rows and frames are written to."""
-    if isinstance(data, (str, Path)):
-        yield Path(data)
-        return
-    if hasattr(data, "manifest"):
-        if data.path is None:
-            raise InputError(f"{data.name}: this run is not stored: give its directory (out=DIR when it is made)")
-        yield data.path
-        return
-    import orjson
+def _is_stored(data: Any) -> bool:
+    return isinstance(data, (str, Path)) or hasattr(data, "manifest")
 
+
+@contextmanager
+def _as_path(data: Any, name: str = "rows", out: Path | None = None) -> Iterator[Path]:
+    """Where data is stored: its path, that of a loaded run, the run that is made of a result, or a file of rows.
+
+    What is made is called `name` and gone afterwards; only the run of a result is kept where `out` says so.
+    """
+    if _is_stored(data):
+        if not isinstance(data, (str, Path)) and data.path is None:
+            raise InputError(f"{data.name}: this run is not stored: give its directory (out=DIR when it is made)")
+        yield Path(data) if isinstance(data, (str, Path)) else data.path
+        return
     with tempfile.TemporaryDirectory(prefix="kofn-") as folder:
-        path = Path(folder) / "rows.jsonl"
-        path.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows_of(data)))
-        yield path
+        path = Path(folder) / name
+        if isinstance(data, Displayable):
+            path = out or path
+            score(data, out=path)
+        else:
+            path = path.with_suffix(".jsonl")
+            form = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY
+            path.write_bytes(b"".join(orjson.dumps(row, str, form) for row in rows_of(data)))
+        try:
+            yield path
+        except InputError as problem:  # which names a file that only exists meanwhile
+            if str(path) not in str(problem):
+                raise
+            raise InputError(str(problem).replace(str(path), name)) from None
 
 
 # calibration

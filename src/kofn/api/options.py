@@ -8,6 +8,7 @@ Options without a `Keyword` are for Python alone.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cache
+from numbers import Real
 from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args, get_origin
@@ -80,6 +81,10 @@ class Keyword:
             raise UnknownName(name, str(value), list(self.choices))
         if self.kind is Path and isinstance(value, str):
             return Path(value)
+        if self.pairs and not isinstance(value, Mapping):
+            raise InputError(f"{name} is {value!r}: expected a mapping")
+        if self.kind in (int, float) and not isinstance(value, Real) and value != "auto":  # as `part_size` may be
+            raise InputError(f"{name} is {value!r}: expected a number")
         if isinstance(value, (int, float)) and not isinstance(value, bool) and not self._admits(value):
             raise InputError(f"{name} is {value:g}: expected {self._range()}")
         return value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +25,10 @@ from kofn.judge import (
 from kofn.judge.judge_run import Preference
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kofn.api.judging import JudgedRun
     from kofn.cli.verb_options import OutputTarget
-    from kofn.runs.record import Run
 
 
 @click.command("judge")
@@ -51,9 +52,8 @@ def judge_command(source: Path, dry_run: bool, strict: bool, output: OutputTarge
         output.show(found)
         _check_any(found.judge, f"{source} against {asked['against']}")
         return
-    name = asked.get("name") or load_rubric(asked["rubric"]).name
-    _show(found, name, output)
-    _leave(found, name, strict)
+    _show(found, output)
+    _leave(found, strict)
 
 
 def _show_prompts(source: Path, asked: Any) -> None:
@@ -66,15 +66,12 @@ def _show_prompts(source: Path, asked: Any) -> None:
             click.echo("\n".join(escape_controls(line) for line in f"[{message.role}]\n{message.content}".split("\n")))
 
 
-def _show(run: Run, name: str, output: OutputTarget) -> None:
-    result = run.scored_result
-    if output.form == "json":
-        output.write({**run.to_dict(), "judge": result.judges[name]})
-        return
+def _show(run: JudgedRun, output: OutputTarget) -> None:
     if output.form != "table":
         output.show(run)
         return
-    facts = judge_facts(name, result.judges)
+    result = run.scored_result
+    facts = judge_facts(run.metric, result.judges)
     width = max(len(label) for label, _ in facts)
     lines = [result.to_text(style), ""]
     for label, value in facts:
@@ -83,14 +80,13 @@ def _show(run: Run, name: str, output: OutputTarget) -> None:
     output.write("\n".join(lines))
 
 
-def _leave(run: Run, name: str, strict: bool) -> None:
+def _leave(run: JudgedRun, strict: bool) -> None:
     """Say where it is, and end as the outcome asks for."""
-    where = run.path or Path(run.name)
-    tell_run(where)
-    entry = run.scored_result.judges[name]
+    tell_run(run.directory)
+    entry = run.scored_result.judges[run.metric]
     if entry["stopped"]:
-        raise WorldError(f"{where}: stopped: {entry['stopped']}; run the same command again to go on")
-    _check_any(entry, str(where))
+        raise WorldError(f"{run.directory}: stopped: {entry['stopped']}; run the same command again to go on")
+    _check_any(entry, str(run.directory))
     leave_if_dipping(run.scored_result, strict)
 
 

@@ -202,10 +202,7 @@ def load_table(data: Any, options: ReadOptions, *, as_repeats: bool = False) -> 
         return _load_candidates(run.path or Path(run.name), run)[2]
     if type(data).__module__.partition(".")[0] == "polars":
         return _from_frame(data, options)
-    data = rows_of(data)
-    if not isinstance(data, Iterable) or isinstance(data, Mapping):
-        raise InputError(f"score takes a path, rows or a frame, not {type(data).__name__}")
-    rows = list(data)
+    rows = list(rows_of(data))
     if rows and all(isinstance(row, (str, Path)) for row in rows):
         return importers.read(rows, options, as_repeats=as_repeats, of_run=_load_run_outputs)
 
@@ -230,7 +227,7 @@ def _load_candidates(path: Path, loaded: Run | None = None) -> tuple[Run, Scored
 
 
 def rows_of(data: Any) -> Any:
-    """The rows of a frame, of polars or pandas; anything else as it is.
+    """The rows of a frame, of polars or pandas; other rows as they are, and what is no rows is refused.
 
     >>> rows_of([{"id": "q"}])
     [{'id': 'q'}]
@@ -241,6 +238,8 @@ def rows_of(data: Any) -> Any:
         return (data.collect() if hasattr(data, "collect") else data).to_dicts()
     if library == "pandas":
         return data.astype(object).where(data.notna(), None).to_dict("records")
+    if not isinstance(data, Iterable) or isinstance(data, Mapping):
+        raise InputError(f"expected a path, rows or a frame, not {type(data).__name__}")
     return data
 
 
