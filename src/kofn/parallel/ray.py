@@ -191,13 +191,9 @@ def _connect(ray: Any, address: str | None, workers: int | None) -> Callable[[],
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # advice to users of Ray
-            ray.init(
-                address=address,
-                num_cpus=workers if cluster is None else None,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level="ERROR",
-            )
+            cores = workers if cluster is None else None
+            quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+            ray.init(address=address, num_cpus=cores, **quiet)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         restore()
         if cluster is None:

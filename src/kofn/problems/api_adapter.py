@@ -132,7 +132,6 @@ class SubmissionServer:
                 raise InvalidResponse(f"no proper answer: {type(problem).__name__}: {problem}"[:300]) from None
 
     def close(self) -> None:
-        """Stop it."""
         if self._running.result is None:
             self._running.stop("the group is done")
         self.watch.join(10)

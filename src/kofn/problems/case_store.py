@@ -212,10 +212,6 @@ class ExecutionCount:
         self.passed += bool(outcome.passed)
         self.broken += outcome.harness_error is not None
 
-    @property
-    def seconds(self) -> float:
-        return self.clock() - self.began
-
     def snapshot(self) -> Snapshot:
         """The state for the progress file. The share that passed has no interval: these cases are all there are."""
         verified = self.done - self.broken
@@ -233,7 +229,7 @@ class ExecutionCount:
         return Snapshot(
             done=self.done,
             total=self.total,
-            seconds=self.seconds,
+            seconds=self.clock() - self.began,
             reused=self.before,
             cases_done=self.done,
             cases_total=self.total,

@@ -53,16 +53,14 @@ def verify_case(case: ProblemCase, observation: Observation, *, with_verifier: b
     verdicts: dict[str, AttributeVerdict] = {}
     harness_error = None
     for check in case.checks:
-        actual = observation.attributes.get(check.attribute)
-        shown = None if isinstance(actual, UnreadableFile) else actual
+        name, weight, actual = check.attribute, check.weight, observation.attributes.get(check.attribute)
         try:
             correct, diff = _compare(check, actual, process)
-            verdicts[check.attribute] = _verdict(check.attribute, correct, check.weight, check.expected, shown, diff)
+            shown = None if isinstance(actual, UnreadableFile) else actual
+            verdicts[name] = _verdict(name, correct, weight, check.expected, shown, diff)
         except AuthorError as problem:
             harness_error = harness_error or str(problem)
-            verdicts[check.attribute] = AttributeVerdict(
-                attribute=check.attribute, correct=None, weight=check.weight, diff=harness_error
-            )
+            verdicts[name] = AttributeVerdict(attribute=name, correct=None, weight=weight, diff=harness_error)
     if with_verifier and process.stopped is None:
         try:
             verdicts |= _run_verifier(case, observation)
@@ -83,16 +81,8 @@ def _verdict(
     """The verdict with its values as a report holds them."""
     reported, whole_expected = _for_report(expected)
     found, whole = _for_report(actual)
-    return AttributeVerdict(
-        attribute=attribute,
-        correct=correct,
-        weight=weight,
-        expected=reported,
-        actual=found,
-        diff=diff,
-        whole=whole,
-        whole_expected=whole_expected,
-    )
+    values: dict[str, Any] = {"expected": reported, "actual": found, "whole": whole, "whole_expected": whole_expected}
+    return AttributeVerdict(attribute=attribute, correct=correct, weight=weight, diff=diff, **values)
 
 
 def _compare(check: AttributeCheck, actual: Any, process: ProcessResult) -> tuple[bool, str]:
@@ -114,10 +104,8 @@ def _compare(check: AttributeCheck, actual: Any, process: ProcessResult) -> tupl
 
 
 def _label(attribute: str) -> str:
-    for prefix, noun in ((FILES, "file"), (HEADERS, "header")):
-        if attribute.startswith(prefix):
-            return f"{noun} {attribute.removeprefix(prefix)}"
-    return attribute
+    kind, _, name = attribute.partition("/")
+    return f"{kind.removesuffix('s')} {name}" if name else attribute
 
 
 def _with_ending(diff: str, process: ProcessResult) -> str:
@@ -132,9 +120,8 @@ def _describe_ending(process: ProcessResult) -> str:
     if not process.status:
         return ""
     lines = process.stderr[-4 * _TAIL :].decode(errors="replace").strip().splitlines()
-    ending = f"exit status {process.status}" + (
-        f", signal {process.status - 128}" if 128 < process.status < 160 else ""
-    )
+    signal = f", signal {process.status - 128}" if 128 < process.status < 160 else ""
+    ending = f"exit status {process.status}{signal}"
     return f"{ending}; standard error ends: {escape_unprintable(lines[-1][-_TAIL:])}" if lines else ending
 
 
@@ -167,9 +154,8 @@ def _run_verifier(case: ProblemCase, observation: Observation) -> dict[str, Attr
             raise TypeError(f"it returned {returned!r:.100}: expected a mapping of attributes to true, false or none")
         return {str(name): _custom_verdict(_storable(str(name)), value) for name, value in (returned or {}).items()}
     except Exception as problem:
-        raise AuthorError(
-            f"verifier.py failed on case {case.id!r}: {type(problem).__name__}: {problem}"[:500]
-        ) from problem
+        reason = f"verifier.py failed on case {case.id!r}: {type(problem).__name__}: {problem}"
+        raise AuthorError(reason[:500]) from problem
 
 
 def _for_author(observation: Observation) -> dict[str, Any]:
@@ -252,12 +238,11 @@ def run_item(context: WorkContext, item: WorkItem) -> list[CaseOutcome]:
     _install(context)
     workspace = workspace_for(context.sandbox, context.scratch)
     with_verifier = f"{VERIFIER}.py" in context.code
+    observe = _observe
     if context.adapter == "api":
         from kofn.problems.api_adapter import observe  # its modules would make every other worker larger
-    else:
-        observe = _observe
-    observations = observe(workspace, context, item)
-    return [verify_case(case, observation, with_verifier=with_verifier) for case, observation in observations]
+    found = observe(workspace, context, item)
+    return [verify_case(case, observation, with_verifier=with_verifier) for case, observation in found]
 
 
 def try_author_code(context: WorkContext, custom: list[tuple[str, dict[str, Any]]]) -> str | None:

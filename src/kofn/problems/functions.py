@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from kofn.sandbox.base import Sandbox
     from kofn.scoring.result import ScoredResult
 
-LIMITS = ProgramLimits(seconds=SECONDS)
 KEYS = ("prompt", "entry_point", "test")
 _FENCE = re.compile(r"```[ \t]*(?:python|py|python3)?[ \t]*\r?\n(.*?)(?:\r?\n```|\Z)", re.DOTALL | re.IGNORECASE)
 
@@ -83,8 +82,7 @@ def run_programs(
     sandbox: Sandbox,
     engine: ParallelEngine,
     known: dict[str, CaseOutcome] | None = None,
-    on_outcome: Callable[[CaseOutcome], None] | None = None,
-    limits: ProgramLimits = LIMITS,
+    on_outcome: Callable[[CaseOutcome], None] = lambda _: None,
 ) -> list[CaseOutcome | None]:
     """The outcome of every program, in order; equal programs are run once, and those in `known` not at all."""
     outcomes = {} if known is None else known
@@ -96,11 +94,10 @@ def run_programs(
         failed = isinstance(result, FailedItem)
         outcome = CaseOutcome(key=names[index], harness_error=result.reason) if failed else result
         outcomes[outcome.key] = outcome
-        if on_outcome is not None:
-            on_outcome(outcome)
+        on_outcome(outcome)
 
     with scratch_folder() as scratch:
-        context = WorkContext(sandbox=sandbox, limits=limits, scratch=scratch)
+        context = WorkContext(sandbox=sandbox, limits=ProgramLimits(seconds=SECONDS), scratch=scratch)
         engine.map(run_program, list(todo.values()), shared=context, on_done=keep)
     return [None if key is None else outcomes[key] for key in keys]
 
@@ -301,13 +298,8 @@ class SampleResults(Displayable):
     @property
     def failure(self) -> str | None:
         """What broke, where the harness did."""
-        first = next((one.harness_error for one in self.outcomes if one.passed is None), None)
-        return None if first is None else f"the harness failed on {self.n_harness_errors:,}: {first}"
-
-    @property
-    def n_harness_errors(self) -> int:
-        """Samples on which the harness failed."""
-        return sum(one.passed is None for one in self.outcomes)
+        errors = [one.harness_error for one in self.outcomes if one.passed is None]
+        return f"the harness failed on {len(errors):,}: {errors[0]}" if errors else None
 
     def reasons(self) -> list[tuple[str, int]]:
         """Why samples did not pass, by kind of error, the most frequent first."""

@@ -30,7 +30,7 @@ from kofn.scoring.configuration import GroupType
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from kofn.problems.config import Contents, GroupSpec, LimitsSpec, RegressionSpec, RequestSpec
+    from kofn.problems.config import Contents, GroupSpec, RegressionSpec
 
 
 CONFIG = "config.yaml"
@@ -54,6 +54,9 @@ def load_problem(path: Path | str) -> Problem:
         for number, (name, (one, source)) in enumerate(_checkpoint_specs(folder, file, spec).items(), 1)
     ]
     checkpoints.sort(key=lambda c: c[0].order)
+    sizes = {"memory_mb": "memory", "file_mb": "file_size", "disk_mb": "disk", "output_mb": "output"}
+    given = spec.limits.model_dump(exclude_none=True)
+    limits = {sizes.get(name, name): value * MB if name in sizes else value for name, value in given.items()}
     return Problem(
         name=spec.name,
         folder=folder,
@@ -65,7 +68,7 @@ def load_problem(path: Path | str) -> Problem:
         adapter=spec.adapter.kind,
         ready_path=spec.adapter.ready_path,
         ready_seconds=spec.adapter.ready_timeout,
-        limits=_limits(spec.limits, spec.timeout),
+        limits=ProgramLimits(seconds=spec.timeout, **limits),
         assets=_assets(folder, spec.static_assets),
         code={name: text for name, text in code.items() if name != f"{LOADER}.py"},
     )
@@ -150,13 +153,6 @@ def _specification(source: CheckpointSource, text: str) -> str:
     if path.suffix in (".md", ".txt"):
         raise InputError(f"{path}: no such file: `specification` names it")
     return text
-
-
-def _limits(spec: LimitsSpec, seconds: float) -> ProgramLimits:
-    sizes = {"memory_mb": "memory", "file_mb": "file_size", "disk_mb": "disk", "output_mb": "output"}
-    given = spec.model_dump(exclude_none=True)
-    sized = {sizes.get(name, name): value * MB if name in sizes else value for name, value in given.items()}
-    return ProgramLimits(seconds=seconds, **sized)
 
 
 def _assets(folder: Path, paths: Mapping[str, str]) -> tuple[File, ...]:
@@ -517,20 +513,17 @@ def _request(spec: CaseSpec, adapter: str) -> HttpRequest | None:
         raise InputError("args and stdin are for the adapter cli: a server gets a request")
     if spec.env:
         raise InputError("env: a server is started once a group: give its environment to the checkpoint or the problem")
-    return _as_request(spec.request)
-
-
-def _as_request(spec: RequestSpec) -> HttpRequest:
-    headers = dict(spec.headers)
-    body = None if spec.body is None else spec.body.encode()
-    if "json_" in spec.model_fields_set or spec.json_ is not None:
-        body = json.dumps(spec.json_, ensure_ascii=False).encode()
+    request = spec.request
+    headers = dict(request.headers)
+    body = None if request.body is None else request.body.encode()
+    if "json_" in request.model_fields_set:
+        body = json.dumps(request.json_, ensure_ascii=False).encode()
         if "content-type" not in {name.lower() for name in headers}:
             headers["Content-Type"] = "application/json"
-    path = quote(spec.path, safe="/?&=%+:,;@!$'()*~-._[]#")
-    if spec.query:
-        path += ("&" if "?" in path else "?") + urlencode(spec.query)
-    return HttpRequest(method=spec.method, path=path, headers=tuple(headers.items()), body=body)
+    path = quote(request.path, safe="/?&=%+:,;@!$'()*~-._[]#")
+    if request.query:
+        path += ("&" if "?" in path else "?") + urlencode(request.query)
+    return HttpRequest(method=request.method, path=path, headers=tuple(headers.items()), body=body)
 
 
 def _checks(spec: CaseSpec, written: _WrittenCase, adapter: str) -> tuple[AttributeCheck, ...]:
@@ -581,7 +574,6 @@ def _check(name: str, expected: Any, rule: VerifySpec) -> AttributeCheck:
 
 
 def _report_entry(spec: CaseSpec) -> dict[str, Any]:
-    """What a report says of a case."""
     stdin = spec.stdin if isinstance(spec.stdin, str) else f"(from {spec.stdin.path})"
     found: dict[str, Any] = {
         "id": spec.id,

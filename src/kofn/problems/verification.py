@@ -120,16 +120,11 @@ def _attributes(repeats: list[CaseOutcome]) -> dict[str, AttributeResult]:
         other = found.setdefault(one.attribute, one)
         if worst_first.index(one.correct) < worst_first.index(other.correct):
             found[one.attribute] = one
-    return {
-        name: AttributeResult(
-            is_correct=None if failed else one.correct,
-            weight=one.weight,
-            expected=one.expected,
-            actual=one.actual,
-            diff=one.diff,
-        )
-        for name, one in found.items()
-    }
+    results = {}
+    for name, one in found.items():
+        shown = {"expected": one.expected, "actual": one.actual, "diff": one.diff}
+        results[name] = AttributeResult(is_correct=None if failed else one.correct, weight=one.weight, **shown)
+    return results
 
 
 def _run_details(repeats: list[CaseOutcome]) -> dict[str, Any]:
@@ -308,7 +303,15 @@ def verify(
             scratch=scratch,
         )
         check_author_code(context, selected, map_engine, problem.folder)
-        items = _items(problem, submissions, selected, options.repeat, program_sandbox)
+        # what is to be run, by the submission's number and the checkpoint's name
+        items: dict[tuple[int, str], list[WorkItem]] = {}
+        for number, one in enumerate(submissions):
+            for checkpoint in selected:
+                parts = [
+                    work_items(problem, number, one.tree, group, repeats=options.repeat, sandbox=program_sandbox)
+                    for group in checkpoint.groups
+                ]
+                items[number, checkpoint.name] = [item for part in parts for item in part]
         every = [item for part in items.values() for item in part]
         keys = {case.key for item in every for case in item.cases}
         known = {} if store is None else store.get(keys)
@@ -351,25 +354,6 @@ def verify(
         part=f"only {', '.join(part_names)}" if part_names else None,
         warnings=tuple(filter(None, (submission_warning(problem, one) for one in submissions))),
     )
-
-
-def _items(
-    problem: Problem,
-    submissions: Sequence[Submission],
-    checkpoints: Sequence[Checkpoint],
-    repeat: int,
-    sandbox: Sandbox,
-) -> dict[tuple[int, str], list[WorkItem]]:
-    """What is to be run, by the submission's number and the checkpoint's name."""
-    return {
-        (number, checkpoint.name): [
-            item
-            for group in checkpoint.groups
-            for item in work_items(problem, number, one.tree, group, repeats=repeat, sandbox=sandbox)
-        ]
-        for number, one in enumerate(submissions)
-        for checkpoint in checkpoints
-    }
 
 
 def _unusable_outcomes(

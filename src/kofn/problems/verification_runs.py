@@ -11,7 +11,7 @@ import polars as pl
 
 from kofn.core.document import Document, Grid, grid_lines
 from kofn.core.escape import escape_controls
-from kofn.core.format import format_count
+from kofn.core.format import format_count, format_number
 from kofn.core.warnings import warnings_dict
 from kofn.importers.base import ReadOptions
 from kofn.render.result_text import result_document
@@ -56,11 +56,14 @@ def write_runs(
         target = directory / run_name(verification, one)
         manifest = _manifest(verification, one, options) | ({"tags": list(tags)} if tags else {})
         write_evaluation(one.results, target, manifest, {EXECUTIONS: executions(one)})
-    return (
-        write_set(verification, directory / set_run_name(verification), options, tags)
-        if verification.n_submissions > 1
-        else None
-    )
+    if verification.n_submissions < 2:
+        return None
+    result = set_result(verification, options.get("aggregate") or ())
+    name, version = verification.problem.name, verification.problem.version
+    plan = ReportConfig(task=name, task_version=version, name=SET, verdict="any_pass", tags=tags)
+    paths = list(dict.fromkeys(one.submission.path for one in verification.submission_results))
+    write_run(result, directory / set_run_name(verification), sources=paths, options=options, report=plan)
+    return result
 
 
 def run_name(verification: Verification, one: SubmissionResult) -> str:
@@ -115,25 +118,13 @@ def _manifest(verification: Verification, one: SubmissionResult, options: Mappin
 
 def executions(one: SubmissionResult) -> pl.DataFrame:
     """One row per execution: what a program wrote, how it ended, and what it used."""
-    rows = [
-        (
-            group,
-            case,
-            repeat,
-            bool(outcome.passed),
-            outcome.process.status,
-            outcome.process.stopped,
-            outcome.process.timed_out,
-            outcome.process.seconds,
-            outcome.process.cpu_seconds,
-            outcome.process.peak_memory,
-            outcome.process.output.decode(errors="backslashreplace"),
-            outcome.process.stderr.decode(errors="backslashreplace"),
-            outcome.harness_error,
-        )
-        for (group, case), repeats in one.outcomes.items()
-        for repeat, outcome in enumerate(repeats)
-    ]
+    rows = []
+    for (group, case), repeats in one.outcomes.items():
+        for repeat, outcome in enumerate(repeats):
+            p = outcome.process
+            used = (p.status, p.stopped, p.timed_out, p.seconds, p.cpu_seconds, p.peak_memory)
+            texts = [data.decode(errors="backslashreplace") for data in (p.output, p.stderr)]
+            rows.append((group, case, repeat, bool(outcome.passed), *used, *texts, outcome.harness_error))
     return pl.DataFrame(rows, schema=_EXECUTIONS_SCHEMA, orient="row")
 
 
@@ -199,23 +190,6 @@ def _evaluate(rows: list[dict[str, Any]], aggregate: Sequence[str]) -> ScoredRes
     return evaluate(load_table(rows, ReadOptions()), GradingConfig(extract="none", aggregate=tuple(aggregate)))
 
 
-def write_set(
-    verification: Verification, directory: Path, options: Mapping[str, Any], tags: Sequence[str] = ()
-) -> ScoredResult:
-    """The run directory of the set."""
-    result = set_result(verification, options.get("aggregate") or ())
-    plan = ReportConfig(
-        task=verification.problem.name,
-        task_version=verification.problem.version,
-        name=SET,
-        verdict="any_pass",
-        tags=tags,
-    )
-    paths = list(dict.fromkeys(one.submission.path for one in verification.submission_results))
-    write_run(result, directory, sources=paths, options=options, report=plan)
-    return result
-
-
 _MAX_CASES = 5  # failing cases that are listed
 _MAX_WIDTH = 160  # characters of a line
 _MARKS = {"✓": "good", "✗": "bad"}
@@ -264,18 +238,9 @@ def _submissions(here: list[SubmissionResult]) -> Grid:
     rows = []
     for one in here:
         r, decision = one.results, one.results.decide()
-        score = r.score()
         counts = [f"{r.pass_counts.get(t, 0)}/{r.total_counts.get(t, 0)}" for t in types]
-        rows.append(
-            (
-                "✓" if decision.passed else "✗",
-                one.submission.name,
-                "-" if score is None else f"{score:.3f}",
-                *counts,
-                f"{r.duration:.1f} s",
-                decision.reason,
-            )
-        )
+        mark, score = "✓" if decision.passed else "✗", format_number(r.score())
+        rows.append((mark, one.submission.name, score, *counts, f"{r.duration:.1f} s", decision.reason))
     header = ("", "submission", "score", *map(str, types), "time", "policy")
     right = (False, False, True, *(True for _ in types), True, False)
     title = f"{here[0].checkpoint.name} (version {here[0].checkpoint.version})"
@@ -324,18 +289,12 @@ def _ends(verification: Verification, out: Path) -> str:
 
 def problem_text(problem: Problem) -> str:
     """A problem's checkpoints, groups and cases as a table."""
-    rows = [
-        (
-            checkpoint.name,
-            group.name,
-            str(group.type),
-            f"{group.weight:g}",
-            f"{len(group.cases):,}",
-            f"{group.original_checkpoint}/{group.original_group}" if group.original_checkpoint else "",
-        )
-        for checkpoint in problem.checkpoints
-        for group in checkpoint.groups
-    ]
+    rows = []
+    for checkpoint in problem.checkpoints:
+        for group in checkpoint.groups:
+            origin = f"{group.original_checkpoint}/{group.original_group}" if group.original_checkpoint else ""
+            counts = (f"{group.weight:g}", f"{len(group.cases):,}")
+            rows.append((checkpoint.name, group.name, str(group.type), *counts, origin))
     header = ("checkpoint", "group", "type", "weight", "cases", "from")
     head = f"{problem.name} (version {problem.version}), {problem.adapter}: {' '.join(problem.entry)}"
     grid = Grid("", header, tuple(rows), (False, False, False, True, True, False))

@@ -118,25 +118,20 @@ class WorkerDirectories:
         etc.chmod(0o755)
         if is_root():
             os.chown(work, uid, uid)
-            _check_access(work)
+            try:
+                os.listdir(work)  # noqa: PTH208 - whether it can be
+            except PermissionError:
+                os.chown(work, 0, 0)
+                raise InputError(
+                    "root is not allowed to read what other users own (the capability DAC_OVERRIDE is missing): run "
+                    "kofn as an ordinary user, or allow it (in a container: --cap-add DAC_OVERRIDE)"
+                ) from None
         return directories
 
 
 def is_root() -> bool:
     """Whether this process is root's: then programs run as another user, without a user namespace."""
     return hasattr(os, "geteuid") and os.geteuid() == 0
-
-
-def _check_access(work: Path) -> None:
-    """Refuse a root that may not look into the folders of others, as in a container without that capability."""
-    try:
-        os.listdir(work)  # noqa: PTH208 - whether it can be
-    except PermissionError:
-        os.chown(work, 0, 0)
-        raise InputError(
-            "root is not allowed to read what other users own (the capability DAC_OVERRIDE is missing): run kofn as an "
-            "ordinary user, or allow it (in a container: --cap-add DAC_OVERRIDE)"
-        ) from None
 
 
 _MAX_OPEN_FILES = 512

@@ -28,12 +28,8 @@ if TYPE_CHECKING:
 WORK = "/work"
 INSTALL_COMMAND = "apt install bubblewrap"
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_SETTINGS = (
-    "/etc/ld.so.cache",
-    "/etc/alternatives",
-    "/etc/localtime",
-    *(f"/etc/java-{n}-openjdk" for n in (11, 17, 21)),
-)
+_JAVA = [f"/etc/java-{version}-openjdk" for version in (11, 17, 21)]
+_SETTINGS = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", *_JAVA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

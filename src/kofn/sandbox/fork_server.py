@@ -33,19 +33,7 @@ if TYPE_CHECKING:
 
 _WAIT = 20.0  # seconds for a sandbox, and for a fork in it
 # what most programs import, if only for the names of types: importing them takes longer than most programs run
-_PRELOADED = (
-    "bisect",
-    "collections",
-    "copy",
-    "functools",
-    "heapq",
-    "itertools",
-    "math",
-    "random",
-    "re",
-    "string",
-    "typing",
-)
+_WARM = ("bisect", "collections", "copy", "functools", "heapq", "itertools", "math", "random", "re", "string", "typing")
 
 _PROGRAM = str(Path(__file__).with_name("fork_server_program.py"))
 
@@ -86,7 +74,7 @@ class ForkServer:
         self._workspace, self._sandbox = workspace, workspace.sandbox
         ours, theirs = socket.socketpair()
         ours.settimeout(_WAIT)
-        words = [str(theirs.fileno()), json.dumps([self._sandbox.packages, _PRELOADED])]
+        words = [str(theirs.fileno()), json.dumps([self._sandbox.packages, _WARM])]
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - our own words
                 [self._sandbox.python, "-I", "-S", _PROGRAM, *words],

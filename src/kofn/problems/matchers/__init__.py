@@ -18,7 +18,7 @@ from difflib import SequenceMatcher
 from importlib import import_module
 from itertools import chain, islice
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kofn.core.escape import escape_unprintable
 from kofn.core.format import format_count
@@ -62,7 +62,7 @@ def matcher(name: str, params: Mapping[str, Any] | None = None) -> Matcher:
     settings = dict(params or {})
     if name in MATCHERS:
         module, _, attribute = MATCHERS[name].partition(":")
-        built_in: Matcher = getattr(import_module(module), attribute).create(settings)
+        built_in: BuiltinMatcher = getattr(import_module(module), attribute).create(settings)
         return built_in
     if is_custom(name):
         return CustomMatcher(function=name, params=settings)
@@ -96,20 +96,6 @@ Actual = bytes | int | str
 
 _BYTES_ONLY = re.compile("[^\ud800-\udc7f\udd00-\udfff]*")
 _KINDS = {bool: "true or false", type(None): "nothing (null)", dict: "a mapping", list: "a list", bytes: "bytes"}
-
-
-class Matcher(Protocol):
-    """Compares one actual value with one expected value.
-
-    A mistake of the author's raises InputError, an actual value never does; only a function of the author's own may
-    raise what it likes.
-    """
-
-    def __call__(self, expected: Any, actual: Any) -> Match:
-        """Whether `actual` (bytes, an int or a str) is what is expected."""
-
-    def check_expected(self, expected: Any) -> None:
-        """Raise InputError if no actual value can ever match this expected value."""
 
 
 class NotComparable(Exception):
@@ -152,6 +138,7 @@ class BuiltinMatcher:
         raise NotImplementedError
 
     def check_expected(self, expected: Any) -> None:
+        """Raise InputError if no actual value can ever match this expected value."""
         self._parse_expected(expected)
 
     def _parse_expected(self, expected: Any) -> Any:
@@ -299,6 +286,10 @@ class CustomMatcher:
 
     def __call__(self, expected: Any, actual: Actual) -> Match:
         return normalize_result(self.load()(expected, actual, **self.params), self.function)
+
+
+# a mistake of the author's raises InputError, an actual value never does; a function of the author's may raise anything
+Matcher = BuiltinMatcher | CustomMatcher
 
 
 def normalize_result(result: object, function: str) -> Match:

@@ -80,7 +80,13 @@ def parse_path(text: str, purpose: str) -> tuple[Step, ...]:
     steps: list[Step] = []
     at = 1 if text.startswith("$") else len(text) + 1
     while at < len(text) and (match := _STEP.match(text, at)):
-        steps.append(_step(match))
+        quoted: str = match["quoted"] or ""
+        if match["any"]:
+            steps.append(ANY)
+        elif match["index"]:
+            steps.append(int(match["index"]))
+        else:
+            steps.append(json.loads(quoted) if quoted.startswith('"') else quoted[1:-1] or match["name"])
         at = match.end()
     if at != len(text):
         example = '$.time, $.items[*].id or $["a b"][0]'
@@ -117,17 +123,6 @@ class Paths:
         if not self.remaining:
             return self
         return Paths(tuple(path[1:] for path in self.remaining if path and path[0] in (ANY, step)), self.everywhere)
-
-
-def _step(match: re.Match[str]) -> Step:
-    if match["any"]:
-        return ANY
-    if match["index"]:
-        return int(match["index"])
-    quoted: str = match["quoted"] or ""
-    if quoted.startswith('"'):
-        return str(json.loads(quoted))
-    return quoted[1:-1] or str(match["name"])
 
 
 def _format_step(step: str | int) -> str:
