@@ -18,14 +18,14 @@ from kofn.problems.matchers import matcher
 from kofn.problems.matchers.bounds import StepBudget, StepsExceeded, unpaired
 from kofn.problems.matchers.csv_tables import TableMatcher
 from kofn.problems.matchers.json_data import MAX_DEPTH, JsonMatcher, _Comparison, format_path, parse_path, read_actual
-from kofn.problems.matchers.number_text import (
+from kofn.problems.matchers.plain_text import (
     Closeness,
+    HashMatcher,
     NumberMatcher,
     parse_amount,
     parse_last_amount,
     parse_plain_number,
 )
-from kofn.problems.matchers.plain_text import HashMatcher
 
 # json
 

@@ -17,7 +17,7 @@ from kofn._version import __version__
 from kofn.cli.verb_options import output_options, style
 from kofn.core.escape import escape_controls
 from kofn.core.format import GB, format_gigabytes
-from kofn.core.system import cache_folder
+from kofn.core.system import available_cores, cache_folder
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
@@ -149,8 +149,7 @@ def _keys() -> Iterator[Row]:
 
 
 def _machine() -> Iterator[Row]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    yield Row(section="machine", name="cores", ready=None, found=str(cores))
+    yield Row(section="machine", name="cores", ready=None, found=str(available_cores()))
     yield Row(section="machine", name="memory", ready=None, found=_memory())
     gpu = _gpu()
     yield Row(section="machine", name="GPU", ready=None, found=gpu or "none found: models here run on the CPU")

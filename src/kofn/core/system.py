@@ -1,4 +1,4 @@
-"""What the operating system gives: locks on files between processes, whether one lives, and the folders of a user."""
+"""What the operating system gives: locks on files, processes and cores, and the folders of a user."""
 
 from __future__ import annotations
 
@@ -82,3 +82,8 @@ def process_exists(pid: int) -> bool:
     except (OSError, OverflowError):
         return False
     return True
+
+
+def available_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakValueDictionary
 
+from kofn.core.system import available_cores
 from kofn.errors import InputError, import_extra
 from kofn.models import smollm2_weights
 from kofn.models.base import Likelihood, Model, Reply, RequestRejected, RetryableError, file_sha256
@@ -340,7 +341,7 @@ def _reply(result: dict[str, Any], place: int, first: int, logprobs: bool) -> Re
 def _threads() -> int:
     """KOFN_THREADS, else the cores that this process may use."""
     if not (given := os.environ.get("KOFN_THREADS")):
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return available_cores()
     if not given.isdecimal() or int(given) < 1:
         raise InputError(f"KOFN_THREADS={given}: expected a whole number from 1")
     return int(given)

@@ -15,6 +15,7 @@ from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from kofn.core.system import available_cores
 from kofn.errors import InputError, WorldError
 from kofn.parallel.base import ParallelEngine
 from kofn.parallel.worker import HEADER, ITEM, LOAD, READY, UNUSABLE
@@ -70,7 +71,6 @@ class WorkerProcess:
             )
 
     def fileno(self) -> int:
-        """The socket's, for selectors."""
         return self._socket.fileno()
 
     @property
@@ -194,7 +194,6 @@ class LocalEngine(ParallelEngine):
 
     @property
     def workers(self) -> int:
-        """As of `ParallelEngine`."""
         return self._max_workers or available_cores()
 
     def _run(self, queue: ItemQueue, message: bytes) -> None:
@@ -219,16 +218,10 @@ class LocalEngine(ParallelEngine):
         return self._processes
 
     def close(self) -> None:
-        """End the workers."""
         for worker in self._processes:
             worker.disconnect()
         while self._processes:
             self._processes.pop().stop()
-
-
-def available_cores() -> int:
-    """The cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(slots=True)
@@ -238,9 +231,7 @@ class _WorkerState:
     worker: WorkerProcess
     events: int = EVENT_READ
     ready: bool = False
-    waiting: deque[int] = field(
-        default_factory=deque
-    )  # items sent, in the order of their answers: the first is running
+    waiting: deque[int] = field(default_factory=deque)  # items sent, in the order of their answers: the first runs
     started: float = 0.0  # when the first began to run
     quick: bool = False  # whether the last item took little time
 
@@ -256,7 +247,6 @@ class _LocalMap:
     unstarted: int = 0  # workers in a row that died before they were ready
 
     def run(self) -> None:
-        """Run until every item has a result."""
         for worker in self.processes:
             self._start_worker(worker)
         while self.queue.left:

@@ -6,7 +6,7 @@ import os
 import re
 import sqlite3
 import time
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 from zlib import crc32
@@ -20,7 +20,7 @@ from kofn.runs.files import acquire_lock
 from kofn.sandbox.process import ProcessResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -144,7 +144,6 @@ class CaseStore:
         return replace(one, diff=diff, whole=None, whole_expected=None)
 
     def close(self) -> None:
-        """Close the file and free the directory."""
         self._file.close()
         os.close(self._lock)
 
@@ -207,7 +206,6 @@ class ExecutionCount:
         self.began = self.clock()
 
     def on_case(self, outcome: CaseOutcome) -> None:
-        """Count one more."""
         self.done += 1
         self.passed += bool(outcome.passed)
         self.broken += outcome.harness_error is not None
@@ -244,14 +242,11 @@ def display_progress(count: ExecutionCount) -> AbstractContextManager[None]:
     return show_progress(count.snapshot, "Verifying", unit="cases")
 
 
-@contextmanager
 def write_progress(
     out: Path | None, count: ExecutionCount, task: str, programs: Sequence[str], *, keep: bool
-) -> Iterator[None]:
+) -> AbstractContextManager[object]:
     """Keep the progress file up to date where there is a directory; `keep` as of `ProgressWriter`."""
-    if out is None:
-        yield
-        return
     label = programs[0] if len(programs) == 1 else f"{len(programs):,} submissions"
-    with ProgressWriter(out, count.snapshot, kind="verify", task=task, model=label, keep=keep):
-        yield
+    if out is None:
+        return nullcontext()
+    return ProgressWriter(out, count.snapshot, kind="verify", task=task, model=label, keep=keep)

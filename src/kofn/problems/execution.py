@@ -70,9 +70,8 @@ def verify_case(case: ProblemCase, observation: Observation, *, with_verifier: b
         verdicts["verifier"] = AttributeVerdict(attribute="verifier", correct=False, diff=_describe_ending(process))
     # the beginning of the output and the end of the errors are what says most
     kept = replace(process, output=process.output[:MAX_REPORTED], stderr=process.stderr[-MAX_REPORTED:])
-    return CaseOutcome(
-        key=case.key, verdicts=tuple(verdicts.values()), process=kept, harness_error=harness_error, log=observation.log
-    )
+    every, log = tuple(verdicts.values()), observation.log
+    return CaseOutcome(key=case.key, verdicts=every, process=kept, harness_error=harness_error, log=log)
 
 
 def _verdict(

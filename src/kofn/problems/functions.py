@@ -251,9 +251,8 @@ class RunsTests(Metric):
         """The scores of many at once, on the engine or on all cores; of several references the best counts."""
         several = enumerate(zip(predictions, references, strict=True))
         pairs = [(i, p, r) for i, (p, rs) in several for r in references_of(rs)]
-        programs = [
-            None if p is None else Program(text=build_program(str(p), r), seconds=self.timeout) for _, p, r in pairs
-        ]
+        texts = [None if p is None else build_program(str(p), r) for _, p, r in pairs]
+        programs = [None if text is None else Program(text=text, seconds=self.timeout) for text in texts]
         with make_engine("local") if engine is None else nullcontext(engine) as map_engine:
             outcomes = run_programs(programs, sandbox=find_sandbox(unsafe=self.unsafe), engine=map_engine)
         scores: list[float | None] = [None] * len(predictions)

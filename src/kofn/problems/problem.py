@@ -149,18 +149,15 @@ def _group(problem: Problem, checkpoint: Checkpoint, group: CaseGroup) -> Iterat
         longest, more = max(case.seconds for case in slow), f" and {len(slow) - 3} more" if len(slow) > 3 else ""
         names = f"{pluralize(len(slow), 'case')} {', '.join(case.id for case in slow[:3])}{more}"
         yield f"{place}: {names} may take {longest:g} s: a program that hangs takes as long; lower the timeout"
-    for case in group.cases:
-        yield from _case(problem, f"{place}/{case.id}", case)
-
-
-def _case(problem: Problem, place: str, case: ProblemCase) -> Iterator[str]:
-    if not case.checks and "verifier.py" not in problem.code:
-        yield f"{place}: nothing is verified: name what it is to show in `expected`"
-    yield from _uneven_weights(place, {check.attribute: check.weight for check in case.checks})
     assets = {asset.name for asset in problem.assets}
-    for file in case.files:
-        if file.name in assets:
-            yield f"{place}: file {file.name} takes the place of the static asset {file.name}: rename one of them"
+    for case in group.cases:
+        here = f"{place}/{case.id}"
+        if not case.checks and "verifier.py" not in problem.code:
+            yield f"{here}: nothing is verified: name what it is to show in `expected`"
+        yield from _uneven_weights(here, {check.attribute: check.weight for check in case.checks})
+        for file in case.files:
+            if file.name in assets:
+                yield f"{here}: file {file.name} takes the place of the static asset {file.name}: rename one of them"
 
 
 def _equal_but_case(ids: Iterable[str]) -> list[list[str]]:

@@ -216,10 +216,8 @@ class Verification(Displayable):
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per submission and checkpoint."""
-        return [
-            {**one.facts(), "seconds": one.results.duration, "n_flaky": len(one.flaky())}
-            for one in self.submission_results
-        ]
+        every = self.submission_results
+        return [{**one.facts(), "seconds": one.results.duration, "n_flaky": len(one.flaky())} for one in every]
 
     @property
     def failure(self) -> str | None:
@@ -307,11 +305,9 @@ def verify(
         items: dict[tuple[int, str], list[WorkItem]] = {}
         for number, one in enumerate(submissions):
             for checkpoint in selected:
-                parts = [
-                    work_items(problem, number, one.tree, group, repeats=options.repeat, sandbox=program_sandbox)
-                    for group in checkpoint.groups
-                ]
-                items[number, checkpoint.name] = [item for part in parts for item in part]
+                items[number, checkpoint.name] = part = []
+                for group in checkpoint.groups:
+                    part += work_items(problem, number, one.tree, group, options.repeat, program_sandbox)
         every = [item for part in items.values() for item in part]
         keys = {case.key for item in every for case in item.cases}
         known = {} if store is None else store.get(keys)
@@ -507,7 +503,7 @@ def _select_in_group(group: CaseGroup, groups: Sequence[str], cases: Sequence[st
 
 
 def work_items(
-    problem: Problem, submission: int, tree: Tree, group: CaseGroup, *, repeats: int, sandbox: Sandbox
+    problem: Problem, submission: int, tree: Tree, group: CaseGroup, repeats: int, sandbox: Sandbox
 ) -> list[WorkItem]:
     """The items of a group: one per case where cases are isolated, else one with all of them; each `repeats` times."""
     # the key of a finished case in the store: a change of anything here runs the case again

@@ -158,10 +158,7 @@ def rlimits(limits: ProgramLimits) -> dict[str, tuple[int, int]]:
     return {"CPU": (seconds, seconds + 1), **{name: (value, value) for name, value in same.items()}}
 
 
-@cache
-def cached_which(program: str) -> str | None:
-    """`shutil.which`, looked up once."""
-    return shutil.which(program)
+cached_which = cache(shutil.which)
 
 
 @cache

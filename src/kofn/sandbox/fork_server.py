@@ -24,10 +24,12 @@ from typing import TYPE_CHECKING, Any
 from kofn.errors import WorldError
 from kofn.sandbox.base import is_root, rlimits
 from kofn.sandbox.bubblewrap import WORK, Bubblewrap
-from kofn.sandbox.process import JoinedProgram, ProgramLimits
+from kofn.sandbox.process import ProgramLimits, RunningProgram, descendants
 from kofn.sandbox.seccomp import filter_descriptor
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kofn.sandbox.process import ProcessResult
     from kofn.sandbox.workspace import Workspace
 
@@ -71,7 +73,7 @@ class ForkServer:
 
     def __init__(self, workspace: Workspace) -> None:
         assert isinstance(workspace.sandbox, Bubblewrap)
-        self._workspace, self._sandbox = workspace, workspace.sandbox
+        self.workspace, self._sandbox = workspace, workspace.sandbox
         ours, theirs = socket.socketpair()
         ours.settimeout(_WAIT)
         words = [str(theirs.fileno()), json.dumps([self._sandbox.packages, _WARM])]
@@ -89,28 +91,20 @@ class ForkServer:
 
     def run(self, text: bytes, limits: ProgramLimits) -> ProcessResult:
         """Run a program: `text` is its completion word, a newline, and the program itself."""
-        holder = _WaitingSandbox(self._sandbox, self._workspace)
+        holder = _WaitingSandbox(self._sandbox, self.workspace)
         try:
-            running = JoinedProgram(
-                lambda files: self._spawn(holder, files, limits),
-                limits=limits,
-                monitor=self._workspace.monitor(limits),
-                stdin=text,
-                holder=holder.process.pid,
-                first_pid=holder.first_pid,
-                end=holder.end,
-            )
+            running = _JoinedProgram(self, holder, limits, text)
             return running.wait(limits.seconds)
         finally:
             holder.close()
 
-    def _spawn(self, holder: _WaitingSandbox, files: list[int], limits: ProgramLimits) -> int:
+    def spawn(self, holder: _WaitingSandbox, files: Iterable[int], limits: ProgramLimits) -> int:
         """Fork into the sandbox; the process id of the fork."""
         seccomp = filter_descriptor()
         order = {
             "first": holder.first_pid,
             "work": WORK,
-            "user": self._workspace.directories.uid,
+            "user": self.workspace.directories.uid,
             "limits": rlimits(limits),
             "env": {**self._sandbox.environment({}), "PWD": WORK},
         }
@@ -203,3 +197,22 @@ class _WaitingSandbox:
                 os.waitid(os.P_PIDFD, self._handle, os.WEXITED)
             os.close(self._handle)
             self._handle = -1
+
+
+class _JoinedProgram(RunningProgram):
+    """A process that a fork server has put into a sandbox which is there already; it is a child of this process."""
+
+    def __init__(self, server: ForkServer, holder: _WaitingSandbox, limits: ProgramLimits, stdin: bytes) -> None:
+        self._prepare(limits, server.workspace.monitor(limits), first_pid=holder.first_pid)
+        self._holder = holder
+        self._launch(lambda files: server.spawn(holder, files, limits), stdin)
+
+    def _pids(self) -> list[int]:
+        return [*descendants(self._holder.process.pid), *descendants(self.pid)]
+
+    def _sandbox_usage(self) -> None:
+        """End all others; what the process and those it waited for used is known without them."""
+        self._holder.end()
+
+    def _kill_sandbox(self) -> None:
+        self._holder.end()

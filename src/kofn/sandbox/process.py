@@ -423,40 +423,6 @@ class RunningProgram:
             return None
 
 
-class JoinedProgram(RunningProgram):
-    """A process that enters a sandbox which is there already, around a process that waits (`holder`).
-
-    `spawn` is given the files for its input, output and errors, and returns its id; it is a child of this process.
-    `end` ends the sandbox with everything in it.
-    """
-
-    def __init__(
-        self,
-        spawn: Callable[[list[int]], int],
-        *,
-        limits: ProgramLimits,
-        monitor: Monitor,
-        stdin: bytes,
-        holder: int,
-        first_pid: int,
-        end: Callable[[], None],
-    ) -> None:
-        self._prepare(limits, monitor, first_pid=first_pid)
-        self._holder, self._end = holder, end
-        self._launch(lambda files: spawn(list(files)), stdin)
-
-    def _pids(self) -> list[int]:
-        return [*descendants(self._holder), *descendants(self.pid)]
-
-    def _sandbox_usage(self) -> resource.struct_rusage | None:
-        """End all others; what the process and those it waited for used is known without them."""
-        self._end()
-        return None
-
-    def _kill_sandbox(self) -> None:
-        self._end()
-
-
 def adopt_orphans() -> None:
     """Make this process the parent of whatever its children leave behind (Linux), so that it can be found and ended."""
     if _LINUX:

@@ -92,9 +92,8 @@ def read_tree(path: Path, *, name: str | None = None, most: int | None = None) -
             raise InputError(f"{path}: there is no file in it: expected a submission")
     total = sum(os.lstat(file.path).st_size for file in files if file.path is not None)
     if most is not None and total > most:
-        raise InputError(
-            f"{path}: {format_size(total)} of files, more than the {format_size(most)} that a work folder may hold"
-        )
+        most_size = f"the {format_size(most)} that a work folder may hold"
+        raise InputError(f"{path}: {format_size(total)} of files, more than {most_size}")
     return merge_trees([files])
 
 
@@ -108,10 +107,10 @@ def merge_trees(parts: Iterable[Iterable[File]], *, packed: bool = False) -> Tre
     for file in found.values():
         stamp, data = (None, file.data) if file.path is None else _read(file.path)
         files.append(replace(file, data=data, path=None) if packed else replace(file, stamp=stamp))
-        digest.update(
-            repr((file.name, file.mode & 0o111, stat.S_IFMT(file.mode), file.link, len(data or b""))).encode()
-        )
-        digest.update(data or b"")
+        contents = data or b""
+        facts = (file.name, file.mode & 0o111, stat.S_IFMT(file.mode), file.link, len(contents))
+        digest.update(repr(facts).encode())
+        digest.update(contents)
     return Tree(files=tuple(files), digest=digest.hexdigest())
 
 

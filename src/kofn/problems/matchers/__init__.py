@@ -36,7 +36,7 @@ MATCHERS = {
     "lines": "kofn.problems.matchers.plain_text:LinesMatcher",
     "contains": "kofn.problems.matchers.plain_text:ContainsMatcher",
     "regex": "kofn.problems.matchers.plain_text:RegexMatcher",
-    "number": "kofn.problems.matchers.number_text:NumberMatcher",
+    "number": "kofn.problems.matchers.plain_text:NumberMatcher",
     "json": "kofn.problems.matchers.json_data:JsonMatcher",
     "schema": "kofn.problems.matchers.json_data:SchemaMatcher",
     "table": "kofn.problems.matchers.csv_tables:TableMatcher",

@@ -21,7 +21,7 @@ from kofn.problems.matchers import (
     truncate_around_difference,
 )
 from kofn.problems.matchers.bounds import StepBudget, leftovers, unpaired
-from kofn.problems.matchers.number_text import Closeness, parse_plain_number
+from kofn.problems.matchers.plain_text import Closeness, parse_plain_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

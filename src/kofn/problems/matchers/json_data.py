@@ -38,7 +38,7 @@ from kofn.problems.matchers.bounds import (
     run_isolated,
     unpaired,
 )
-from kofn.problems.matchers.number_text import Closeness, parse_decimal, to_decimal
+from kofn.problems.matchers.plain_text import Closeness, parse_decimal, to_decimal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -139,24 +139,20 @@ _FEW_DIGITS = 18
 _STRUCTURE = re.compile(r"[^\[\]{},]+")
 
 
-class UnreadableJson(NotComparable):
-    """A text that is not JSON, or more of it than is read; the message says why."""
-
-
 def read_actual(actual: Actual, number: Callable[[str], Any] | None = None) -> Any:
-    """The data that a program wrote; UnreadableJson where it is none.
+    """The data that a program wrote; NotComparable where it is none.
 
     >>> read_actual(b'{"a": [1, 2.50]}')
     {'a': [1, Decimal('2.50')]}
     >>> read_actual(b'{"a": 1, "a": 2}')
     Traceback (most recent call last):
-    kofn.problems.matchers.json_data.UnreadableJson: not JSON: key "a" is there twice
+    kofn.problems.matchers.NotComparable: not JSON: key "a" is there twice
     """
     if isinstance(actual, bytes):
         try:
             actual.decode()
         except UnicodeDecodeError as problem:
-            raise UnreadableJson(f"not JSON: byte {problem.start + 1:,} is not UTF-8") from None
+            raise NotComparable(f"not JSON: byte {problem.start + 1:,} is not UTF-8") from None
     return read(decode_actual(actual), number)
 
 
@@ -174,9 +170,9 @@ def read(text: str, number: Callable[[str], Any] | None = None) -> Any:
             text, object_pairs_hook=_object, parse_int=number, parse_float=number, parse_constant=_constant
         )
     except json.JSONDecodeError as problem:
-        raise UnreadableJson(f"not JSON: line {problem.lineno:,} column {problem.colno:,}: {problem.msg}") from None
+        raise NotComparable(f"not JSON: line {problem.lineno:,} column {problem.colno:,}: {problem.msg}") from None
     except RecursionError:
-        raise UnreadableJson("JSON nested too deeply") from None
+        raise NotComparable("JSON nested too deeply") from None
 
 
 def exact_number(text: str) -> Any:
@@ -185,7 +181,7 @@ def exact_number(text: str) -> Any:
         return int(text)
     value = parse_decimal(text)
     if value is None:
-        raise UnreadableJson(f"a number beyond all bounds: {truncate(text, 40)}")
+        raise NotComparable(f"a number beyond all bounds: {truncate(text, 40)}")
     return value
 
 
@@ -195,7 +191,7 @@ def expected_data(matcher: BuiltinMatcher, expected: object) -> Any:
         return _plain(matcher, expected, ())
     try:
         return read_actual(expected)
-    except UnreadableJson as problem:
+    except NotComparable as problem:
         text = decode_actual(expected).lstrip()
         hint = "" if text.startswith(("{", "[", '"')) else "; a text that is itself the data goes in double quotes"
         raise InputError(f"matcher {matcher.name}: expected is {problem}{hint}") from None
@@ -224,17 +220,17 @@ def _plain(matcher: BuiltinMatcher, value: Any, path: Path) -> Any:
 def _check_size(text: str) -> None:
     """Refuse what is too deep or too much before it is built; by counting characters, which takes milliseconds."""
     if not text.strip():
-        raise UnreadableJson(f"not JSON: {'blank' if text else 'empty'}")
+        raise NotComparable(f"not JSON: {'blank' if text else 'empty'}")
     if _values(text) <= MAX_DEPTH:
         return
     bare = _outside_strings(text)
     if _values(bare) > MAX_VALUES:
-        raise UnreadableJson(f"JSON of more than {MAX_VALUES:,} values")
+        raise NotComparable(f"JSON of more than {MAX_VALUES:,} values")
     depth = 0
     for one in bare:
         depth += (one in "[{") - (one in "]}")
         if depth > MAX_DEPTH:
-            raise UnreadableJson(f"JSON nested more than {MAX_DEPTH} levels deep")
+            raise NotComparable(f"JSON nested more than {MAX_DEPTH} levels deep")
 
 
 def _values(text: str) -> int:
@@ -257,11 +253,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         return data
     seen: set[str] = set()
     twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value] # add returns None
-    raise UnreadableJson(f"not JSON: key {json.dumps(truncate(twice, 60), ensure_ascii=False)} is there twice")
+    raise NotComparable(f"not JSON: key {json.dumps(truncate(twice, 60), ensure_ascii=False)} is there twice")
 
 
 def _constant(name: str) -> None:
-    raise UnreadableJson(f"not JSON: {name} is no JSON number")
+    raise NotComparable(f"not JSON: {name} is no JSON number")
 
 
 _WIDTH = 120
@@ -574,5 +570,5 @@ def _number(text: str) -> int | float:
         return int(text)
     value = float(text)
     if not math.isfinite(value):
-        raise UnreadableJson(f"a number beyond what a schema can check: {truncate(text, 40)}")
+        raise NotComparable(f"a number beyond what a schema can check: {truncate(text, 40)}")
     return value
