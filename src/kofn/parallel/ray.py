@@ -380,7 +380,12 @@ def _load(order: MapOrder) -> tuple[int, bytes] | None:
     if order.version != __version__:
         return BROKEN, f"{platform.node()} has kofn {__version__} and not {order.version}".encode()
     try:
-        message = _message(order)
+        if order.store is not None:
+            message = SharedFolder(order.store).fetch(order.key)
+        else:
+            import ray
+
+            message = ray.get(order.reference[0])
     except Exception as error:  # every kind of store has its own
         return BROKEN, f"{platform.node()} cannot read what is shared: {format_error(error)}".encode()
     if _Helper.worker is None:
@@ -394,15 +399,6 @@ def _load(order: MapOrder) -> tuple[int, bytes] | None:
         return answer.kind, f"{platform.node()}: {answer.body.decode()}".encode()
     _Helper.loaded = order.key
     return None
-
-
-def _message(order: MapOrder) -> bytes:
-    if order.store is not None:
-        return SharedFolder(order.store).fetch(order.key)
-    import ray
-
-    message: bytes = ray.get(order.reference[0])
-    return message
 
 
 def _discard_worker() -> str:

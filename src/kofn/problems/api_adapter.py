@@ -37,17 +37,15 @@ class SubmissionServer:
     def __init__(self, workspace: Workspace, context: WorkContext, item: WorkItem) -> None:
         self._limits = context.limits
         self._ready_path = context.ready_path
-        self._network: Network | None = None
+        self._network: Network | None = None if workspace.sandbox.isolated else Loopback()
         self._began = time.monotonic()
-        loopback = None if workspace.sandbox.isolated else Loopback()
-        port = PORT if loopback is None else loopback.port
+        port = PORT if self._network is None else self._network.port
         entry = [word.replace("{port}", str(port)) for word in context.entries[item.submission]]
         env = {**item.env, "PORT": str(port), "HOST": "127.0.0.1"}
         self._running = workspace.start(entry, limits=replace(context.limits, seconds=86_400.0), env=env)  # it stays
         self.watch = threading.Thread(target=self._running.wait, daemon=True)
         self.watch.start()
         try:
-            self._network = loopback
             self.problem = self._wait_until_ready(context.ready_seconds)
             self.waited = time.monotonic() - self._began
         except BaseException:

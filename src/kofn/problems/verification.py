@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from kofn.sandbox.base import Sandbox
     from kofn.scoring.result import ScoredResult
 
+    OutcomesByCase = dict[tuple[str, str], list[CaseOutcome]]  # the repeats of every (group, case)
+
 
 def check_author_code(
     context: WorkContext, checkpoints: Sequence[Checkpoint], engine: ParallelEngine, folder: Path
@@ -67,12 +69,7 @@ _MAX_TAIL = 2_000  # characters of a program's standard error in a report
 
 
 def build_results(
-    problem: Problem,
-    checkpoint: Checkpoint,
-    outcomes: Mapping[tuple[str, str], list[CaseOutcome]],
-    *,
-    policy: PassPolicy,
-    timestamp: datetime,
+    problem: Problem, checkpoint: Checkpoint, outcomes: OutcomesByCase, policy: PassPolicy, timestamp: datetime
 ) -> CorrectnessResults:
     """The evaluation of one submission at one checkpoint; `outcomes` has the repeats of every (group, case)."""
     every = [(*key, one.harness_error) for key, repeats in outcomes.items() for one in repeats]
@@ -173,7 +170,7 @@ class SubmissionResult:
     submission: Submission
     checkpoint: Checkpoint
     results: CorrectnessResults
-    outcomes: dict[tuple[str, str], list[CaseOutcome]] = field(repr=False)
+    outcomes: OutcomesByCase = field(repr=False)
 
     def facts(self) -> dict[str, Any]:
         """Which submission and checkpoint it is, whether the policy lets it pass, and the score."""
@@ -332,11 +329,11 @@ def verify(
     submission_results = []
     for (number, name), part in items.items():
         submission, checkpoint = submissions[number], next(c for c in selected if c.name == name)
-        outcomes: dict[tuple[str, str], list[CaseOutcome]] = {}
+        outcomes: OutcomesByCase = {}
         for item in part:
             for case in item.cases:
                 outcomes.setdefault((item.group, case.id), []).append(known[case.key])
-        results = build_results(problem, checkpoint, outcomes, policy=rule, timestamp=now)
+        results = build_results(problem, checkpoint, outcomes, rule, now)
         submission_results.append(
             SubmissionResult(submission=submission, checkpoint=checkpoint, results=results, outcomes=outcomes)
         )

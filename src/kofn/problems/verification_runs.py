@@ -58,7 +58,9 @@ def write_runs(
         write_evaluation(one.results, target, manifest, {EXECUTIONS: executions(one)})
     if verification.n_submissions < 2:
         return None
-    result = set_result(verification, options.get("aggregate") or ())
+    # a vote, or the first of them, says nothing of programs that nobody ranked
+    usual = ("mean", "any_pass", *(f"pass@{k}" for k in (1, 2, 5, 10, 20, 50, 100) if k <= verification.n_submissions))
+    result = _evaluate(set_rows(verification), options.get("aggregate") or usual)
     name, version = verification.problem.name, verification.problem.version
     plan = ReportConfig(task=name, task_version=version, name=SET, verdict="any_pass", tags=tags)
     paths = list(dict.fromkeys(one.submission.path for one in verification.submission_results))
@@ -175,15 +177,6 @@ def _text(file: File) -> str:
         return "(not text)"
     except OSError as problem:
         return f"({problem.strerror})"
-
-
-def set_result(verification: Verification, aggregate: Sequence[str] = ()) -> ScoredResult:
-    """The numbers over the set, as for any other candidates: the requested ones, else the mean, any_pass and pass@k.
-
-    A vote, or the first of them, says nothing of programs that nobody ranked.
-    """
-    usual = ("mean", "any_pass", *(f"pass@{k}" for k in (1, 2, 5, 10, 20, 50, 100) if k <= verification.n_submissions))
-    return _evaluate(set_rows(verification), aggregate or usual)
 
 
 def _evaluate(rows: list[dict[str, Any]], aggregate: Sequence[str]) -> ScoredResult:

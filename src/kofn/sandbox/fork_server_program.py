@@ -34,11 +34,6 @@ def _check(result: int) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def _enter(first: int) -> None:
-    """Join the namespaces of a process; of those of processes, only children of this one are part."""
-    _check(_libc.setns(os.pidfd_open(first), _NAMESPACES))
-
-
 def _control(*values: int) -> None:
     _check(_libc.prctl(*(ctypes.c_ulong(value) for value in (*values, 0, 0, 0, 0)[:5])))
 
@@ -65,24 +60,20 @@ def _become(order: dict[str, Any], files: list[int]) -> None:
     _check(_libc.capset(header, ctypes.create_string_buffer(24)))
     _control(_DUMPABLE, 1)  # a process of the user's own, who may look at it
     _control(_NO_NEW_PRIVILEGES, 1)
-    if seccomp:
-        _install_filter(seccomp)
+    if seccomp:  # let the kernel refuse what the filter says
+        steps = ctypes.create_string_buffer(seccomp, len(seccomp))
+        program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(seccomp) // 8, ctypes.addressof(steps)))
+        _control(_SECCOMP, _FILTER, ctypes.addressof(program))
     os.environ.clear()
     os.environ.update(order["env"])
     os.close(3)
 
 
-def _install_filter(seccomp: bytes) -> None:
-    """Let the kernel refuse what the filter says."""
-    steps = ctypes.create_string_buffer(seccomp, len(seccomp))
-    program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(seccomp) // 8, ctypes.addressof(steps)))
-    _control(_SECCOMP, _FILTER, ctypes.addressof(program))
-
-
 def _fork(order: dict[str, Any], files: list[int], control: socket.socket) -> None:
     """Fork into the sandbox; returns there, and nowhere else. Who enters a process namespace is not in it itself."""
     try:
-        _enter(order["first"])
+        # join its namespaces; of that of processes, only children of this one are part
+        _check(_libc.setns(os.pidfd_open(order["first"]), _NAMESPACES))
         child = os.fork()
     except BaseException as problem:
         control.sendall(f"! {problem}".encode())

@@ -218,26 +218,22 @@ class WorkFolder:
             os.chown(self.path, self._uid, self._uid)
         remove_tree(old)
         existing = {""}
-        for file in tree.files:
-            self._write_entry(file, existing)
+        for file in tree.files:  # into a folder in which nothing is but what was laid before it
+            self._make_folders(file.name.rpartition("/")[0], existing)
+            path = f"{self.path}/{file.name}"
+            if stat.S_ISDIR(file.mode):
+                self._make_folders(file.name, existing)
+            elif file.link is not None:
+                os.symlink(file.link, path)  # noqa: PTH211 - a path as text
+                if self._uid is not None:
+                    os.chown(path, self._uid, self._uid, follow_symlinks=False)
+            else:
+                self._write(file, path, None)
 
     def _free_name(self) -> Path:
         """A name beside the folder that nothing has."""
         self._removed += 1
         return self.path.with_name(f"{self.path.name}.{self._removed}")
-
-    def _write_entry(self, file: File, existing: set[str]) -> None:
-        """Write one entry of a tree into a folder in which nothing is but what was laid before it."""
-        self._make_folders(file.name.rpartition("/")[0], existing)
-        path = f"{self.path}/{file.name}"
-        if stat.S_ISDIR(file.mode):
-            self._make_folders(file.name, existing)
-        elif file.link is not None:
-            os.symlink(file.link, path)  # noqa: PTH211 - a path as text
-            if self._uid is not None:
-                os.chown(path, self._uid, self._uid, follow_symlinks=False)
-        else:
-            self._write(file, path, None)
 
     def _make_folders(self, name: str, existing: set[str]) -> None:
         if name not in existing:

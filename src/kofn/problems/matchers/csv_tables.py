@@ -75,7 +75,10 @@ class TableMatcher(BuiltinMatcher):
             columns = match_from_differences(self._column_differences(names, found[0]))
             if not columns.correct:
                 return columns
-            target, found = target[1:], _reorder_columns(found, names)
+            if found[0] != names:
+                places = [found[0].index(name) for name in names]
+                found = [[row[at] for at in places] if len(row) == len(names) else row for row in found]
+            target, found = target[1:], found[1:]
         return match_from_differences(self._row_differences(target, found, names))
 
     def _column_differences(self, target: Row, found: Row) -> Iterator[str]:
@@ -143,33 +146,20 @@ class TableMatcher(BuiltinMatcher):
                 yield cells
 
 
-def _reorder_columns(found: list[Row], names: Row) -> list[Row]:
-    """The rows below the header, in the order of the columns that is expected."""
-    if found[0] == names:
-        return found[1:]
-    places = [found[0].index(name) for name in names]
-    width = len(names)
-    return [[row[at] for at in places] if len(row) == width else row for row in found[1:]]
-
-
 def _cell_differences(target: Row, found: Row, names: Row, close: Closeness) -> Iterator[str]:
     if len(target) != len(found):
         number = f"{len(found):,}" if len(found) < len(target) else "more"
         yield f": {len(target):,} cells expected, {number} found: {_truncate_cell(', '.join(found))}"
         return
     for at, (one, other) in enumerate(zip(target, found, strict=True)):
-        if not _equal_cells(one, other, close):
+        if one == other:
+            continue
+        left, right = parse_plain_number(one), parse_plain_number(other)
+        if left is None or right is None or not close.holds(left, right):
             # a row may be longer than the header
             name = _truncate_cell(names[at]) if at < len(names) and names[at] else f"column {at + 1}"
-            left, right = truncate_around_difference(one, other, _WIDTH)
-            yield f", {name}: expected {left or 'nothing'}, found {right or 'nothing'}"
-
-
-def _equal_cells(one: str, other: str, close: Closeness) -> bool:
-    if one == other:
-        return True
-    left, right = parse_plain_number(one), parse_plain_number(other)
-    return left is not None and right is not None and close.holds(left, right)
+            wanted, shown = truncate_around_difference(one, other, _WIDTH)
+            yield f", {name}: expected {wanted or 'nothing'}, found {shown or 'nothing'}"
 
 
 def _key(row: Row) -> tuple[Any, ...]:
