@@ -102,7 +102,6 @@ class _RayMap:
         self._counted = float("-inf")
 
     def run(self) -> None:
-        """Run until every item has a result."""
         while self._queue.left:
             self._submit()
             for reference in self._finished():

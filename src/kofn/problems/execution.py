@@ -350,8 +350,7 @@ def run_program(context: WorkContext, program: Program) -> CaseOutcome:
 
 def _run_driver(workspace: Workspace, stdin: bytes, limits: ProgramLimits) -> ProcessResult:
     """In a fork of the fork server where there is one, else in an interpreter that is started for it."""
-    server = fork_server_for(workspace)
-    if server is not None:
+    if (server := fork_server_for(workspace)) is not None:
         try:
             return server.run(stdin, limits)
         except (WorldError, OSError):

@@ -50,7 +50,7 @@ def load_problem(path: Path | str) -> Problem:
     code = {path.name: _text(path) for path in sorted(folder.glob("*.py"))}  # the author's own, trusted
     loader = _loader(folder) if f"{LOADER}.py" in code else None
     checkpoints = [
-        (_checkpoint(name, one, source, number, folder, spec, loader), one, source)
+        (_checkpoint(name, one, source, number, spec, loader), one, source)
         for number, (name, (one, source)) in enumerate(_checkpoint_specs(folder, file, spec).items(), 1)
     ]
     checkpoints.sort(key=lambda c: c[0].order)
@@ -87,42 +87,32 @@ def _checkpoint_specs(
     folder: Path, file: Yaml, spec: ProblemSpec
 ) -> dict[str, tuple[CheckpointSpec, CheckpointSource]]:
     """Every checkpoint with the place it was read from: a part of the problem's file, or a file of its own."""
-    checkpoints = spec.checkpoints
+    checkpoints, loader = spec.checkpoints, f"{folder / LOADER}.py"
     if not checkpoints:
         raise InputError(f"{file.path}: checkpoints: there is none: expected at least one")
     found: dict[str, tuple[CheckpointSpec, CheckpointSource]] = {}
     for name in checkpoints:
         own = folder / name
         if isinstance(checkpoints, dict):
-            source = CheckpointSource(own if own.is_dir() else folder, file, ("checkpoints", name, "groups"))
-            found[name] = (checkpoints[name], source)
+            at = ("checkpoints", name, "groups")
+            found[name] = (checkpoints[name], CheckpointSource(own if own.is_dir() else folder, file, at, loader))
             continue
         own_file = _yaml(own / CONFIG)
         one = parse_model(CheckpointSpec, own_file.value, str(own_file.path), own_file)
-        found[name] = (one, CheckpointSource(own, own_file, ("groups",)))
+        found[name] = (one, CheckpointSource(own, own_file, ("groups",), loader))
         if checkpoints.count(name) > 1:
             raise InputError(f"{file.path}: checkpoints: {name!r} is there twice")
     return found
 
 
 def _checkpoint(
-    name: str,
-    spec: CheckpointSpec,
-    source: CheckpointSource,
-    number: int,
-    folder: Path,
-    problem: ProblemSpec,
-    loader: Any,
+    name: str, spec: CheckpointSpec, source: CheckpointSource, number: int, problem: ProblemSpec, loader: Any
 ) -> Checkpoint:
-    """A checkpoint with its own groups."""
     groups = []
     for group_name, group in spec.groups.items():
         seconds = group.timeout or spec.timeout or problem.timeout
-        place = f"{folder / LOADER}.py"
-        rows = [] if loader is None else _from_loader(loader, place, name, group_name)
-        cases = load_cases(
-            group_name, group, source, adapter=problem.adapter.kind, seconds=seconds, loader=place, more=rows
-        )
+        rows = [] if loader is None else _from_loader(loader, source.loader, name, group_name)
+        cases = load_cases(group_name, group, source, problem.adapter.kind, seconds, rows)
         groups.append(
             CaseGroup(
                 name=group_name,
@@ -233,9 +223,15 @@ def with_regressions(read: Sequence[tuple[Checkpoint, CheckpointSpec, Checkpoint
 def _imported(
     spec: RegressionSpec, earlier: list[Checkpoint], everyone: list[Checkpoint], place: str
 ) -> Iterator[CaseGroup]:
-    names = [c.name for c in earlier] if EVERY in spec.checkpoints else spec.checkpoints
-    checkpoints = [_earlier(name, earlier, everyone, place) for name in names]
-    groups = [(checkpoint, group) for checkpoint in checkpoints for group in checkpoint.groups]
+    by_name = {checkpoint.name: checkpoint for checkpoint in earlier}
+    names = list(by_name) if EVERY in spec.checkpoints else spec.checkpoints
+    for name in names:
+        if name not in by_name:
+            if any(c.name == name for c in everyone):
+                wrong = f"{name!r} is not earlier: a regression is of a checkpoint with a lower order"
+                raise InputError(f"{place}: {wrong}")
+            raise InputError(f"{place}: {UnknownName('checkpoint', name, list(by_name), 'there is no earlier one')}")
+    groups = [(by_name[name], group) for name in names for group in by_name[name].groups]
     known = [group.name for _, group in groups]
     for name in spec.groups:
         if name not in known:
@@ -258,15 +254,6 @@ def _imported(
             original_checkpoint=checkpoint.name,
             original_group=group.name,
         )
-
-
-def _earlier(name: str, earlier: list[Checkpoint], everyone: list[Checkpoint], place: str) -> Checkpoint:
-    known = {c.name: c for c in earlier}
-    if name in known:
-        return known[name]
-    if any(c.name == name for c in everyone):
-        raise InputError(f"{place}: {name!r} is not earlier: a regression is of a checkpoint with a lower order")
-    raise InputError(f"{place}: {UnknownName('checkpoint', name, list(known), 'there is no earlier one')}")
 
 
 ADAPTERS = ("cli", "api")
@@ -311,11 +298,12 @@ _MERGED_BY_NAME: dict[str, Any] = {
 
 
 class CheckpointSource(NamedTuple):
-    """Where a checkpoint was read from: its folder, the file, and where in the file its groups stand."""
+    """Where a checkpoint was read from: its folder, the file, where in it its groups stand, and the author's loader."""
 
     folder: Path
     file: Yaml
     at: tuple[Any, ...]
+    loader: str
 
 
 class _WrittenCase(NamedTuple):
@@ -334,20 +322,14 @@ class _WrittenCase(NamedTuple):
 
 
 def load_cases(
-    group: str,
-    spec: GroupSpec,
-    source: CheckpointSource,
-    *,
-    adapter: str,
-    seconds: float,
-    loader: str,
-    more: Sequence[Mapping[str, Any]],
+    group: str, spec: GroupSpec, source: CheckpointSource, adapter: str, seconds: float, more: list[dict[str, Any]]
 ) -> tuple[ProblemCase, ...]:
-    """The cases of a group; `more` are those that the author's `loader` gave. An id may be there once."""
+    """The cases of a group; `more` are those that the author's loader gave. An id may be there once."""
     written = [*_written_cases(group, spec, source)]
-    written += [_WrittenCase(row, source.folder, f"{loader}: {group}: case {i}") for i, row in enumerate(more, 1)]
+    place = f"{source.loader}: {group}"
+    written += [_WrittenCase(row, source.folder, f"{place}: case {i}") for i, row in enumerate(more, 1)]
     if not written and spec.cases is None and not (source.folder / group).is_dir():
-        where = f"{source.folder / group} is not there, and neither `cases` nor {loader} gives any"
+        where = f"{source.folder / group} is not there, and neither `cases` nor {source.loader} gives any"
         place = format_place(source.file, (*source.at, group), source.folder)
         raise InputError(f"{place}: group {group!r}: no cases: {where}")
     found: dict[str, ProblemCase] = {}

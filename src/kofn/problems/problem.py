@@ -13,7 +13,7 @@ from kofn.sandbox.process import ProgramLimits
 from kofn.scoring.configuration import GroupType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from kofn.problems.case import ProblemCase
@@ -142,8 +142,12 @@ def _group(problem: Problem, checkpoint: Checkpoint, group: CaseGroup) -> Iterat
     place = f"{checkpoint.name}/{group.name}"
     if not group.cases:
         yield f"{place}: no cases: write some to {group.name}/cases.yaml beside the checkpoint's file, or take it out"
-    for ids in _equal_but_case(case.id for case in group.cases):
-        yield f"{place}: cases {', '.join(ids)} differ only in upper and lower case: rename all but one"
+    folded: dict[str, list[str]] = {}
+    for case in group.cases:
+        folded.setdefault(case.id.casefold(), []).append(case.id)
+    for ids in folded.values():  # some file systems do not tell them apart
+        if len(ids) > 1:
+            yield f"{place}: cases {', '.join(ids)} differ only in upper and lower case: rename all but one"
     slow = [case for case in group.cases if case.seconds > MAX_SECONDS]
     if slow:
         longest, more = max(case.seconds for case in slow), f" and {len(slow) - 3} more" if len(slow) > 3 else ""
@@ -158,18 +162,6 @@ def _group(problem: Problem, checkpoint: Checkpoint, group: CaseGroup) -> Iterat
         for file in case.files:
             if file.name in assets:
                 yield f"{here}: file {file.name} takes the place of the static asset {file.name}: rename one of them"
-
-
-def _equal_but_case(ids: Iterable[str]) -> list[list[str]]:
-    """Names that are the same but for case, which some file systems do not tell apart.
-
-    >>> _equal_but_case(["a", "B", "A"])
-    [['a', 'A']]
-    """
-    found: dict[str, list[str]] = {}
-    for name in ids:
-        found.setdefault(name.casefold(), []).append(name)
-    return [names for names in found.values() if len(names) > 1]
 
 
 def _uneven_weights(place: str, weights: dict[str, float]) -> Iterator[str]:

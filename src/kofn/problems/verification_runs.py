@@ -74,7 +74,6 @@ def run_name(verification: Verification, one: SubmissionResult) -> str:
 
 
 def set_run_name(verification: Verification) -> str:
-    """Where the run of the set is."""
     return f"{SET}{_PART if verification.part else ''}"
 
 

@@ -88,7 +88,6 @@ class Bubblewrap(Sandbox):
         return [*words, "--chdir", WORK, "--"]
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """The environment of a program."""
         return self.clean_environment(HOME, "/tmp", env)  # noqa: S108 - its own
 
 
@@ -124,7 +123,6 @@ def _namespaces(directories: WorkerDirectories) -> list[str]:
 
 
 def _mounts(sandbox: Bubblewrap, directories: WorkerDirectories) -> list[str]:
-    """What is seen, and where."""
     words = ["--ro-bind", "/usr", "/usr"]
     for path in _SYSTEM:
         if os.path.islink(path):  # noqa: PTH114 - a few microseconds for every program

@@ -76,8 +76,7 @@ def find_sandbox(*, unsafe: bool = False, python: str | None = None, show: Itera
     path, folders, packages, release = find_interpreter(python or getattr(sys, "_base_executable", sys.executable))
     if unsafe:
         return LimitsOnly(python=path, packages=packages, release=release)
-    missing = missing_programs()
-    if missing:
+    if missing := missing_programs():
         raise InputError(
             f"programs are run in a sandbox, and {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not "
             f"here: {INSTALL_COMMAND} (Linux), or --unsafe to run them with nothing but limits"
@@ -90,8 +89,7 @@ def find_sandbox(*, unsafe: bool = False, python: str | None = None, show: Itera
     readable = tuple(p for p in dict.fromkeys(sorted(paths)) if p != "/usr" and not p.startswith("/usr/"))
     bwrap = shutil.which("bwrap") or "bwrap"
     sandbox = Bubblewrap(bwrap=bwrap, python=path, packages=packages, release=release, readable=readable)
-    problem = probe(sandbox)
-    if problem is not None:
+    if (problem := probe(sandbox)) is not None:
         raise InputError(
             f"bubblewrap cannot make a sandbox here: {problem}; allow user namespaces (in a container: "
             "--security-opt seccomp=unconfined --cap-add SYS_ADMIN), or --unsafe to run with nothing but limits"

@@ -62,8 +62,7 @@ def fork_server_for(workspace: Workspace) -> ForkServer | None:
 
 def stop_fork_server(workspace: Workspace) -> None:
     """Do without a fork server that has failed; it is not started again."""
-    server = _servers.pop(workspace, None)
-    if server is not None:
+    if (server := _servers.pop(workspace, None)) is not None:
         server.close()
         _servers[workspace] = None
 
@@ -136,7 +135,6 @@ class ForkServer:
         return answer[:-1]
 
     def close(self) -> None:
-        """End the interpreter."""
         self._socket.close()
         self._process.kill()
         self._process.wait()

@@ -73,7 +73,6 @@ class PrivateNetwork:
         self._stderr = b""
 
     def connect(self) -> socket.socket | None:
-        """A connection to the server, or none where nobody listens."""
         try:
             self._socket.sendall(_REQUEST)
             answer, fds, _, _ = socket.recv_fds(self._socket, 1, 1)

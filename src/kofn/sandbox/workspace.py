@@ -497,8 +497,7 @@ class Workspace:
     ) -> ProcessResult:
         """Run a program to its end."""
         result = self.start(argv, limits=limits, env=env or {}, stdin=stdin).wait(limits.seconds)
-        problem = self.sandbox.failure(result)
-        if problem is not None:
+        if (problem := self.sandbox.failure(result)) is not None:
             raise WorldError(f"the sandbox does not work any more: {problem}")
         return result
 

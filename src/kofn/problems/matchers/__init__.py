@@ -127,7 +127,7 @@ class BuiltinMatcher:
                 object.__setattr__(self, one.name, tuple(value))
 
     def __call__(self, expected: Any, actual: Actual) -> Match:
-        target, text = self._parse_expected(expected), decode_without_bom(actual)
+        target, text = self._parse_expected(expected), decode_actual(actual).removeprefix("\ufeff")
         try:
             return self._compare(target, text)
         except NotComparable as reason:
@@ -180,11 +180,6 @@ def decode_actual(actual: Actual) -> str:
     if isinstance(actual, str):  # a header, which HTTP clients decode in this way too
         actual = actual.encode("utf-8", "surrogateescape" if _BYTES_ONLY.fullmatch(actual) else "backslashreplace")
     return actual.decode("utf-8", "surrogateescape") if isinstance(actual, bytes) else str(actual)
-
-
-def decode_without_bom(actual: Actual) -> str:
-    """The same without a byte order mark at its beginning."""
-    return decode_actual(actual).removeprefix("\ufeff")
 
 
 def text_of(actual: Actual) -> str:

@@ -347,9 +347,8 @@ class HashMatcher(BuiltinMatcher):
         if target == found:
             return RIGHT
         size = f" ({len(expected):,} bytes)" if isinstance(expected, bytes) else ""
-        return mismatch(
-            f"expected {self.algorithm} {target}{size}", f"found    {self.algorithm} {found} ({len(content):,} bytes)"
-        )
+        shown = f"found    {self.algorithm} {found} ({len(content):,} bytes)"
+        return mismatch(f"expected {self.algorithm} {target}{size}", shown)
 
     def _parse_expected(self, expected: Any) -> str:
         if isinstance(expected, bytes):
