@@ -463,9 +463,9 @@ class NumberMatcher(BuiltinMatcher):
             pairs.append((target.share, found.share))
         if any(close.holds(*pair) for pair in pairs):
             return RIGHT
-        expected_text, found_text = truncate_around_difference(str(target), str(found), 100)
+        wanted, shown = truncate_around_difference(str(target), str(found), 100)
         distance = _CONTEXT.abs(_CONTEXT.subtract(target.value, found.value))
-        return mismatch(f"expected {expected_text}{close}, found {found_text}: off by {distance:.6g}")
+        return mismatch(f"expected {wanted}{close}, found {shown}: off by {distance:.6g}")
 
     def _parse_expected(self, expected: Any) -> Amount:
         if isinstance(expected, bool) or not isinstance(expected, (int, float, str, bytes)):
