@@ -107,10 +107,8 @@ def _of_lines(peek: Peek) -> Iterator[LogRow]:
 def _of_folder(peek: Peek) -> Iterator[LogRow]:
     """A folder HumanEval_0 of 0.py, 1.py, ... for each task."""
     for name in sorted(filter(EVALPLUS_FOLDER.fullmatch, peek.names), key=lambda name: int(name.rpartition("_")[2])):
-        for path in sorted(
-            (peek.path / name).glob("*.py"),
-            key=lambda path: (int(path.stem) if path.stem.isdigit() else 1 << 31, path.name),
-        ):
+        paths = (peek.path / name).glob("*.py")
+        for path in sorted(paths, key=lambda path: (int(path.stem) if path.stem.isdigit() else 1 << 31, path.name)):
             values = {"id": name.replace("_", "/"), "text": path.read_text(errors="replace")}
             yield LogRow(f"{name}/{path.name}", values)
 

@@ -30,7 +30,6 @@ _REFERENCES = ("attachment://", "tc://")  # the second in logs before 0.3.45
 _OWN = ("note", "candidate_weight", "facets", "weight", "cluster", "required", "ideal")
 _PLAIN = {"pass": "passed", "score": "score"}  # in logs that kofn exported, these scorers were plain fields
 _LARGE = 1 << 63  # no column holds a larger whole number; the comparison also leaves out NaN
-_EXAMPLES_OF_MODELS = 3
 _TEXTS = re.compile(r"(?P<prefix>samples/.+/)attachments/(?P<start>\d+)\.json", re.DOTALL)
 _LOWER = {"perplexity": False, "target_perplexity": False}
 _EXAMPLES = 3
@@ -82,7 +81,7 @@ class SampleStats:
             gave = {"scorer": scorer, "kind": kind, "such": such}
             yield CodedWarning.of("failed-in-log", about="inspect-grade", n=count, **gave)
         if self.helpers:
-            models = tuple(sorted(self.helpers)[:_EXAMPLES_OF_MODELS])
+            models = tuple(sorted(self.helpers)[:_EXAMPLES])
             yield CodedWarning.of("log-grades-otherwise", about="models", models=models)
 
 
@@ -289,7 +288,11 @@ class _InspectLog:
         place = {str(one): at for at, one in enumerate(object_in(spec, "dataset").get("sample_ids") or ())}
         samples = [(match, entry) for entry in archive.entries if (match := INSPECT_SAMPLE.fullmatch(entry.filename))]
         samples.sort(key=lambda one: (place.get(one[0]["id"], len(place)), int(one[0]["epoch"])))
-        texts = _attachment_entries(archive) if any(match["chunked"] for match, _ in samples) else {}
+        # the texts of each sample that is stored in chunks, in order, by the sample's folder
+        chunks = [(match, entry) for entry in archive.entries if (match := _TEXTS.fullmatch(entry.filename))]
+        texts: dict[str, list[ZipInfo]] = {}
+        for match, entry in sorted(chunks, key=lambda one: int(one[0]["start"])):
+            texts.setdefault(match["prefix"], []).append(entry)
         for match, entry in samples:
             try:
                 sample = _parse_entry(archive.read(entry))
@@ -308,13 +311,11 @@ class _InspectLog:
         """The samples of a `.json` file in the order of the file."""
         number = 0
         for (name, *_), value in iter_members(self.peek.path, self.peek.source, [("samples",)]):
-            if name == "samples":
-                if value is None:  # a log of the header alone
-                    continue
+            if name != "samples":
+                self.header[name] = value
+            elif value is not None:  # none in a log of the header alone
                 number += 1
                 yield from self._row(f"sample {number}", value)
-            else:
-                self.header[name] = value
 
     def _zip_header(self, archive: Archive) -> dict[str, Any]:
         for name in INSPECT_HEADERS:
@@ -414,15 +415,6 @@ def _parse_entry(data: bytes) -> Any:
         return parse_json(data)
     except ValueError as problem:
         raise DamagedEntry(f"not JSON: {problem!s:.80}") from None
-
-
-def _attachment_entries(archive: Archive) -> dict[str, list[ZipInfo]]:
-    """The entries with the texts of each sample that is stored in chunks, in order, by the sample's folder."""
-    found: dict[str, list[tuple[int, ZipInfo]]] = {}
-    for entry in archive.entries:
-        if match := _TEXTS.fullmatch(entry.filename):
-            found.setdefault(match["prefix"], []).append((int(match["start"]), entry))
-    return {prefix: [entry for _, entry in sorted(some, key=lambda one: one[0])] for prefix, some in found.items()}
 
 
 IMPORTER = Importer(name="inspect", what="Inspect logs (.eval and .json)", recognises=is_inspect_log, read=read)

@@ -551,21 +551,12 @@ def _grades(record: Mapping[str, Any], notes: LineNotes) -> dict[str, float | No
     out: dict[str, float | None] = {}
     for name in map(str, names):
         value = record.get(name)
-        out[name] = _grade(value)
+        try:  # also in words, for the tool writes what JSON does not know (numpy's values) as text
+            out[name] = _WORDS[value] if isinstance(value, str) and value in _WORDS else scalars.as_number(value)
+        except scalars.InvalidValue:
+            out[name] = None
         if out[name] is not None:
             notes.kinds.setdefault(name, set()).add(type(value).__name__)
         elif value is not None and value == value:  # NaN is not
             notes.no_number[name] += 1
     return {name: value for name, value in out.items() if name not in notes.no_number or value is not None}
-
-
-def _grade(value: Any) -> float | None:
-    """A number, true or false; also in words, for the tool writes what JSON does not know (numpy's values) as text.
-
-    >>> _grade(True), _grade("False"), _grade("0.5"), _grade([1, 2])
-    (1.0, 0.0, 0.5, None)
-    """
-    try:
-        return _WORDS[value] if isinstance(value, str) and value in _WORDS else scalars.as_number(value)
-    except scalars.InvalidValue:
-        return None

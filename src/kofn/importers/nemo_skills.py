@@ -28,14 +28,12 @@ _LABELS = {
     "judge_correct": ("judge_correct",),
     "plus": ("is_correct-plus",),
 }
-_KNOWN = frozenset(
-    [
-        *("generation", "id", "problem", "question", "expected_answer", "predicted_answer", "reference_solution"),
-        *("symbolic_correct", "is_correct", "is_correct-plus", "judge_correct", "judgement", "error_message", "error"),
-        *("detailed_error", "num_generated_tokens", "num_input_tokens", "generation_time", "generation_start_time"),
-        *("generation_end_time", "reward_model_score", "reasoning_content", "finish_reason", "_async_position"),
-    ]
-)
+_KNOWN = {
+    *("generation", "id", "problem", "question", "expected_answer", "predicted_answer", "reference_solution"),
+    *("symbolic_correct", "is_correct", "is_correct-plus", "judge_correct", "judgement", "error_message", "error"),
+    *("detailed_error", "num_generated_tokens", "num_input_tokens", "generation_time", "generation_start_time"),
+    *("generation_end_time", "reward_model_score", "reasoning_content", "finish_reason", "_async_position"),
+}
 
 
 def read(peek: Peek, options: ReadOptions) -> Table:

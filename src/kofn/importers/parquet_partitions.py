@@ -92,7 +92,9 @@ def find_data_set(places: Sequence[str], options: ReadOptions) -> DataSet | None
             files.append((place, {}))
             continue
         paths = parquet_files(place)
-        files += [(path, _hive(path.relative_to(place).parts[:-1])) for path in paths]
+        for path in paths:
+            matches = filter(None, map(_HIVE.fullmatch, path.relative_to(place).parts[:-1]))
+            files.append((path, {match[1]: None if match[2] == _NO_VALUE else match[2] for match in matches}))
         # files that are not Parquet are ignored, with a note; names that begin with . or _ are never data
         every = [p for p in sorted(place.rglob("*")) if p.is_file() and p not in set(paths)]
         others = [p for p in every if not any(part.startswith((".", "_")) for part in p.relative_to(place).parts)]
@@ -133,15 +135,6 @@ def _missing_field_notes(schemas: Sequence[tuple[str, Mapping[str, Any]]], optio
         if without and role in _GRADED_BY:
             notes.append(CodedWarning.of("missing-field", files=tuple(without), field=role))
     return notes
-
-
-def _hive(folders: Sequence[str]) -> dict[str, str | None]:
-    """
-    >>> _hive(["data", "country=BR", "day=__HIVE_DEFAULT_PARTITION__"])
-    {'country': 'BR', 'day': None}
-    """
-    matches = [match for folder in folders if (match := _HIVE.fullmatch(folder)) is not None]
-    return {match[1]: None if match[2] == _NO_VALUE else match[2] for match in matches}
 
 
 def _schema(path: Path) -> Mapping[str, Any] | None:

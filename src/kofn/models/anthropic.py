@@ -37,8 +37,7 @@ class Anthropic(ServerModel):
 
     def __init__(self, spec: str, *, timeout: float | None = None, options: Mapping[str, Any] | None = None) -> None:
         address = find_address(spec, VENDOR)
-        if address.base.rstrip("/").endswith("/v1"):
-            address = replace(address, base=address.base.rstrip("/").removesuffix("/v1"))
+        address = replace(address, base=address.base.rstrip("/").removesuffix("/v1"))
         key = {} if address.key is None else {"x-api-key": address.key}
         super().__init__(VENDOR, address, {"anthropic-version": VERSION, **key}, timeout, options)
 

@@ -59,7 +59,15 @@ class Fake(Model):
         if not callable(function):
             raise InputError(f"model {name}: expected a name or a callable, not {type(function).__name__}")
         self.name, self.chat, self._function = name, False, function
-        self._named, self._prompted = _parameters(function)
+        try:
+            parameters = list(inspect.signature(function).parameters.values())
+        except (TypeError, ValueError):  # built-in functions may have no signature
+            self._named, self._prompted = list[str](), True
+        else:  # what is given by name, and whether there is a parameter for the prompt
+            self._named = [p.name for p in parameters if p.name in PASSED and p.kind is not p.POSITIONAL_ONLY]
+            kinds = [p.kind for p in parameters if p.name not in self._named]
+            by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+            self._prompted = any(kind in (*by_place, inspect.Parameter.VAR_POSITIONAL) for kind in kinds)
         called = getattr(function, "__call__", None)  # noqa: B004 - of an object, not whether it has one
         self._waits = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
         self.concurrency = 16 if self._waits else 1
@@ -115,17 +123,6 @@ def prompt_text(prompt: Prompt) -> str:
     if isinstance(prompt, str):
         return prompt
     return next((m.content for m in reversed(prompt) if m.role == "user"), "")
-
-
-def _parameters(function: Any) -> tuple[list[str], bool]:
-    """The parameters that are given by name, and whether there is one for the prompt."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # built-in functions may have no signature
-        return [], True
-    named = [p.name for p in parameters if p.name in PASSED and p.kind is not p.POSITIONAL_ONLY]
-    others = [p for p in parameters if p.name not in named and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return named, bool(others) or any(p.kind is p.VAR_POSITIONAL for p in parameters)
 
 
 # --- by spec

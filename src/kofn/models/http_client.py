@@ -54,8 +54,6 @@ CONNECT = 30.0
 MOST_TOKENS = 10**9  # a server that reports more has wrapped below zero, and SQLite could not hold the sum
 LARGEST = 256 << 20  # bytes of a reply
 
-# --- failed responses: retry the call, give up the request, or stop the run
-
 # --- addresses and keys
 
 
@@ -380,11 +378,7 @@ def replace_surrogates(text: str) -> str:
     >>> replace_surrogates("ok"), replace_surrogates("cut \\ud83d")
     ('ok', 'cut �')
     """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def token_count(value: Any) -> int | None:

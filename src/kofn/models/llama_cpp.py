@@ -238,8 +238,7 @@ class Embedded(Model):
 
     def _load(self) -> LlamaServer:
         slots = 1 if self.reproducible else SAMPLES
-        setup = Setup(self._locate_file(), threads=self.threads, context=self.context, slots=slots)
-        return shared_server(setup, self.name)
+        return shared_server(Setup(self._locate_file(), self.threads, self.context, slots), self.name)
 
     def _size(self, tokens: int) -> int:
         """The part of the context that a call holds; all of it where nothing may run beside."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +44,16 @@ def load_task(task: str | Path | Mapping[str, Any] | Task) -> Task:
         return check_names(read_task_file(Path(task)))
     if task in names():
         return read_task_file(HERE / f"{task}.yaml")
-    if ":" in task:
-        return load_task(_import_task(task))
-    raise UnknownName("task", task, names(), hint="`kofn list tasks` shows them, and a file ends in .yaml")
+    if ":" not in task:
+        raise UnknownName("task", task, names(), hint="`kofn list tasks` shows them, and a file ends in .yaml")
+    module, _, attribute = task.partition(":")
+    if "" not in sys.path:
+        sys.path.append("")  # a module of the folder one is in, as `python -m` would find it
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as problem:
+        raise InputError(f"task {task!r}: {problem}") from None
+    return load_task(found() if callable(found) and not isinstance(found, Task) else found)
 
 
 def read_task_file(path: Path) -> Task:
@@ -56,20 +65,6 @@ def read_task_file(path: Path) -> Task:
         raise InputError(f"{path}: expected a mapping with name, dataset and what is asked")
     source = path.stem if path.parent == HERE else str(path)
     return Task(spec=parse_spec(found.value, str(path), found), folder=path.parent, source=source)
-
-
-def _import_task(target: str) -> Any:
-    import sys
-    from importlib import import_module
-
-    module, _, attribute = target.partition(":")
-    if "" not in sys.path:
-        sys.path.append("")  # a module of the folder one is in, as `python -m` would find it
-    try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as problem:
-        raise InputError(f"task {target!r}: {problem}") from None
-    return found() if callable(found) and not isinstance(found, Task) else found
 
 
 def with_records(task: Task, given: Iterable[Any]) -> Task:
