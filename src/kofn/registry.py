@@ -14,6 +14,8 @@ import re
 import sys
 from functools import lru_cache, partial
 from importlib import import_module
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kofn.errors import InputError, UnknownName
@@ -21,6 +23,7 @@ from kofn.metrics.base import as_metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from kofn.aggregators.base import Aggregator
 
@@ -324,6 +327,14 @@ def parse_spec(kind: str, spec: str) -> tuple[str, tuple[Any, ...], dict[str, An
             f"{kind} {spec!r}: parameters must be plain values, such as ndcg(k=3) or pattern('x=(.*)')"
         ) from None
     return match["name"], args, kwargs
+
+
+def load_module(path: Path, name: str) -> Any:
+    """The module of a file, executed under a name, wherever the file is."""
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    SourceFileLoader(name, str(path)).exec_module(module)
+    return module
 
 
 def check_unique(names: Sequence[str], problem: str) -> None:

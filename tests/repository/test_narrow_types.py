@@ -6,7 +6,7 @@ import ast
 
 from tests.repository.source_tree import modules, tree_of
 
-MOST = 50  # the number may fall, and may not grow
+MOST = 25  # the number may fall, and may not grow
 
 
 def narrows(node: ast.AST) -> bool:

@@ -182,8 +182,7 @@ def plan(data: Any = None, **options: Unpack[PlanKeywords]) -> Plan:
     if candidate is None and pilot is not None:
         candidate = analysis.candidate_cost(pilot.sets)
     prices = analysis.UnitPrices(case=asked.cost_per_case, candidate=candidate, label=asked.cost_per_label)
-    if asked.labels is not None:
-        assert pilot is not None
+    if asked.labels is not None and pilot is not None:
         found = _with_labels(pilot, asked.labels, question, prices)
     else:
         systems = 1 if asked.difference is None else 2

@@ -241,13 +241,12 @@ def labelled_candidates(source: Any, scored: Graded, *, candidates: bool = True)
         raise InputError(f"{name}: scores, not verdicts: expected 0 and 1, or pass and fail")
     if candidates and not rows.of_candidates:
         raise InputError(f"{name}: one label a case: expected labels of candidates, with their place in `index`")
-    assert rows.human is not None
-    theirs = _verdicts(rows, scored)
+    human, theirs = rows.human_values, _verdicts(rows, scored)
     if rows.judge is None and rows.indices is None:
         raise InputError(f"{name}: no column `judge`, and no `index` to look its verdicts up with")
     said = np.full(len(rows), np.nan) if rows.judge is None else rows.judge
     judge = np.where(np.isnan(theirs), said, theirs)
-    kept = ~np.isnan(rows.human) & ~np.isnan(judge)
+    kept = ~np.isnan(human) & ~np.isnan(judge)
     if not kept.any():
         raise InputError(f"{name}: no row has a verdict of a person and one of the judge")
     inside = not bool(np.isnan(theirs[kept]).any())
@@ -256,7 +255,7 @@ def labelled_candidates(source: Any, scored: Graded, *, candidates: bool = True)
         weights = stats.weights_by_verdict(judge[kept], scored.sets.passes.astype(float))
     differ = int((np.isfinite(said) & np.isfinite(theirs) & (said != theirs)).sum())
     return analysis.JudgeErrors(
-        human=rows.human[kept],
+        human=human[kept],
         judge=judge[kept],
         cases=[name for name, there in zip(rows.ids, kept, strict=True) if there],
         weights=weights,

@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from kofn.importers import ReadOptions, read
 from kofn.importers.lm_eval import of_results, table_of_lines
 from kofn.importers.lm_eval_lines import LineSelection, read_samples
 from kofn.metrics.base import metric_name
-from kofn.registry import metric
+from kofn.registry import load_module, metric
 from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.evaluate import evaluate
 from kofn.tasks.lm_eval_yaml import OVER_CASES, OWN_KEYS, Function, extraction, metric_entries, read_config
@@ -141,12 +140,7 @@ def _line(problem: Exception) -> str:
 @lru_cache(maxsize=64)
 def _module(file: Path, changed: int) -> Any:  # noqa: ARG001 - a file that was edited is another one
     """A file executed once, however many of its functions are named."""
-    spec = spec_from_file_location(str(file.with_suffix("")), file)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
+    return load_module(file, str(file.with_suffix("")))
 
 
 def _beside(files: Any, folder: Path) -> Any:

@@ -383,12 +383,9 @@ def _segments(
 ) -> list[Calibration]:
     """The same within each value of a field. Labels that lack it have it from the judged rows."""
     label_values, judged_values = labels.fields.get(name), None if target is None else target.fields.get(name)
-    if label_values is None and judged_values is None:
-        known = dict.fromkeys([*labels.fields, *(target.fields if target is not None else ())])
-        raise UnknownName("field", name, list(known))
     if label_values is None:
-        assert target is not None
-        assert judged_values is not None
+        if target is None or judged_values is None:
+            raise UnknownName("field", name, list(dict.fromkeys([*labels.fields, *(target.fields if target else ())])))
         of_case = dict(zip(target.ids, judged_values, strict=True))
         label_values = tuple(of_case.get(case) for case in labels.ids)
     names = sorted({value or NO_SEGMENT for value in (*label_values, *(judged_values or ()))})

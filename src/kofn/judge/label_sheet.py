@@ -118,14 +118,20 @@ def _sheet_row(
 ) -> dict[str, Any]:
     """One thing to label, with whatever is known of it."""
     index = None if rows.indices is None else rows.indices[place]
-    assert rows.judge is not None
     about = {"id": rows.ids[place], **({} if index is None else {"picked" if selected else "index": index})}
     displayed = {} if graded is None else _displayed_fields(graded, rows.ids[place], index)
     fields = {
         name: column[place] for name, column in rows.fields.items() if name not in displayed and name not in about
     }
     about |= {} if rows.clusters is None else {"cluster": rows.clusters[place]}
-    return {**about, **displayed, **fields, "judge": int(rows.judge[place]), "weight": round(weight, 6), "human": None}
+    return {
+        **about,
+        **displayed,
+        **fields,
+        "judge": int(rows.judge_values[place]),
+        "weight": round(weight, 6),
+        "human": None,
+    }
 
 
 def _displayed_fields(graded: GradedCandidates, case: str, index: int | None) -> dict[str, Any]:

@@ -6,7 +6,6 @@ the line and the field.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import sys
@@ -23,6 +22,7 @@ from kofn.problems.case import AttributeCheck, HttpRequest, ProblemCase
 from kofn.problems.config import EVERY, CaseSpec, CheckpointSpec, FromFile, ProblemSpec, VerifySpec
 from kofn.problems.matchers import default_matcher, is_custom, matcher, truncate
 from kofn.problems.problem import CaseGroup, Checkpoint, Problem
+from kofn.registry import load_module
 from kofn.sandbox.process import ProgramLimits
 from kofn.sandbox.workspace import File, read_tree, safe_name
 from kofn.scoring.configuration import GroupType
@@ -168,13 +168,9 @@ def _text(path: Path) -> str:
 def _loader(folder: Path) -> Any:
     """`cases(checkpoint, group)` of loader.py, which may import what is beside it."""
     path = folder / f"{LOADER}.py"
-    spec = importlib.util.spec_from_file_location(f"kofn_{LOADER}_{folder.name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(folder.resolve()))  # the loader may import what is beside it
     try:
-        spec.loader.exec_module(module)
+        module = load_module(path, f"kofn_{LOADER}_{folder.name}")
     except Exception as problem:
         raise InputError(f"{path}: {type(problem).__name__}: {problem}") from problem
     finally:

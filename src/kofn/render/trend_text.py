@@ -151,15 +151,13 @@ def _series_rows(part: TaskTrend, f: MetricTrend) -> list[tuple[str, str]]:
         scale = f"from {format_number(low)} (▁) to {format_number(high)} (█)" if low < high else "all alike"
         rows.append(("series", f"{sparkline(values)}  {scale}"))
     if f.series.overall is not None and len(known) > 2:
-        rows.append(("first to last", overall_text(part, f)))
+        rows.append(("first to last", overall_text(part, f, f.series.overall)))
     rows += [("changes", changes_text(f))] if len(known) > 1 else []
     return rows + ([("spread", spread_text(f.series.spread, f.series.alpha))] if f.series.spread else [])
 
 
-def overall_text(part: TaskTrend, f: MetricTrend) -> str:
+def overall_text(part: TaskTrend, f: MetricTrend, change: Change) -> str:
     """The last run against the first, in one line."""
-    change = f.series.overall
-    assert change is not None
     c = change.comparison
     if not c.n:
         return "they have no case in common"

@@ -124,12 +124,10 @@ def _verdict_of(result: ScoredResult, one: Graded, plan: ReportConfig) -> tuple[
     known = None
     try:
         known = aggregator(name)
+        values = known(one.sets) if values is None else values
     except InputError:
         if values is None:  # else a function of the user's own, which has been called already
             raise
-    if values is None:
-        assert known is not None
-        values = known(one.sets)
     if plan.verdict and has_bound(plan.verdict):
         return values, _requested_rule(result, one, plan.verdict, known)
     return values, _default_rule(one, plan.threshold, name, known)

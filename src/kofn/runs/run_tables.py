@@ -193,10 +193,12 @@ def with_references(reports: pl.DataFrame, answers: pl.Series | None, cases: pl.
 
 
 def with_texts(reports: pl.DataFrame, answers: pl.Series | None, offsets: Ints, cases: pl.DataFrame) -> pl.DataFrame:
-    """Case reports with the texts that they refer to, of these answers and cases in the order of the reports."""
+    """Case reports with the texts that they refer to, of these answers and cases in the order of the reports.
+
+    Without answers no report refers to one.
+    """
     for place in _referring(reports):
-        if place.file == CANDIDATES:
-            assert answers is not None
+        if place.file == CANDIDATES and answers is not None:
             values = json_list(answers, offsets)
         else:
             values = json_text(cases[place.source])
@@ -331,32 +333,34 @@ def load_evaluation_summary(directory: Path, kind: type[Results], *, finished: b
     """The evaluation alone; the rows of reports.parquet are read only where evaluation.json is older than they."""
     head = _head(directory, finished=finished)
     # only a torn pair of files needs the rows: they complete the evaluation that reports.parquet carries
-    needs_rows = head.torn or "scores_in" in head.body
-    return load_evaluation(directory, kind, finished=finished)[0] if needs_rows else head.results(directory, kind, None)
+    needs_rows = head.newer is not None or "scores_in" in head.body
+    return (
+        load_evaluation(directory, kind, finished=finished)[0]
+        if needs_rows
+        else head.checked(directory, kind, head.body)
+    )
 
 
 class _Head(NamedTuple):
-    """evaluation.json, what reports.parquet carries of it (None: another program wrote that), and what that file is."""
+    """evaluation.json, what reports.parquet carries of it (None: another program wrote that), and what that file is.
+
+    `newer` is what it carries where that is another evaluation: a writer was killed between the two files.
+    """
 
     body: dict[str, Any]
     carried: dict[str, Any] | None
+    newer: dict[str, Any] | None
     sha256: str
 
-    @property
-    def torn(self) -> bool:
-        """Whether a writer was killed between the two files."""
-        return self.carried is not None and self.carried.get("digest") != self.body.get("digest")
+    def results(self, directory: Path, kind: type[Results], frame: pl.DataFrame) -> Results:
+        if self.newer is not None:
+            check_version(directory / REPORTS, self.newer)
+            return _validate(_with_scores(self.newer, frame), directory / REPORTS, kind)
+        body = _with_scores(self.body, frame) if "scores_in" in self.body else self.body
+        return self.checked(directory, kind, body)
 
-    def results(self, directory: Path, kind: type[Results], frame: pl.DataFrame | None) -> Results:
-        if self.torn:
-            assert self.carried is not None
-            assert frame is not None
-            check_version(directory / REPORTS, self.carried)
-            return _validate(_with_scores(self.carried, frame), directory / REPORTS, kind)
-        body = self.body
-        if "scores_in" in body:
-            assert frame is not None
-            body = _with_scores(body, frame)
+    def checked(self, directory: Path, kind: type[Results], body: dict[str, Any]) -> Results:
+        """The evaluation of a body that nobody changed."""
         found = _validate(body, directory / EVALUATION, kind)
         if body.get("digest") != _digest(body):
             raise InputError(f"{directory / EVALUATION}: changed since it was written: its digest is of other numbers")
@@ -378,10 +382,10 @@ def _head(directory: Path, *, finished: bool) -> _Head:
     check_parquet(of_reports, body.get("reports_sha256"))
     with refusing_damage(of_reports):
         carried = _embedded_evaluation(of_reports, pl.read_parquet_metadata(of_reports))
-    head = _Head(body, carried, digest(of_reports))
-    if head.torn and finished:
+    newer = carried if carried is not None and carried.get("digest") != body.get("digest") else None
+    if newer is not None and finished:
         raise InputError(f"{of_reports}: of another evaluation than {EVALUATION}: the two files are not of one run")
-    return head
+    return _Head(body, carried, newer, digest(of_reports))
 
 
 def load_reports(path: Path, frame: pl.DataFrame) -> list[VerifierReport]:

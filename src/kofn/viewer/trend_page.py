@@ -94,7 +94,7 @@ def show(viewer: Viewer, request: Request) -> Response:
     """The tasks, or the runs of one over time."""
     query = TrendQuery.parse(request.url.query)
     lines = viewer.run_list.lines()
-    return task_list(lines, query) if query.task is None else task_page(viewer, lines, query)
+    return task_list(lines, query) if query.task is None else task_page(viewer, lines, query, query.task)
 
 
 def unreadable(lines: Sequence[RunLine]) -> list[SkippedRun]:
@@ -165,19 +165,18 @@ def _task_row(name: str, lines: Sequence[RunLine]) -> TaskRow:
 # --- one task
 
 
-def task_page(viewer: Viewer, lines: Sequence[RunLine], query: TrendQuery) -> Response:
+def task_page(viewer: Viewer, lines: Sequence[RunLine], query: TrendQuery, task: str) -> Response:
     """A task from run to run."""
-    assert query.task is not None
-    window = newest(runs_of_task(lines, query.task), query.last)
+    window = newest(runs_of_task(lines, task), query.last)
     if not window.lines:
-        raise NotFound(f"no finished run of a task {query.task[:200]!r} is here")
+        raise NotFound(f"no finished run of a task {task[:200]!r} is here")
     trend = viewer.trends.get(window.lines, query.numbers, query.metric)
     if trend is None:
         n_runs = format_count(len(window.lines), "run")
-        return waiting_page("Reading …", f"{n_runs} of {query.task}: the page comes by itself.")
+        return waiting_page("Reading …", f"{n_runs} of {task}: the page comes by itself.")
     if not trend.tasks:
         why = trend.left_out[0].reason if trend.left_out else "they are gone meanwhile"
-        raise InputError(f"no run of {query.task} can be followed: {why}")
+        raise InputError(f"no run of {task} can be followed: {why}")
     trend = replace(trend, left_out=(*trend.left_out, *unreadable(lines)))
     names = [viewer.trends.name_of(run) for run in trend.tasks[0].runs]
     # the newest run against the one before, and against the oldest
@@ -185,7 +184,7 @@ def task_page(viewer: Viewer, lines: Sequence[RunLine], query: TrendQuery) -> Re
     return render_page(
         "trend_task.html.j2",
         title=trend_title(trend),
-        crumbs=[("Trend", "/trend"), (query.task or "(no name)", query.url())],
+        crumbs=[("Trend", "/trend"), (task or "(no name)", query.url())],
         section="trend",
         scripts=["trend.js"],
         query=query,
