@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, nullcontext
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from kofn import analysis, render, runs
 from kofn.api.options import OptionError, ScoreKeywords, settle
@@ -13,7 +13,7 @@ from kofn.core.document import Displayable
 from kofn.importers.base import ReadOptions
 from kofn.importers.sources import expand
 from kofn.runs.load import load_table
-from kofn.scoring.configuration import GradingConfig, GroupType, PassPolicy, ReportConfig
+from kofn.scoring.configuration import GroupType, configure
 from kofn.scoring.evaluate import evaluate
 from kofn.scoring.partitions import find_streamable, score_parts
 from kofn.scoring.result import ScoredResult
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import SimpleNamespace
 
-    from kofn.analysis.rescore import RescoredRun
+    from kofn.scoring.configuration import Config, GradingConfig
     from kofn.scoring.result import Result
 
 
@@ -48,16 +48,15 @@ def score(data: Any, **options: Unpack[ScoreKeywords]) -> Result:
     places = _places(data)
     with ExitStack() as held:
         _take_from_task(asked)
-        report = None
         if asked.out is not None:
             runs.check_new(asked.out)
             held.enter_context(runs.lock_directory(asked.out))
             runs.check_new(asked.out)  # another one may have been quicker
-            report = _report_config(data, places, asked)
         elif unused := next((name for name in _FOR_OUT if name in asked.given), None):
             raise OptionError(f"--{unused.replace('_', '-')} shapes the run directory: give --out DIR too")
+        config = _configure(asked)
         engine = held.enter_context(_engine(asked)) if isinstance(asked.engine, str | None) else asked.engine
-        wanted = replace(_options(asked), engine=engine)
+        wanted = replace(config.grading, engine=engine)
         again = None
         result: Result
         if (run := _single_run(data, places)) is not None:
@@ -71,8 +70,8 @@ def score(data: Any, **options: Unpack[ScoreKeywords]) -> Result:
                 replace(result, parent=None),
                 asked.out,
                 sources=places,
-                options=_stored(again, asked),
-                report=report,
+                options=_stored(wanted if again is None else again.options, asked, of_run=again is not None),
+                report=replace(config.report, task=asked.task or _task_of(data, places), name=asked.out.resolve().name),
                 tables=None if again is None else again.tables(),
                 parent=result.parent,
             )
@@ -108,6 +107,12 @@ _FOR_OUT = (
 )  # fmt: skip - options that mean something only together with `out`
 
 
+_AS_IT_IS = (
+    *("extract", "aggregate", "threshold", "top_k", "interval", "level", "seed", "by", "cluster", "weight", "use"),
+    *("verdict", "group", "policy", "out", "batch_index", "append_results"),
+)  # options that the configuration has by the same name
+
+
 def _take_from_task(asked: SimpleNamespace) -> None:
     """Where `task` is a task file: its name, and how it grades where the options leave that open."""
     if asked.task is None or not asked.task.endswith((".yaml", ".yml")):
@@ -126,16 +131,28 @@ def _take_from_task(asked: SimpleNamespace) -> None:
     asked.aggregate = asked.aggregate or tuple(dict.fromkeys((*spec.aggregate, *tasks.repeat_aggregators(spec))))
 
 
-def _options(asked: SimpleNamespace) -> GradingConfig:
-    own = {f.name for f in fields(GradingConfig)} - {"metrics", "use", "split", "engine", "n_resamples"}
-    given = {} if asked.n_resamples is None else {"n_resamples": asked.n_resamples}
-    return GradingConfig(
-        **{name: getattr(asked, name) for name in own},
+def _configure(asked: SimpleNamespace) -> Config:
+    """How outputs are graded and what is reported of them; what follows from the directory is not known yet."""
+    given = {name: getattr(asked, name) for name in _AS_IT_IS}
+    if asked.n_resamples is not None:
+        given["n_resamples"] = asked.n_resamples
+    return configure(
         **given,
         metrics=asked.metric,
-        use=asked.use,
         split=None if asked.split is None else Split.parse(asked.split),
+        types={name: GroupType(kind) for name, kind in asked.group_type.items()},
+        weights=_weights("--group-weight", asked.group_weight),
+        metric_weights=_weights("--metric-weight", asked.metric_weight),
+        tags=asked.tag,
     )
+
+
+def _weights(option: str, given: Mapping[str, Any]) -> dict[str, float]:
+    try:
+        return {name: float(value) for name, value in given.items()}
+    except ValueError:
+        bad = ", ".join(f"{name}={value}" for name, value in given.items())
+        raise OptionError(f"{option} {bad}: expected a number above 0") from None
 
 
 def _engine(asked: SimpleNamespace) -> Any:
@@ -176,48 +193,10 @@ def _check_reading(asked: SimpleNamespace) -> None:
         raise OptionError("--part-size says how to read files, and a run is read as it is")
 
 
-def _stored(again: RescoredRun | None, asked: SimpleNamespace) -> dict[str, Any]:
-    """How the run was evaluated, as run.json keeps it."""
-    names = ("extract", "threshold", "top_k", "by", "interval", "level", "seed", "cluster", "weight", "split", "use")
-    options = {name: getattr(asked, name) for name in names}
-    if again is None:
-        named = [f"{role}={name}" for role, name in asked.field.items()]
-        return {**options, "metrics": asked.metric, "aggregate": asked.aggregate, "fields": named}
-    used = again.options
-    kept = {name: getattr(used, name) for name in names if name not in ("split", "use")}
-    return {**kept, "use": used.use, "split": asked.split, "metrics": used.metrics, "aggregate": used.aggregate}
-
-
-class _Named(NamedTuple):
-    """A number that an option gives a name, such as a weight."""
-
-    option: str
-    given: Mapping[str, Any]
-
-    def weights(self) -> dict[str, float]:
-        try:
-            return {name: float(value) for name, value in self.given.items()}
-        except ValueError:
-            bad = ", ".join(f"{name}={value}" for name, value in self.given.items())
-            raise OptionError(f"{self.option} {bad}: expected a number above 0") from None
-
-
-def _report_config(data: Any, places: list[str], asked: SimpleNamespace) -> ReportConfig:
-    return ReportConfig(
-        task=asked.task or _task_of(data, places),
-        name=asked.out.resolve().name,
-        verdict=asked.verdict,
-        group=asked.group,
-        types={name: GroupType(kind) for name, kind in asked.group_type.items()},
-        weights=_Named("--group-weight", asked.group_weight).weights(),
-        metric_weights=_Named("--metric-weight", asked.metric_weight).weights(),
-        policy=PassPolicy(asked.policy),
-        threshold=asked.threshold,
-        out=asked.out,
-        batch_index=asked.batch_index,
-        append_results=asked.append_results,
-        tags=asked.tag,
-    )
+def _stored(used: GradingConfig, asked: SimpleNamespace, *, of_run: bool) -> dict[str, Any]:
+    """How the outputs were graded, as run.json keeps it: a split as it was asked for, and what fields of files are."""
+    fields = {} if of_run else {"fields": [f"{role}={name}" for role, name in asked.field.items()]}
+    return {**used.to_dict(), "split": asked.split, **fields}
 
 
 def _task_of(data: Any, places: list[str]) -> str:
