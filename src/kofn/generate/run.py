@@ -44,7 +44,7 @@ from kofn.generate.store import Store
 from kofn.registry import aggregator
 from kofn.render.run_directory import write_run
 from kofn.scoring.configuration import configure
-from kofn.scoring.evaluate import default_aggregators, evaluate
+from kofn.scoring.evaluate import aggregators_of, evaluate
 from kofn.stats import compare
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ def evaluate_run(prepared: PreparedRun, table: Table, options: GradingConfig) ->
         return evaluate(table, options)
     first = repeats_of(prepared).first
     start = evaluate(table.truncate(first), options)
-    names = [str(a) for a in options.aggregate or default_aggregators(start.scored[0])]
+    names = [str(a) for a in options.aggregate] or [a.name for a in aggregators_of(start.scored[0], options)]
     over_all = tuple(name for name in names if keep(name, first) is None)
     whole = evaluate(table, replace(options, aggregate=over_all or ("first",)))
     estimates = {(e.metric, e.aggregator, e.segment): e for e in whole.estimates}

@@ -25,13 +25,12 @@ from kofn.stats.intervals import check_level
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from kofn.aggregators.base import Aggregator
     from kofn.core.candidate_sets import Floats
     from kofn.core.table import Table
     from kofn.core.types import Estimate
-    from kofn.scoring.configuration import Spec
     from kofn.scoring.grade import Graded
     from kofn.scoring.result import Counts, ScoredResult
 
@@ -128,13 +127,11 @@ def describe_result(
     return replace(result, checklist=build_checklist(result, options), table=None)
 
 
-def default_aggregators(scored: Graded) -> list[Spec]:
-    """What to show when nothing is asked for; pass@k up to the size that nearly all sets have.
-
-    A metric that stands beside labels shows its values only: its passes are the labels'.
-    """
+def aggregators_of(scored: Graded, options: GradingConfig) -> list[Aggregator]:
+    """The aggregators that are shown of graded candidates; without any asked for, the defaults."""
     sets = scored.sets
-    return default_aggregator_names(
+    return choose_aggregators(
+        options,
         scored.metric,
         beside_labels=scored.beside_labels,
         has_answers=sets.answers is not None,
@@ -144,7 +141,8 @@ def default_aggregators(scored: Graded) -> list[Spec]:
     )
 
 
-def default_aggregator_names(
+def choose_aggregators(
+    options: GradingConfig,
     metric: str,
     *,
     beside_labels: bool,
@@ -152,18 +150,28 @@ def default_aggregator_names(
     zero_one: bool,
     verdicts: Counter[int],
     covering: Sequence[str],
-) -> list[Spec]:
-    """As `default_aggregators`, from what is counted: `verdicts` says how many sets have so many graded candidates."""
+) -> list[Aggregator]:
+    """The aggregators asked for, each once; else defaults by what is counted, with pass@k up to the size of most sets.
+
+    `verdicts` says how many sets have so many graded candidates. A metric that stands beside labels shows its values
+    only: its passes are the labels'.
+    """
+    if options.aggregate:
+        rules = [aggregator(spec) for spec in options.aggregate]
+        check_unique([rule.name for rule in rules], "aggregator {} is there twice")
+        return [rule for rule in rules if not (beside_labels and isinstance(rule, CountAggregator))]
     if not metric:
-        return [*(WITHOUT_LABELS if has_answers else ()), *covering]
-    if beside_labels:
-        return list(VALUES_ONLY)
-    names: list[Spec] = list(DEFAULTS if has_answers else [d for d in DEFAULTS if d != "majority"])
-    if not zero_one:
-        # after first and mean; where all values are 0 or 1 it is any_pass
-        names.insert(2, "best_score")
-    reach = _reach(verdicts)
-    return [*names, *(f"pass@{k}" for k in _LADDER if k <= reach), *covering]
+        names = [*(WITHOUT_LABELS if has_answers else ()), *covering]
+    elif beside_labels:
+        names = list(VALUES_ONLY)
+    else:
+        names = list(DEFAULTS if has_answers else [d for d in DEFAULTS if d != "majority"])
+        if not zero_one:
+            # after first and mean; where all values are 0 or 1 it is any_pass
+            names.insert(2, "best_score")
+        reach = _reach(verdicts)
+        names += [*(f"pass@{k}" for k in _LADDER if k <= reach), *covering]
+    return [aggregator(name) for name in names]
 
 
 def _reach(verdicts: Counter[int]) -> int:
@@ -186,26 +194,11 @@ class ValueColumn(NamedTuple):
 
 def _case_values(scored: Sequence[Graded], options: GradingConfig) -> dict[tuple[str, str], ValueColumn]:
     """(metric, aggregator) -> one value a case."""
-    requested = requested_aggregators(options)
-    out: dict[tuple[str, str], ValueColumn] = {}
-    for one in scored:
-        rules = requested or [aggregator(a) for a in default_aggregators(one)]
-        for rule in drop_redundant(rules, one.beside_labels and bool(requested)):
-            out[one.metric, rule.name] = ValueColumn(apply_aggregator(rule, one), is_rate(rule, one.sets.zero_one))
-    return out
-
-
-def requested_aggregators(options: GradingConfig) -> list[Aggregator]:
-    """The aggregators asked for, each once."""
-    rules = [aggregator(a) for a in options.aggregate]
-    names = [a.name for a in rules]
-    check_unique(names, "aggregator {} is there twice")
-    return rules
-
-
-def drop_redundant(rules: Iterable[Aggregator], beside_labels: bool) -> list[Aggregator]:
-    """The aggregators that say something new; of passes that are the labels' none does."""
-    return [rule for rule in rules if not (beside_labels and isinstance(rule, CountAggregator))]
+    return {
+        (one.metric, rule.name): ValueColumn(apply_aggregator(rule, one), is_rate(rule, one.sets.zero_one))
+        for one in scored
+        for rule in aggregators_of(one, options)
+    }
 
 
 def is_rate(rule: Aggregator, zero_one: bool) -> bool:

@@ -37,18 +37,15 @@ from kofn.importers.parquet_partitions import (
 )
 from kofn.importers.reading import short_sets
 from kofn.importers.recognition import Peek
-from kofn.registry import aggregator
 from kofn.scoring.evaluate import (
     ValueColumn,
     check_options,
-    default_aggregator_names,
+    choose_aggregators,
     describe_result,
-    drop_redundant,
     estimates_of,
     grade,
     is_rate,
     recipe_of,
-    requested_aggregators,
     resolve_extractor,
     unreachable_k,
 )
@@ -122,11 +119,9 @@ def part_of(table: Table, options: GradingConfig, base: int | None = None) -> Pa
 
 
 def _part_aggregators(one: Graded, options: GradingConfig) -> list[Aggregator]:
-    requested = requested_aggregators(options)
-    if requested:
-        return drop_redundant(requested, one.beside_labels)
     sets = one.sets
-    names = default_aggregator_names(
+    return choose_aggregators(
+        options,
         one.metric,
         beside_labels=one.beside_labels,
         has_answers=sets.answers is not None,
@@ -135,7 +130,6 @@ def _part_aggregators(one: Graded, options: GradingConfig) -> list[Aggregator]:
         verdicts=Counter({int(sets.sizes.max(initial=0)): 1}),
         covering=coverage_aggregators(sets),
     )
-    return [aggregator(name) for name in names]
 
 
 def _segments(table: Table, name: str) -> tuple[list[Any], np.ndarray[Any, Any]]:
@@ -191,7 +185,9 @@ def _weighted_rows(table: Table, values: Mapping[Key, Floats], options: GradingC
 
 def result_of_parts(parts: Sequence[Part], sample: PartSample, options: GradingConfig) -> Result:
     """What all parts say together, as `evaluate` would of all their cases."""
-    facts = _drop_label_copies(add_counts(part.facts for part in parts))
+    facts = add_counts(part.facts for part in parts)
+    # without scores that are the labels again
+    facts = replace(facts, metrics=tuple(one for one in facts.metrics if not one.like_labels))
     extractor = sample.scored[0].extractor
     if parts[0].kept is None:
         estimates = _estimates(parts, facts, extractor, options)
@@ -201,17 +197,10 @@ def result_of_parts(parts: Sequence[Part], sample: PartSample, options: GradingC
     return result.with_warnings([note for part in parts for note in part.notes])
 
 
-def _drop_label_copies(facts: Counts) -> Counts:
-    """Without scores that are the labels again."""
-    return replace(facts, metrics=tuple(one for one in facts.metrics if not one.like_labels))
-
-
 def _shown_aggregators(one: MetricCounts, facts: Counts, options: GradingConfig) -> list[Aggregator]:
     """The aggregators that are shown of a metric."""
-    requested = requested_aggregators(options)
-    if requested:
-        return drop_redundant(requested, one.beside_labels)
-    names = default_aggregator_names(
+    return choose_aggregators(
+        options,
         one.metric,
         beside_labels=one.beside_labels,
         has_answers=facts.has_answers,
@@ -219,7 +208,6 @@ def _shown_aggregators(one: MetricCounts, facts: Counts, options: GradingConfig)
         verdicts=one.verdicts,
         covering=facts.covering,
     )
-    return [aggregator(name) for name in names]
 
 
 def _estimates(parts: Sequence[Part], facts: Counts, extractor: str | None, options: GradingConfig) -> list[Estimate]:
@@ -374,7 +362,11 @@ def score_parts(
         if layout.together:
             pieces = partitions_of(layout.spans, size)
         else:
-            _check_here(data, engine)
+            if engine is not None and engine.remote:
+                raise InputError(
+                    f"{data.source}: the rows of a case stand apart, and on a cluster each part is read where it is "
+                    "graded: sort the files by their ids, with every case in one file, or leave --engine out"
+                )
             pieces = stack.enter_context(buckets(data, columns, fields["id"], size))
         options = resolve_extractor(options)
         plan = PartitionPlan(
@@ -389,14 +381,6 @@ def score_parts(
     # of the sets as they were read: a worker does not know the usual size
     short = short_sets(sum((part.sizes for part in parts), Counter[int]()))
     return result.with_warnings([*data.notes, *([] if short is None else [short])])
-
-
-def _check_here(data: DataSet, engine: Any) -> None:
-    if engine is not None and engine.remote:
-        raise InputError(
-            f"{data.source}: the rows of a case stand apart, and on a cluster each part is read where it is graded: "
-            "sort the files by their ids, with every case in one file, or leave --engine out"
-        )
 
 
 def _grade_sample(plan: PartitionPlan, pieces: Sequence[Partition], some: Table | None) -> PartSample:
@@ -458,7 +442,8 @@ def _score_partitions(
 
     def report_done(index: int, part: Any) -> None:
         nonlocal done
-        done += _count_rows(pieces[index]) or (part.facts.n_candidates if isinstance(part, Part) else 0)
+        rows = sum(span.stop - span.start for span in pieces[index].spans)
+        done += rows or (part.facts.n_candidates if isinstance(part, Part) else 0)
         if on_part is not None:
             on_part(done, total)
 
@@ -472,10 +457,6 @@ def _score_partitions(
     for part in parts:
         _check_part(part)
     return [part for part in parts if part is not None]
-
-
-def _count_rows(piece: Partition) -> int:
-    return sum(span.stop - span.start for span in piece.spans)
 
 
 def _check_part(outcome: Any) -> None:
