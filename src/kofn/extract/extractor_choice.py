@@ -1,10 +1,9 @@
-"""The default extractor for a set of outputs, and the agreement of several extractors on the same outputs.
+"""The default extractor for a set of outputs, the agreement of several, and extraction over a whole column.
 
-Extraction over a whole column: common shapes of outputs in polars, every other row by the extractor itself.
-
-An output whose tail states its labelled answer needs no more than that tail: the last label wins, whatever
-comes before. Two things could change that, a reasoning block and an invented next question, so rows with a
-sign of either (and rows with unusual characters) go to the extractor. Every row's result is the extractor's.
+Common shapes of outputs are extracted in polars, every other row by the extractor itself. An output whose tail states
+its labelled answer needs no more than that tail: the last label wins, whatever comes before. Two things could change
+that, a reasoning block and an invented next question, so rows with a sign of either (and rows with unusual
+characters) go to the extractor. Every row's result is the extractor's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Calls any callable that a user gives as a metric, and turns whatever it returns into an `Outcome`.
+"""Calls any callable as a metric, turns whatever it returns into an `Outcome`, and scores whole columns at once.
 
-Metrics over whole columns: millions of rows without a Python call per row.
-
-Every path gives exactly what calling the metric on each pair gives; polars is imported when called.
+Columns of millions of rows need no Python call per row; every path gives what calling the metric on each pair gives.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""candidates.parquet and cases.parquet: how they are written, their layout, and how other files refer to their texts.
+"""The tables of a run, and evaluation.json: how they are written and read, and how files refer to texts of others.
 
 reports.parquet repeats a column of texts while it is small. A large one is replaced in every row by a constant such as
 `{"see":"candidates.parquet","column":"answer"}`: the rows there with the case_id of this row, in the order of `index`.
 
-`CorrectnessResults`: an evaluation as an object that is saved as evaluation.json and reports.parquet.
-
-reports.parquet carries the evaluation in its own metadata too. It is renamed into place first, so that a writer killed
-between the two files leaves a directory that reads as the new evaluation, never as a mixture.
+`CorrectnessResults` is an evaluation, saved as evaluation.json and reports.parquet. The latter carries it in its own
+metadata too. It is renamed into place first, so that a writer killed between the two files leaves a directory that
+reads as the new evaluation, never as a mixture.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Counts over graded candidates that add up, so that a data set can be scored in parts.
+"""What an evaluation found: counts over graded candidates, and the `Result` that shows them beside the estimates.
 
-They hold everything a result says beside its estimates. The counts of some cases plus the counts of others are the
+Counts add up, so that a data set can be scored in parts: the counts of some cases plus the counts of others are the
 counts of both, on one machine or on many.
 """
 
@@ -255,7 +255,11 @@ def _count_sets(sets: CandidateSets) -> tuple[dict[str, Total], Counter[str]]:
     if sets.answers is not None:
         _add_votes(sets, totals, counts)
     if sets.texts is not None:
-        _add_texts(sets, totals, counts)
+        unique, several = UniqueTexts()(sets), sets.sizes > 1
+        totals["unique_texts"] = Total.of(unique)
+        counts["several"] = int(several.sum())
+        # the share of different texts is 1/size where all are the same; rounding makes it only close to that
+        counts["identical_sets"] = int((several & np.isclose(unique * sets.sizes, 1)).sum())
     for name, column in (("cost", sets.costs), ("seconds", sets.seconds)):
         if column is not None:
             totals[name] = Total.of(column)
@@ -275,14 +279,6 @@ def _add_votes(sets: CandidateSets, totals: dict[str, Total], counts: Counter[st
         counts[f"{way}ties"] = int(votes.tied.sum())
         counts[f"{way}unanimous"] = int(((votes.first == size) & (sets.sizes > 1)).sum())
         counts[f"{way}nobody_answered"] = int(((votes.different == 0) & (sets.sizes > 0)).sum())
-
-
-def _add_texts(sets: CandidateSets, totals: dict[str, Total], counts: Counter[str]) -> None:
-    unique, several = UniqueTexts()(sets), sets.sizes > 1
-    totals["unique_texts"] = Total.of(unique)
-    counts["several"] = int(several.sum())
-    # the share of different texts is 1/size where all are the same; rounding makes it only close to that
-    counts["identical_sets"] = int((several & np.isclose(unique * sets.sizes, 1)).sum())
 
 
 def _label_disagreements(table: Table, answers: Graded) -> tuple[str, int, int] | None:

@@ -1,4 +1,4 @@
-"""The bootstrap distribution of a mean over cases, computed exactly instead of estimated from random draws.
+"""The bootstrap distributions of a mean and of a ratio of sums, computed exactly instead of estimated from draws.
 
 A bootstrap that draws estimates the quantiles of this law with Monte Carlo error; here they are
 computed, so the interval is that of infinitely many draws and needs no seed. Which way depends on
@@ -11,11 +11,9 @@ the values:
 - anything else: the same convolution after splitting each value between its two neighbours on a
   fine lattice, which keeps the mean exactly and the variance to about 1e-4.
 
-The bootstrap distribution of a ratio of sums ΣS/ΣW over clusters or weighted cases, computed where possible.
-
-The ratio is at most x exactly when Σ(S - xW) is at most 0, and that is a sum of independent draws,
-whose law `laws` knows how to compute. A quantile of the ratio is the x at which that probability
-crosses p. Where a few units dominate, the law has clumps that no lattice resolves, and is drawn.
+The ratio ΣS/ΣW over clusters or weighted cases is at most x exactly when Σ(S - xW) is at most 0, and that is a sum of
+independent draws, whose law is computed as above. A quantile of the ratio is the x at which that probability crosses
+p. Where a few units dominate, the law has clumps that no lattice resolves, and is drawn.
 """
 
 from __future__ import annotations
