@@ -120,12 +120,13 @@ class CandidateSets:
             **(selectors or {}),
         )
         flat = np.array([np.nan if v is None else float(v) for vs in values for v in vs], dtype=np.float64)
+        flags = [NOT_GRADED if p is None else int(bool(p)) for ps in passes or () for p in ps]
         answer_texts = None if answers is None else [None if a is None else str(a) for s in answers for a in s]
         return cls(
             case_ids=pl.Series("case_id", case_ids or [str(i) for i in range(len(sizes))], dtype=pl.String),
             offsets=offsets_of(np.array(sizes, dtype=np.int64)),
             values=flat,
-            passes=_flat_passes(passes) if passes is not None else passes_of(flat, threshold, higher_is_better),
+            passes=passes_of(flat, threshold, higher_is_better) if passes is None else np.array(flags, dtype=np.int8),
             answers=None if answer_texts is None else pl.Series("answer", answer_texts, dtype=pl.String),
             texts=None if texts is None else pl.Series("text", [t for s in texts for t in s], dtype=pl.String),
             selectors={k: _flat_floats(v) for k, v in (selectors or {}).items()},
@@ -437,10 +438,6 @@ def _optional(values: Floats) -> tuple[float | None, ...]:
 
 def _flat_floats(lists: Sequence[Sequence[float | None]]) -> Floats:
     return np.array([np.nan if v is None else float(v) for vs in lists for v in vs], dtype=np.float64)
-
-
-def _flat_passes(lists: Sequence[Sequence[bool | int | None]]) -> npt.NDArray[np.int8]:
-    return np.array([NOT_GRADED if p is None else int(bool(p)) for ps in lists for p in ps], dtype=np.int8)
 
 
 def _check_lengths(sizes: list[int], **columns: Sequence[Sequence[object]] | None) -> None:

@@ -324,10 +324,13 @@ def read_columns(run: StoredRun, columns: Sequence[IndexColumn]) -> StoredRun:
     except pl.exceptions.PolarsError as problem:
         raise InputError(f"{path}: a value is not a number: {str(problem).splitlines()[0][:200]}") from None
     cases = tuple(frame["case_id"].cast(pl.String).to_list())
+    clusters = None
+    if roles["cluster"] is not None:
+        clusters = np.array(frame[roles["cluster"]].cast(pl.String).to_list(), dtype=object)
     stored = StoredNumbers(
         cases=cases,
         values=floats,
-        clusters=None if roles["cluster"] is None else _texts(frame[roles["cluster"]]),
+        clusters=clusters,
         weights=weights,
         questions=Questions(cases, {c: frame[c].hash().to_numpy() for c in data}),
     )
@@ -337,12 +340,6 @@ def read_columns(run: StoredRun, columns: Sequence[IndexColumn]) -> StoredRun:
     if not same:
         raise checksum_mismatch(path)
     return replace(run, stored=stored)
-
-
-def _texts(column: pl.Series) -> NDArray[Any]:
-    import polars as pl
-
-    return np.array(column.cast(pl.String).to_list(), dtype=object)
 
 
 def _field_column(run: StoredRun, role: str) -> str | None:

@@ -88,7 +88,8 @@ def load_graded(
         return _load_file(data, given, fields)
     loaded = _run_of(data)
     path = (loaded.path or Path(loaded.name)) if loaded is not None else Path(data)  # type: ignore[arg-type]
-    if loaded is None and (not path.is_dir() or _is_log(path)):
+    # a folder that is no run may be a log of another tool
+    if loaded is None and (not path.is_dir() or (not is_run(path) and importer_of(Peek(path)) is not None)):
         return _load_file(path, given, fields)
 
     run, stored, table = _load_candidates(path, loaded)
@@ -122,11 +123,6 @@ def _of_result(result: Result, given: GradingConfig) -> GradedCandidates:
     elif given != GradingConfig():
         result = reestimate(result, merged)
     return GradedCandidates(name="result", path=Path("result"), options=merged, result=result)
-
-
-def _is_log(path: Path) -> bool:
-    """Whether a folder is another tool's and no run."""
-    return not is_run(path) and importer_of(Peek(path)) is not None
 
 
 def load_graded_files(
@@ -201,7 +197,8 @@ def load_table(data: Any, options: ReadOptions, *, as_repeats: bool = False) -> 
     if (run := _run_of(data)) is not None:
         return _load_candidates(run.path or Path(run.name), run)[2]
     if type(data).__module__.partition(".")[0] == "polars":
-        return _from_frame(data, options)
+        frame: pl.DataFrame = data.collect() if hasattr(data, "collect") else data
+        return table_from_frame(frame, "frame", options, "frame")
     rows = list(rows_of(data))
     if rows and all(isinstance(row, (str, Path)) for row in rows):
         return importers.read(rows, options, as_repeats=as_repeats, of_run=_load_run_outputs)
@@ -241,8 +238,3 @@ def rows_of(data: Any) -> Any:
     if not isinstance(data, Iterable) or isinstance(data, Mapping):
         raise InputError(f"expected a path, rows or a frame, not {type(data).__name__}")
     return data
-
-
-def _from_frame(data: Any, options: ReadOptions) -> Table:
-    frame: pl.DataFrame = data.collect() if hasattr(data, "collect") else data
-    return table_from_frame(frame, "frame", options, "frame")

@@ -171,11 +171,6 @@ def _groups(table: Table, plan: ReportConfig) -> pl.Series:
     return groups
 
 
-def _types(groups: pl.Series, plan: ReportConfig) -> pl.Series:
-    types = {name: GroupType(plan.types.get(name, GroupType.CORE)).value for name in groups.unique().to_list()}
-    return groups.replace_strict(types, return_dtype=pl.String).alias("type")
-
-
 def _outcomes(scores: pl.DataFrame, plan: ReportConfig) -> dict[str, GroupReport]:
     outcomes = {}
     for (name,), part in scores.group_by("group", maintain_order=True):
@@ -200,6 +195,7 @@ def _frame(result: ScoredResult, plan: ReportConfig, groups: pl.Series, verdicts
     seconds = result.scored[0].sets.seconds
     attributes = _attributes(result, plan, verdicts)
     fields = _case_fields(result)
+    types = {name: GroupType(plan.types.get(name, GroupType.CORE)).value for name in groups.unique().to_list()}
     columns = {
         "problem": pl.repeat(plan.task, n, eager=True),
         "checkpoint": pl.repeat(plan.name, n, eager=True),
@@ -207,7 +203,7 @@ def _frame(result: ScoredResult, plan: ReportConfig, groups: pl.Series, verdicts
         "problem_version": pl.repeat(plan.task_version, n, eager=True, dtype=pl.Int64),
         "id": table.cases["case_id"],
         "group": groups,
-        "type": _types(groups, plan),
+        "type": groups.replace_strict(types, return_dtype=pl.String),
         "timestamp": pl.repeat(when, n, eager=True, dtype=pl.Datetime("us", "UTC")),
         "duration": np.zeros(n) if seconds is None else _sums(seconds, table.offsets),
         "results": _by_case(RESULT, attributes, n),

@@ -159,17 +159,24 @@ def build_warnings(
     judges: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[CodedWarning]:
     """What a careful reader would want to know."""
-    return [
-        *_score_warnings(facts.metrics, options),
-        *_set_warnings(found, facts, voted=any(e.aggregator == "majority" for e in estimates)),
-        *_extraction_warnings(extracted),
-        *_choice_warnings(facts),
-        *_selector_warnings(facts, estimates),
-        *_double_dipping_warnings(facts, options, judges or {}),
-        *_judge_warnings([one.metric for one in facts.metrics], judges or {}),
-        *_sampling_warnings(facts),
-        *_segment_warnings(facts.n_cases, estimates),
-    ]
+    judges = judges or {}
+    out = _score_warnings(facts.metrics, options)
+    out += _set_warnings(found, facts, voted=any(e.aggregator == "majority" for e in estimates))
+    out += _extraction_warnings(extracted)
+    if missed := facts.counts["unclear"]:
+        out.append(CodedWarning.of("reference-not-an-option", n=missed))
+    below = [name for name in facts.selectors if name in facts.below]
+    if below and any(e.aggregator.startswith("weighted_vote") and "exp" not in e.aggregator for e in estimates):
+        out.append(CodedWarning.of("negative-votes", by=below[0]))
+    out += _double_dipping_warnings(facts, options, judges)
+    # a judge's number is no human's: say so until people have been asked
+    names = [one.metric for one in facts.metrics]
+    if asked := tuple(name for name in names if name in judges and not judges[name].get("calibrated")):
+        out.append(CodedWarning.of("judge-not-calibrated", metrics=asked))
+    # maj@k of large sets is drawn: say so, and how far that may be off
+    for (name, _), drawn in facts.drawn.items():
+        out.append(CodedWarning.of("sampled-vote", aggregator=name, n=drawn.n, error=drawn.error))
+    return out + _segment_warnings(facts.n_cases, estimates)
 
 
 def _score_warnings(metrics: Sequence[MetricCounts], options: GradingConfig) -> list[CodedWarning]:
@@ -205,28 +212,6 @@ def _threshold_warning(one: MetricCounts) -> list[CodedWarning]:
     if one.zero_one:
         return []
     return [CodedWarning.of("no-threshold", metric=one.metric, low=one.low, high=one.high)]
-
-
-def _choice_warnings(facts: Counts) -> list[CodedWarning]:
-    missed = facts.counts["unclear"]
-    return [CodedWarning.of("reference-not-an-option", n=missed)] if missed else []
-
-
-def _sampling_warnings(facts: Counts) -> list[CodedWarning]:
-    """maj@k of large sets is drawn: say so, and how far that may be off."""
-    return [
-        CodedWarning.of("sampled-vote", aggregator=name, n=drawn.n, error=drawn.error)
-        for (name, _), drawn in facts.drawn.items()
-    ]
-
-
-def _selector_warnings(facts: Counts, estimates: Sequence[Estimate]) -> list[CodedWarning]:
-    if not any(e.aggregator.startswith("weighted_vote") and "exp" not in e.aggregator for e in estimates):
-        return []
-    below = [name for name in facts.selectors if name in facts.below]
-    if not below:
-        return []
-    return [CodedWarning.of("negative-votes", by=below[0])]
 
 
 def _double_dipping_warnings(
@@ -274,12 +259,6 @@ def _double_dipping_fault(
         return found | {"fault": "same-judge"}
     shared = sorted(set(picks["models"]) & set(grades["models"]))
     return found | {"fault": "same-model", "model": shared[0]} if shared else None
-
-
-def _judge_warnings(metrics: Sequence[str], judges: Mapping[str, Mapping[str, Any]]) -> list[CodedWarning]:
-    """A judge's number is no human's: say so until people have been asked."""
-    names = tuple(name for name in metrics if name in judges and not judges[name].get("calibrated"))
-    return [CodedWarning.of("judge-not-calibrated", metrics=names)] if names else []
 
 
 def _grades_itself(scored: Graded, by: str) -> bool:

@@ -217,10 +217,15 @@ def score_table(
         for metric in metrics:
             known = of_file.get(metric) if isinstance(metric, str) else None
             found += _score_by_metric(table, answers, metric, threshold, engine) if known is None else [known]
-        return _unique_names(found)
+        names = [one.metric for one in found]
+        check_unique(names, "metric {} is there twice: give each its own name or parameters")
+        return found
     column = answers.sets.answers
     if not stored and column is not None and "reference" in table.candidates.columns:
-        return _score_by_metric(table, answers, default_metric(answers.extractor or _kind_of(column)), threshold)
+        some = _sample(column)
+        # answers that came with the file are told by what they look like
+        kind = answers.extractor or choose_extractor(some, some, choices=False).name
+        return _score_by_metric(table, answers, default_metric(kind), threshold)
     return stored
 
 
@@ -378,24 +383,12 @@ def _predictions(table: Table, answers: Graded, uses: str, name: str) -> pl.Seri
     return table.candidates["text"]
 
 
-def _unique_names(found: list[Graded]) -> list[Graded]:
-    names = [scored.metric for scored in found]
-    check_unique(names, "metric {} is there twice: give each its own name or parameters")
-    return found
-
-
 def _canonicalize(answers: pl.Series) -> pl.Series:
     """Given answers, so that votes see one answer: numbers by value, other text trimmed; empty is no answer."""
     # each distinct text is parsed once
     others = answers.filter(~answers.str.contains(_PLAIN_NUMBER)).unique()
     texts = pl.Series([canonical_number(a) or a.strip() or None for a in others.to_list()], dtype=pl.String)
     return answers.replace(others, texts) if len(others) else answers
-
-
-def _kind_of(answers: pl.Series) -> str:
-    """Which default metric suits answers that came with the file."""
-    some = _sample(answers)
-    return choose_extractor(some, some, choices=False).name
 
 
 def _references(table: Table) -> list[str]:

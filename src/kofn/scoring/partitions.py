@@ -455,16 +455,12 @@ def _score_partitions(
     else:
         parts = engine.map(score_partition, pieces, shared=plan, on_done=report_done)
     for part in parts:
-        _check_part(part)
+        if part is None or isinstance(part, Part):
+            continue
+        if part.lost:
+            raise WorldError(f"a part could not be graded: {part.reason}: fewer --part-size take less memory")
+        raise InputError(part.reason.removeprefix("InputError: "))
     return [part for part in parts if part is not None]
-
-
-def _check_part(outcome: Any) -> None:
-    if outcome is None or isinstance(outcome, Part):
-        return
-    if outcome.lost:
-        raise WorldError(f"a part could not be graded: {outcome.reason}: fewer --part-size take less memory")
-    raise InputError(outcome.reason.removeprefix("InputError: "))
 
 
 def score_partition(plan: PartitionPlan, piece: Partition) -> Part | None:
