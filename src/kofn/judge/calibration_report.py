@@ -14,6 +14,7 @@ from kofn.errors import InputError
 from kofn.render.run_directory import update_run
 from kofn.runs.files import digest, lock_directory
 from kofn.runs.load import load_graded, reestimate
+from kofn.runs.record import load_run
 from kofn.stats import FEW_LABELS, PredictionPowered
 
 if TYPE_CHECKING:
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kofn.core.types import Estimate
-    from kofn.judge.calibration import Calibration
+    from kofn.judge.calibration import Calibration, ScoreCorrection
     from kofn.judge.labels import VerdictRows
     from kofn.runs.record import Run
-    from kofn.stats import Corrected
+    from kofn.stats import Corrected, JudgeRates
 
 
 MEANS = {
@@ -97,9 +98,9 @@ def as_text(calibration: Calibration, style: Callable[[str, str], str] = lambda 
     """A few lines: how many labels, the confusion, the rates, the corrected rate, segments, warnings."""
     parts = [[style(_headline(calibration), "strong")]] if calibration.n_rows else []
     if calibration.rates is not None and calibration.n_labels:
-        parts += [grid_lines(_confusion(calibration), style), grid_lines(_rates_grid(calibration), style)]
+        parts += [grid_lines(_confusion(calibration.rates), style), grid_lines(_rates_grid(calibration.rates), style)]
     if calibration.scores is not None:
-        parts.append(grid_lines(_scores_grid(calibration), style))
+        parts.append(grid_lines(_scores_grid(calibration.scores), style))
     if calibration.raw is not None:
         grid = _corrections(calibration, calibration.source)
         parts.append([*grid_lines(grid, style), *_labels_words(calibration)])
@@ -118,9 +119,9 @@ def document(calibration: Calibration) -> Document:
     """The same for a notebook."""
     grids, notes = [], []
     if calibration.rates is not None and calibration.n_labels:
-        grids += [_confusion(calibration), _rates_grid(calibration)]
+        grids += [_confusion(calibration.rates), _rates_grid(calibration.rates)]
     if calibration.scores is not None:
-        grids.append(_scores_grid(calibration))
+        grids.append(_scores_grid(calibration.scores))
     if calibration.raw is not None:
         grids.append(_corrections(calibration, {}))
         notes = [("", text) for text in _labels_words(calibration)]
@@ -141,9 +142,8 @@ def _headline(calibration: Calibration) -> str:
     return ", ".join(parts)
 
 
-def _confusion(calibration: Calibration) -> Grid:
-    assert calibration.rates is not None
-    c = calibration.rates.confusion
+def _confusion(rates: JudgeRates) -> Grid:
+    c = rates.confusion
     digits = 0 if all(n == int(n) for n in (c.tp, c.fp, c.fn, c.tn)) else 1
     counts = (("judge passes", c.tp, c.fp), ("judge fails", c.fn, c.tn))
     rows = tuple((name, f"{people:,.{digits}f}", f"{others:,.{digits}f}") for name, people, others in counts)
@@ -159,9 +159,7 @@ def _row(name: str, e: Any) -> tuple[str, str, str, str]:
     return name, _value(e.point), format_interval(e.low, e.high), e.method
 
 
-def _rates_grid(calibration: Calibration) -> Grid:
-    rates = calibration.rates
-    assert rates is not None
+def _rates_grid(rates: JudgeRates) -> Grid:
     estimates = [(name, getattr(rates, name)) for name in MEANS]
     rows = tuple(
         (name, _value(e.point), format_interval(e.low, e.high), str(e.n), e.method, MEANS[name])
@@ -171,9 +169,7 @@ def _rates_grid(calibration: Calibration) -> Grid:
     return Grid("", header, rows, (False, True, False, True, False, False))
 
 
-def _scores_grid(calibration: Calibration) -> Grid:
-    s = calibration.scores
-    assert s is not None
+def _scores_grid(s: ScoreCorrection) -> Grid:
     rows = [_row(e.aggregator, e) for e in (s.human, s.judge, s.difference)]
     rows.append(("correlation", _value(s.correlation), "", ""))
     level = f"{format_level(s.human.level)} interval"
@@ -247,7 +243,8 @@ def save_calibration(directory: Path, calibration: Calibration, verdicts: Verdic
     if not directory.is_dir():
         raise InputError(f"{directory}: a file keeps no calibration: --save is for a run directory")
     with lock_directory(directory):
-        what = load_graded(directory)
+        run = load_run(directory)
+        what = load_graded(run)
         judges = what.result.judges
         if verdicts.metric not in judges:
             known = f"its judges are {', '.join(judges)}" if judges else "no judge of kofn judge graded it"
@@ -259,8 +256,7 @@ def save_calibration(directory: Path, calibration: Calibration, verdicts: Verdic
         entry = calibration_entry(calibration, verdicts, labels)
         kept = {**judges[verdicts.metric], "calibrated": True, "calibration": entry}
         result = replace(what.result, judges={**judges, verdicts.metric: kept})
-        assert what.run is not None
-        return update_run(what.run, reestimate(result, what.options))
+        return update_run(run, reestimate(result, what.options))
 
 
 def calibration_entry(calibration: Calibration, verdicts: VerdictRows, labels: Path | None) -> dict[str, Any]:
