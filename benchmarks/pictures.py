@@ -1,6 +1,7 @@
 """The pictures of the documentation: runs made from the examples, shown by the viewer, taken in Chromium.
 
-python benchmarks/pictures.py        # writes docs/images
+python benchmarks/pictures.py                # writes docs/images, all of it
+python benchmarks/pictures.py report best    # two of them
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ PAGES = {  # picture -> (address, height)
     "case": ("/run/first/-/case?id=q01&show=some_fail", 900),
     "best": ("/run/first/-/best?gain=3000", 1000),
     "compare": ("/compare?run=first&run=strict", 900),
+    "report": ("majority/report.html", 1150),  # a file of the run, which the viewer would only download
 }
 
 
-def main() -> None:
+def main(names: list[str]) -> None:
     from playwright.sync_api import sync_playwright
 
     with tempfile.TemporaryDirectory() as folder:
@@ -48,9 +50,11 @@ def main() -> None:
                 browser = playwright.chromium.launch(
                     executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-background-networking"]
                 )
-                for name, (address, height) in PAGES.items():
+                for name in names or PAGES:
+                    address, height = PAGES[name]
                     page = browser.new_page(viewport={"width": 1280, "height": height})
-                    page.goto(f"http://127.0.0.1:7791{address}", wait_until="networkidle")
+                    own = f"http://127.0.0.1:7791{address}"
+                    page.goto(own if address.startswith("/") else (runs / address).as_uri(), wait_until="networkidle")
                     page.wait_for_timeout(800)
                     page.screenshot(path=IMAGES / f"{name}.png")
                 browser.close()
@@ -59,4 +63,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
