@@ -56,14 +56,9 @@ class Aggregator(ABC):
 
     def __call__(self, sets: CandidateSets) -> Floats:
         for column in self.needs:
-            if not self._has(sets, column):
+            if getattr(sets, column) is None or (column == "selectors" and not sets.selectors):
                 raise InputError(f"{self.name} needs {_HINTS[column]}")
         return self.compute(sets)
-
-    @staticmethod
-    def _has(sets: CandidateSets, column: str) -> bool:
-        found = getattr(sets, column)
-        return bool(found) if column == "selectors" else found is not None
 
     @abstractmethod
     def compute(self, sets: CandidateSets) -> Floats:
@@ -111,23 +106,18 @@ class PerSet(Aggregator, label="per_set", ordered=True, neutral=True, bounded=Fa
     def compute(self, sets: CandidateSets) -> Floats:
         out = np.full(len(sets), np.nan)
         for i, one in enumerate(sets):
-            result = self._result(one) if len(one) else None
-            if result is not None:
-                out[i] = self._number(result, one.case_id)
+            name, case = self.name, repr(one.case_id)
+            try:
+                result: object = self.function(one) if len(one) else None
+            except Exception as problem:  # whatever a user's function raises is about that function and this case
+                kind = type(problem).__name__
+                raise InputError(f"aggregator {name} failed on case {case}: {kind}: {problem}") from problem
+            if isinstance(result, (bool, int, float, np.number, np.bool_)):
+                out[i] = float(result)
+            elif result is not None:
+                kind = type(result).__name__
+                raise InputError(f"aggregator {name} gave {kind} for case {case}: return a number or None")
         return out
-
-    def _result(self, one: CandidateSet) -> float | None:
-        try:
-            return self.function(one)
-        except Exception as problem:  # whatever a user's function raises is about that function and this case
-            kind = type(problem).__name__
-            raise InputError(f"aggregator {self.name} failed on case {one.case_id!r}: {kind}: {problem}") from problem
-
-    def _number(self, result: object, case_id: str) -> float:
-        if isinstance(result, (bool, int, float, np.number, np.bool_)):
-            return float(result)
-        kind = type(result).__name__
-        raise InputError(f"aggregator {self.name} gave {kind} for case {case_id!r}: return a number or None")
 
 
 def positive(name: str, value: object, *, none_is_all: bool = False) -> None:

@@ -61,10 +61,8 @@ class Distinct(Aggregator, label="distinct", needs=("texts",), neutral=True):
         return out
 
     def _slice(self, sets: CandidateSets, start: int, stop: int) -> Floats:
-        low, high = int(sets.offsets[start]), int(sets.offsets[stop])
-        owner, grams = ngram_hashes(
-            sets.having("texts")[low:high], np.repeat(np.arange(stop - start), sets.sizes[start:stop]), self.n
-        )
+        texts = sets.having("texts")[int(sets.offsets[start]) : int(sets.offsets[stop])]
+        owner, grams = ngram_hashes(texts, np.repeat(np.arange(stop - start), sets.sizes[start:stop]), self.n)
         total = np.bincount(owner, minlength=stop - start).astype(np.float64)
         order = np.lexsort((grams, owner))
         owner, grams = owner[order], grams[order]
@@ -79,7 +77,6 @@ class UniqueTexts(Aggregator, label="unique_texts", needs=("texts",), neutral=Tr
     """Share of the candidates' texts that are different, byte for byte; 1/n when all n are the same."""
 
     def compute(self, sets: CandidateSets) -> Floats:
-
         def kernel(hashes: Array, present: Array) -> Floats:
             ordered = np.sort(np.where(present, hashes, np.uint64(0)), axis=0)
             different = ((ordered[1:] != ordered[:-1]) & (ordered[:-1] > 0)).sum(axis=0) + (ordered[-1] > 0)
@@ -255,20 +252,15 @@ def similarities(texts: list[str], embedder: str) -> Floats:
 @lru_cache(maxsize=4)
 def _load_embedder(name: str) -> Embedder:
     if name == "wordllama":
-        return _wordllama()
+        wordllama = import_extra("wordllama", "embed", "semantic_diversity with embedder wordllama")
+        model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
+        embed: Embedder = model.embed
+        return embed
     module, _, attribute = name.partition(":")
     if not attribute:
         raise InputError(f"embedder takes words, wordllama or module:function, not {name!r}")
-
     embedder: Embedder = getattr(import_module(module), attribute)
     return embedder
-
-
-def _wordllama() -> Embedder:
-    wordllama = import_extra("wordllama", "embed", "semantic_diversity with embedder wordllama")
-    model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
-    embed: Embedder = model.embed
-    return embed
 
 
 def _each(sets: CandidateSets, function: Callable[[list[str]], float]) -> Floats:

@@ -18,9 +18,7 @@ from kofn.aggregators.base import Aggregator, one_of, positive
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kofn.core.candidate_sets import CandidateSets, Floats, Ints
+    from kofn.core.candidate_sets import CandidateSets, Floats
 
 _EXACT_N = 16384  # above it a binomial coefficient takes a millisecond: sum logarithms instead
 
@@ -35,8 +33,22 @@ class CountAggregator(Aggregator):
         """The value for n candidates of which c pass; NaN where undefined."""
 
     def compute(self, sets: CandidateSets) -> Floats:
+        """`of_counts` of every set, called once per distinct pair."""
         n, c = sets.counts
-        return _lookup(n, c, self.of_counts)
+        if not len(n):
+            return np.empty(0)
+        width = int(c.max()) + 1
+        key = n * width + c
+        # a table of all pairs, 32 MB at most, saves sorting the keys
+        tabled = (int(n.max()) + 1) * width <= 1 << 22
+        distinct = np.flatnonzero(np.bincount(key, minlength=1)) if tabled else np.unique(key)
+        pairs = (divmod(int(one), width) for one in distinct)
+        values = np.array([self.of_counts(*pair) if pair[0] else math.nan for pair in pairs], dtype=np.float64)
+        if not tabled:
+            return np.asarray(values[np.searchsorted(distinct, key)])
+        table = np.full(int(distinct[-1]) + 1, np.nan)
+        table[distinct] = values
+        return np.asarray(table[key])
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,26 +202,3 @@ def hypergeometric(n: int, c: int, k: int, j: int) -> float:
 
 def _log_comb(n: int, k: int) -> float:
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-
-
-def _lookup(n: Ints, c: Ints, function: Callable[[int, int], float]) -> Floats:
-    """function(n, c) for every set, called once per distinct pair."""
-    if not len(n):
-        return np.empty(0)
-    width = int(c.max()) + 1
-    key = n * width + c
-    if (int(n.max()) + 1) * width <= 1 << 22:  # a table of all pairs, 32 MB at most, saves sorting the keys
-        distinct = np.flatnonzero(np.bincount(key, minlength=1))
-        table = np.full(int(distinct[-1]) + 1, np.nan)
-        table[distinct] = _values(distinct, width, function)
-        by_table: Floats = table[key]
-        return by_table
-    distinct, inverse = np.unique(key, return_inverse=True)
-    values = _values(distinct, width, function)
-    by_rank: Floats = values[inverse]
-    return by_rank
-
-
-def _values(keys: Ints, width: int, function: Callable[[int, int], float]) -> Floats:
-    pairs = (divmod(int(key), width) for key in keys)
-    return np.array([function(n, c) if n else math.nan for n, c in pairs], dtype=np.float64)

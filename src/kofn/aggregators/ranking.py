@@ -76,30 +76,20 @@ class Ndcg(_TopK, label="ndcg"):
 
     def compute(self, sets: CandidateSets) -> Floats:
         got = Dcg(k=self.k, gain=self.gain).compute(sets)
-        best = self._best_of_set(sets)
-        if self.ideal != "set":
-            best = self._best_given(sets, best)
-        return np.where(best > 0, got / np.where(best > 0, best, 1.0), np.where(np.isnan(got + best), np.nan, 0.0))
 
-    def _best_of_set(self, sets: CandidateSets) -> Floats:
         def kernel(values: Floats) -> Floats:
             best_first = -np.sort(-_gains(values, self.gain), axis=0)  # NaN sorts last
             unknown = np.isnan(values).any(axis=0)
             return np.where(unknown, np.nan, _discounted(best_first, self.k))
 
-        return sets.map_blocks(kernel, sets.values)
-
-    def _best_given(self, sets: CandidateSets, best: Floats) -> Floats:
-        if sets.ideal is None:
-            if self.ideal == "given":
-                raise InputError(f"{self.name} needs the ideal values of each case (field `ideal`)")
-            return best
-        out = best.copy()
-        for i, values in enumerate(sets.ideal.to_list()):
+        best = sets.map_blocks(kernel, sets.values)
+        if sets.ideal is None and self.ideal == "given":
+            raise InputError(f"{self.name} needs the ideal values of each case (field `ideal`)")
+        for i, values in enumerate(sets.ideal.to_list() if sets.ideal is not None and self.ideal != "set" else ()):
             if values is not None:
                 gains = _gains(np.array(sorted(values, reverse=True), dtype=np.float64), self.gain)
-                out[i] = _discounted(gains[:, None], self.k)[0] if len(gains) else 0.0
-        return out
+                best[i] = _discounted(gains[:, None], self.k)[0] if len(gains) else 0.0
+        return np.where(best > 0, got / np.where(best > 0, best, 1.0), np.where(np.isnan(got + best), np.nan, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,35 +160,23 @@ class Coverage(_TopK, label="coverage", needs=("answers", "required")):
     """
 
     def compute(self, sets: CandidateSets) -> Floats:
-        return _share_found(sets, "answers", self.k)
+        import polars as pl
+
+        sets = sets if self.k is None else sets.truncate(self.k)
+        found: pl.Series = getattr(sets, self.needs[0])
+        have = pl.DataFrame({"set": np.repeat(np.arange(len(sets)), sets.sizes), "id": found})
+        if isinstance(found.dtype, pl.List):
+            have = have.explode("id")
+        need = pl.DataFrame({"set": np.arange(len(sets)), "id": sets.having("required")})
+        need = need.explode("id").drop_nulls().unique()
+        hits = need.join(have.unique(), on=["set", "id"], how="semi").group_by("set").len("hits")
+        shares = need.group_by("set").len("needed").join(hits, on="set", how="left")
+        out = np.full(len(sets), np.nan)
+        out[shares["set"].to_numpy()] = shares["hits"].fill_null(0).to_numpy() / shares["needed"].to_numpy()
+        out[sets.sizes == 0] = np.nan
+        return out
 
 
 @dataclass(frozen=True, slots=True)
-class FacetCoverage(_TopK, label="facet_coverage", needs=("facets", "required")):
+class FacetCoverage(Coverage, label="facet_coverage", needs=("facets", "required")):
     """Share of the required facets that at least one candidate covers; a case that requires nothing is undefined."""
-
-    def compute(self, sets: CandidateSets) -> Floats:
-        return _share_found(sets, "facets", self.k)
-
-
-def _share_found(sets: CandidateSets, column: str, k: int | None) -> Floats:
-    """|required ∩ found| / |required| a set, each id counted once; an empty set is undefined."""
-    import polars as pl
-
-    sets = sets if k is None else sets.truncate(k)
-    found: pl.Series = getattr(sets, column)
-    owner = np.repeat(np.arange(len(sets)), sets.sizes)
-    have = pl.DataFrame({"set": owner, "id": found})
-    if isinstance(found.dtype, pl.List):
-        have = have.explode("id")
-    need = (
-        pl.DataFrame({"set": np.arange(len(sets)), "id": sets.having("required")}).explode("id").drop_nulls().unique()
-    )
-    hits = need.join(have.unique(), on=["set", "id"], how="semi").group_by("set").len("hits")
-    shares = (
-        need.group_by("set").len("needed").join(hits, on="set", how="left").with_columns(pl.col("hits").fill_null(0))
-    )
-    out = np.full(len(sets), np.nan)
-    out[shares["set"].to_numpy()] = shares["hits"].to_numpy() / shares["needed"].to_numpy()
-    out[sets.sizes == 0] = np.nan
-    return out

@@ -55,7 +55,14 @@ class Median(Aggregator, label="median", of_values=True):
     """Median of the values; the mean of the middle two when there is an even number."""
 
     def compute(self, sets: CandidateSets) -> Floats:
-        return sets.map_blocks(_median_graded, sets.values)
+        def kernel(v: Floats) -> Floats:
+            ordered = np.sort(v, axis=0)  # NaN sorts last
+            n = (~np.isnan(v)).sum(axis=0)
+            at = np.arange(v.shape[1])
+            low, high = np.maximum(n - 1, 0) // 2, np.minimum(n // 2, len(v) - 1)
+            return np.where(n > 0, (ordered[low, at] + ordered[high, at]) / 2, np.nan)
+
+        return sets.map_blocks(kernel, sets.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +117,24 @@ class WeightedMean(Aggregator, label="weighted_mean", ordered=True, of_values=Tr
             raise InputError("weighted_mean takes weights of at least 0, such as weighted_mean(weights=(3, 2, 1))")
 
     def compute(self, sets: CandidateSets) -> Floats:
-        return sets.map_blocks(_weighted, sets.values, self._row_weights(sets))
+        def kernel(v: Floats, w: Floats) -> Floats:
+            counted = np.where(np.isnan(v), 0.0, w)
+            total = counted.sum(axis=0)
+            sums = (np.nan_to_num(v) * counted).sum(axis=0)
+            return np.where(total > 0, sums / np.where(total > 0, total, 1.0), np.nan)
+
+        return sets.map_blocks(kernel, sets.values, self._row_weights(sets))
 
     def _row_weights(self, sets: CandidateSets) -> Floats:
         if self.weights is None:
             if sets.candidate_weights is None:
-                raise InputError(
-                    "weighted_mean needs weights: weighted_mean(weights=(3, 2, 1)) or a weight a candidate"
-                )
+                given = "weighted_mean(weights=(3, 2, 1)) or a weight a candidate"
+                raise InputError(f"weighted_mean needs weights: {given}")
             return sets.candidate_weights
         position = np.arange(len(sets.values)) - np.repeat(sets.offsets[:-1], sets.sizes)
-        if len(position) and position.max() >= len(self.weights):
-            raise InputError(
-                f"weighted_mean has {len(self.weights)} weights and a set of {position.max() + 1} candidates"
-            )
+        n = len(self.weights)
+        if len(position) and position.max() >= n:
+            raise InputError(f"weighted_mean has {n} weights and a set of {position.max() + 1} candidates")
         return np.asarray(self.weights, dtype=np.float64)[position]
 
 
@@ -134,27 +145,12 @@ def _mean_graded(v: Floats) -> Floats:
     return np.where(n > 0, total / np.maximum(n, 1), np.nan)
 
 
-def _median_graded(v: Floats) -> Floats:
-    ordered = np.sort(v, axis=0)  # NaN sorts last
-    n = (~np.isnan(v)).sum(axis=0)
-    at = np.arange(v.shape[1])
-    low, high = np.maximum(n - 1, 0) // 2, np.minimum(n // 2, len(v) - 1)
-    return np.where(n > 0, (ordered[low, at] + ordered[high, at]) / 2, np.nan)
-
-
 def _extreme(sets: CandidateSets, *, largest: bool) -> Floats:
     if sets.binary:
         n, c = sets.counts
         return np.where(n > 0, c > 0 if largest else c == n, np.nan)
-    reduce = np.maximum if largest else np.minimum
-    ignore_nan = np.fmax if largest else np.fmin
-    return sets.map_blocks((reduce if sets.complete else ignore_nan).reduce, sets.values)
-
-
-def _weighted(v: Floats, w: Floats) -> Floats:
-    counted = np.where(np.isnan(v), 0.0, w)
-    total = counted.sum(axis=0)
-    return np.where(total > 0, (np.nan_to_num(v) * counted).sum(axis=0) / np.where(total > 0, total, 1.0), np.nan)
+    reduce, ignoring_nan = (np.maximum, np.fmax) if largest else (np.minimum, np.fmin)
+    return sets.map_blocks((reduce if sets.complete else ignoring_nan).reduce, sets.values)
 
 
 # --- selection: the value of the candidate that a selector ranks first

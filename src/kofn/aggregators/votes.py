@@ -19,6 +19,8 @@ from kofn.aggregators.base import Aggregator, one_of, positive
 from kofn.aggregators.scores import selector_scores
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kofn.core.candidate_sets import Array, CandidateSets, Floats, Ints
 
 _PAIRWISE = 24  # up to this set size comparing all pairs beats sorting
@@ -169,16 +171,17 @@ class MajAt(Aggregator, label="maj_at", needs=("answers",), ordered=True, of_val
         table = np.full((len(sets), 2), (np.nan, 0.0))
         whole = sets.map_blocks(lambda graded: graded.sum(axis=0), sets.graded, empty=0) == self.k
         table[whole, 0] = Majority(ties=self.ties).compute(sets)[whole]
-        for i, (codes, values) in enumerate(_graded_sets(sets)):
-            if not whole[i] and self.k <= len(codes):
-                table[i] = self._one(codes, values, sets.higher_is_better)
+        higher = sets.higher_is_better
+        for i in np.flatnonzero(~whole).tolist():
+            rows = slice(int(sets.offsets[i]), int(sets.offsets[i + 1]))
+            codes, values = (column[rows][sets.graded[rows]].tolist() for column in (sets.codes, sets.values))
+            n = len(codes)
+            if self.ties == "shared" and self.k <= n <= _EXACT_SET and n * self.k**2 <= _EXACT_WORK:
+                no_vote = 0.0 if higher else max(values)
+                table[i, 0] = _shared_majority(*_signature(codes, values), self.k, no_vote)
+            elif self.k <= n:
+                table[i] = _sampled_majority(codes, values, self.k, self.ties, self.draws, self.seed, higher)
         return table[:, 0], table[:, 1]
-
-    def _one(self, codes: tuple[int, ...], values: tuple[float, ...], higher: bool) -> tuple[float, float]:
-        if self.ties == "shared" and len(codes) <= _EXACT_SET and len(codes) * self.k**2 <= _EXACT_WORK:
-            no_vote = 0.0 if higher else max(values)
-            return _shared_majority(*_signature(codes, values), self.k, no_vote), 0.0
-        return _sampled_majority(codes, values, self.k, self.ties, self.draws, self.seed, higher)
 
 
 def voter_codes(sets: CandidateSets) -> Ints:
@@ -188,9 +191,20 @@ def voter_codes(sets: CandidateSets) -> Ints:
 
 def count_votes(codes: Ints, weights: Floats, values: Floats) -> Ballot:
     """Support and mean value of each candidate's answer, over (n, sets) arrays; codes below 0 do not vote."""
-    if len(codes) <= _PAIRWISE:
-        return _count_pairs(codes, weights, values)
-    return _count_runs(codes, weights, values)
+    if len(codes) > _PAIRWISE:
+        return _count_runs(codes, weights, values)
+    safe = np.nan_to_num(values)
+    support, total, heads = weights.copy(), safe.copy(), np.ones_like(weights)
+    for i in range(len(codes)):
+        for j in range(i + 1, len(codes)):
+            same = codes[i] == codes[j]
+            support[i] += same * weights[j]
+            support[j] += same * weights[i]
+            total[i] += same * safe[j]
+            total[j] += same * safe[i]
+            heads[i] += same
+            heads[j] += same
+    return Ballot(support, total / heads)
 
 
 def _first_plurality(codes: Ints, values: Array) -> Floats:
@@ -218,21 +232,6 @@ def _first_plurality_of_passes(codes: Ints, passes: Array) -> Floats:
         won += (passing[i] - won) * (counts[i] == most).view(np.uint8)  # bytes wrap around; far faster than a mask
     mean: Floats = won / most
     return mean
-
-
-def _count_pairs(codes: Ints, weights: Floats, values: Floats) -> Ballot:
-    safe = np.nan_to_num(values)
-    support, total, heads = weights.copy(), safe.copy(), np.ones_like(weights)
-    for i in range(len(codes)):
-        for j in range(i + 1, len(codes)):
-            same = codes[i] == codes[j]
-            support[i] += same * weights[j]
-            support[j] += same * weights[i]
-            total[i] += same * safe[j]
-            total[j] += same * safe[i]
-            heads[i] += same
-            heads[j] += same
-    return Ballot(support, total / heads)
 
 
 def _count_runs(codes: Ints, weights: Floats, values: Floats) -> Ballot:
@@ -267,17 +266,12 @@ def decide(ballot: Ballot, voting: Array, values: Floats, ties: str, higher_is_b
         winners = ballot.value[np.where(leads, sign * ballot.value, -np.inf).argmax(axis=0), at]
     else:
         winners = ballot.value[leads.argmax(axis=0), at]
-    return _score_no_consensus(winners, voting, values, higher_is_better)
-
-
-def _score_no_consensus(winners: Floats, voting: Array, values: Floats, higher_is_better: bool) -> Floats:
-    """The values of the winning answers, with the value of "no consensus" for sets without a vote."""
-    silent = ~voting.any(axis=0)
+    silent = ~voting.any(axis=0)  # no consensus
     if silent.any():
         graded = ~np.isnan(values[:, silent])
         worst = np.zeros(int(silent.sum())) if higher_is_better else np.fmax.reduce(values[:, silent], axis=0)
         winners[silent] = np.where(graded.any(axis=0), worst, np.nan)
-    return winners
+    return np.asarray(winners)
 
 
 def output_counts(sets: CandidateSets) -> Floats:
@@ -347,13 +341,7 @@ def _support(codes: Ints) -> Array:
     return counts
 
 
-def _graded_sets(sets: CandidateSets) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
-    codes, values, graded = sets.codes, sets.values, sets.graded
-    bounds = zip(sets.offsets[:-1].tolist(), sets.offsets[1:].tolist(), strict=True)
-    return [(tuple(codes[a:b][graded[a:b]].tolist()), tuple(values[a:b][graded[a:b]].tolist())) for a, b in bounds]
-
-
-def _signature(codes: tuple[int, ...], values: tuple[float, ...]) -> tuple[tuple[tuple[int, float], ...], int]:
+def _signature(codes: Sequence[int], values: Sequence[float]) -> tuple[tuple[tuple[int, float], ...], int]:
     """((count, mean value) of every answer, sorted; number of candidates without an answer)."""
     groups: dict[int, list[float]] = {}
     for code, value in zip(codes, values, strict=True):
@@ -406,7 +394,7 @@ def _takes_fewer(count: int, top: int, k: int) -> Floats:
 
 
 def _sampled_majority(
-    codes: tuple[int, ...], values: tuple[float, ...], k: int, ties: str, draws: int, seed: int, higher: bool
+    codes: Sequence[int], values: Sequence[float], k: int, ties: str, draws: int, seed: int, higher: bool
 ) -> tuple[float, float]:
     """Mean over all k-subsets when there are at most `draws` x 10, else over `draws` random ones, with its error."""
     n, exact = len(codes), math.comb(len(codes), k) <= 10 * draws

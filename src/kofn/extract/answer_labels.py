@@ -15,57 +15,16 @@ _REASONING_TAG = re.compile(
     r"<(?:/?(?:think|thinking|reasoning|thought)|\|(?:begin|end)_of_thought\|)>", re.IGNORECASE | re.ASCII
 )
 # each is looked up with str.find, which is far faster than one pattern of all of them
-WORDS = (
-    "ans",
-    "respuesta",
-    "réponse",
-    "reponse",
-    "antwort",
-    "lösung",
-    "losung",
-    "risposta",
-    "resposta",
-    "antwoord",
-    "odpowiedź",
-    "odpowiedz",
-    "odpověď",
-    "svar",
-    "vastaus",
-    "cevap",
-    "yanıt",
-    "yanit",
-    "jawaban",
-    "válasz",
-    "valasz",
-    "răspuns",
-    "raspuns",
-    "ответ",
-    "відповідь",
-    "απάντηση",
-)
-_PHRASES = ("đáp án", "câu trả lời")
+_LATIN_AND_OTHERS = """
+ans respuesta réponse reponse antwort lösung losung risposta resposta antwoord odpowiedź odpowiedz odpověď svar
+vastaus cevap yanıt yanit jawaban válasz valasz răspuns raspuns ответ відповідь απάντηση
+"""
 # scripts that do not separate words with spaces, or join them to others: matched inside a run of letters too
-_UNSPACED = (
-    "答案",
-    "答え",
-    "解答",
-    "回答",
-    "答",
-    "정답",
-    "답변",
-    "답",
-    "الجواب",
-    "الإجابة",
-    "الاجابة",
-    "إجابة",
-    "جواب",
-    "پاسخ",
-    "उत्तर",
-    "जवाब",
-    "উত্তর",
-    "คำตอบ",
-    "תשובה",
+_WITHOUT_SPACES = (
+    "答案 答え 解答 回答 答 정답 답변 답 الجواب الإجابة الاجابة إجابة جواب پاسخ उत्तर जवाब উত্তর คำตอบ תשובה"
 )
+WORDS, _UNSPACED = tuple(_LATIN_AND_OTHERS.split()), tuple(_WITHOUT_SPACES.split())
+_PHRASES = ("đáp án", "câu trả lời")
 
 _MARKS = r"[\s*_`\"'”’)\]]{0,6}"
 _GAP = (
@@ -185,7 +144,11 @@ def answer_labels(text: str) -> list[tuple[int, int]]:
     for start, end in sorted(_words(text, low)):
         if found and start < found[-1][1]:
             continue
-        after = _CONNECTED.match(text, end) or _heading(text, start, end)
+        after = _CONNECTED.match(text, end)
+        if after is None:  # all but alone in its line, which begins at most 40 characters before?
+            line = text.rfind("\n", max(0, start - 40), start) + 1
+            if (line or start <= 40) and _HEADING_BEFORE.fullmatch(text, line, start):
+                after = _HEADING_AFTER.match(text, end)
         if after:
             found.append((start, after.end()))
     return found
@@ -206,22 +169,12 @@ def _words(text: str, low: str) -> list[tuple[int, int]]:
             end = start + len(word)
             if word in unspaced:
                 places.append((start, end))
-            elif (tail := _WORD_TAIL.match(text, end)) and _begins_word(low, start):
-                places.append((start, tail.end()))
+            elif tail := _WORD_TAIL.match(text, end):
+                before = low[max(0, start - _LONGEST_OTHER) : start]
+                if not before[-1:].isalnum() and not before.endswith(_OTHERS):
+                    places.append((start, tail.end()))
             start = low.find(word, end)
     return places
-
-
-def _begins_word(low: str, start: int) -> bool:
-    before = low[max(0, start - _LONGEST_OTHER) : start]
-    return not before[-1:].isalnum() and not before.endswith(_OTHERS)
-
-
-def _heading(text: str, start: int, end: int) -> re.Match[str] | None:
-    line = text.rfind("\n", max(0, start - 40), start) + 1
-    if line == 0 and start > 40:
-        return None
-    return _HEADING_AFTER.match(text, end) if _HEADING_BEFORE.fullmatch(text, line, start) else None
 
 
 def tagged_answers(text: str) -> list[Label]:

@@ -77,9 +77,12 @@ def locate(text: str, answer: str) -> tuple[int, int] | None:
     target = _target_of(answer)
     if target is None:
         return None
-    if span := _labelled_end(text, target):
+    # directly behind a label, where nothing that follows could state it again: most outputs end so, and it saves
+    # searching the rest of them for labels and numbers
+    if "<" not in text and (span := target.find_at_end(text)) and run_on(text, 0) == len(text):
         return span
-    for begin, part in _windows(text):
+    end = len(text) - WINDOW
+    for begin, part in [(0, text)] if end <= 0 else [(end, text[end:]), (0, text[:WINDOW])]:
         if span := _find_stated(part, target):
             return begin + span[0], begin + span[1]
     return target.find_spelled(text)
@@ -95,9 +98,14 @@ def locate_column(texts: pl.Series, answers: pl.Series) -> tuple[Ints, Ints]:
     """
     if len(texts) != len(answers):
         raise InputError(f"{len(texts)} texts but {len(answers)} answers: give one answer a text")
+    # rows in which nothing can label a number, hide it or begin a new question
+    column = pl.col("text")
+    plain_text = ~pl.any_horizontal(column.str.contains(guard) for guard in _LABEL_GUARDS)
+    short = (column.str.len_bytes() == column.str.len_chars()) & (column.str.len_bytes() <= WINDOW)
+    rows = texts.alias("text").to_frame().select(plain_text & short).to_series()
     known: dict[tuple[str, str], Span | None] = {}
     places: list[Span] = []
-    for text, answer, unlabelled in zip(texts.to_list(), answers.to_list(), _unlabelled(texts), strict=True):
+    for text, answer, unlabelled in zip(texts.to_list(), answers.to_list(), rows.to_list(), strict=True):
         if text is None or answer is None:
             places.append((-1, -1))
             continue
@@ -175,26 +183,6 @@ def _target_of(answer: str) -> AnswerTarget | None:
     return TextTarget(answer, folded(answer), canonical(answer[:_STRETCH]))
 
 
-def _labelled_end(text: str, target: AnswerTarget) -> Span | None:
-    """The answer directly behind a label, where nothing that follows could state it again.
-
-    Most outputs end so, and it saves searching the rest of them for labels and numbers.
-    """
-    if "<" in text:
-        return None
-    span = target.find_at_end(text)
-    return span if span is not None and run_on(text, 0) == len(text) else None
-
-
-def _unlabelled(texts: pl.Series) -> list[bool | None]:
-    """Rows in which nothing can label a number, hide it or begin a new question."""
-    text = pl.col("text")
-    plain_text = ~pl.any_horizontal(text.str.contains(guard) for guard in _LABEL_GUARDS)
-    short = (text.str.len_bytes() == text.str.len_chars()) & (text.str.len_bytes() <= WINDOW)
-    unlabelled: list[bool | None] = texts.alias("text").to_frame().select(plain_text & short).to_series().to_list()
-    return unlabelled
-
-
 def _last_of_unlabelled(text: str, answer: str) -> Span | None:
     """The span that `locate` finds for a number in a text without labels, without searching for labels."""
     target = _target_of(answer)
@@ -203,14 +191,6 @@ def _last_of_unlabelled(text: str, answer: str) -> Span | None:
     view = target.view(text)
     span = target.find_last(view.text)
     return None if span is None else _original(text, view, span, target)
-
-
-def _windows(text: str) -> Iterator[tuple[int, str]]:
-    if len(text) <= WINDOW:
-        yield 0, text
-        return
-    yield len(text) - WINDOW, text[-WINDOW:]
-    yield 0, text[:WINDOW]
 
 
 def _find_stated(text: str, target: AnswerTarget) -> Span | None:
@@ -251,19 +231,17 @@ def _places(text: str, target: AnswerTarget) -> Iterator[Span]:
 def _find_announced(text: str, label: Label, target: AnswerTarget) -> Span | None:
     if label.kind not in target.kinds:
         return None
-    begin, line = _stretch(text, label)
+    # the answer must stand in a box's or a tag's content, else in the first line after the label
+    if label.content is not None:
+        line = label.content
+        shut = label.end - 1 if text.endswith(line + "}", 0, label.end) else label.end
+        begin = shut - len(line)
+    else:
+        stretch = text[label.end : min(label.stop, label.end + _STRETCH)]
+        line = stretch if label.kind == "tag" else first_line(stretch)
+        begin = label.end + stretch.find(line)
     span = target.find_announced(line[:_STRETCH], label.kind)
     return (begin + span[0], begin + span[1]) if span else None
-
-
-def _stretch(text: str, label: Label) -> tuple[int, str]:
-    """Where the answer of a label must stand: a box's or a tag's content, else the first line after it."""
-    if label.content is not None:
-        shut = label.end - 1 if text.endswith(label.content + "}", 0, label.end) else label.end
-        return shut - len(label.content), label.content
-    stretch = text[label.end : min(label.stop, label.end + _STRETCH)]
-    line = stretch if label.kind == "tag" else first_line(stretch)
-    return label.end + stretch.find(line), line
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +334,8 @@ class LetterTarget(AnswerTarget):
         """The first such letter that is no article, a capital before others; of a tag the last."""
         found = list(self._mentions(line))
         found = [at for at in found if line[at] == self.text] or found
-        return _letter_span(found[-1 if kind == "tag" else 0]) if found else None
+        at = found[-1 if kind == "tag" else 0] if found else None
+        return None if at is None else (at, at + 1)
 
     def find_last(self, text: str) -> Span | None:
         """The last in bold or said to be right, else the last that is no item of a list, else the last."""
@@ -364,7 +343,7 @@ class LetterTarget(AnswerTarget):
         found = [at for at in self._mentions(text) if is_all or text[at] == self.text or _bracketed(text, at)]
         emphasised = [at for at in found if _is_emphasised(text, at)]
         best = emphasised or [at for at in found if not _is_item(text, at)] or found
-        return _letter_span(best[-1]) if best else None
+        return (best[-1], best[-1] + 1) if best else None
 
     def _mentions(self, text: str) -> Iterator[int]:
         for match in _letter_pattern(self.text.upper()).finditer(text):
@@ -377,10 +356,6 @@ class LetterTarget(AnswerTarget):
 def _letter_pattern(letter: str) -> re.Pattern[str]:
     """The letter outside words: in quotes it may stand, behind an apostrophe it may not."""
     return re.compile(rf"(?<![A-Za-z0-9\\])(?<![A-Za-z0-9]['’])[{letter}{letter.lower()}](?!['’]?[A-Za-z0-9])")
-
-
-def _letter_span(at: int) -> Span:
-    return at, at + 1
 
 
 def _is_emphasised(text: str, at: int) -> bool:

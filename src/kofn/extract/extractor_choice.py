@@ -57,40 +57,34 @@ def choose_extractor(references: Sequence[str], texts: Sequence[str], choices: b
     references, texts = references[:_SAMPLE], texts[:_SAMPLE]
     if choices:
         return ExtractorChoice("letter", "the cases have options")
-    return _by_references(references, texts) if references else _by_texts(texts)
+    if not references:
+        return _by_texts(texts)
 
-
-def _by_references(references: Sequence[str], texts: Sequence[str]) -> ExtractorChoice:
     def share(test: Callable[[str], object]) -> int:
         return sum(bool(test(reference)) for reference in references)
 
     total = len(references)
     if (letters := share(_OPTION.fullmatch)) >= 0.9 * total:
         return ExtractorChoice("letter", f"{letters} of {total} references are single letters")
-    if (numbers := share(_is_number)) >= 0.9 * total:
+    # a number, or a whole solution that ends in "#### 18"
+    if (numbers := share(lambda text: parse_number(text.rpartition("####")[2]) is not None)) >= 0.9 * total:
         return ExtractorChoice("number", f"{numbers} of {total} references are numbers")
     if (latex := share(_LATEX.search)) >= 0.1 * total:
         return ExtractorChoice("math", f"{latex} of {total} references hold LaTeX")
-    if texts and _boxed(texts) > len(texts) / 2:
-        return ExtractorChoice("math", f"{_boxed(texts)} of {len(texts)} outputs hold \\boxed")
+    if texts and (n_boxed := _boxed(texts)) > len(texts) / 2:
+        return ExtractorChoice("math", f"{n_boxed} of {len(texts)} outputs hold \\boxed")
     return ExtractorChoice("text", f"{numbers} of {total} references are numbers, {letters} are single letters")
 
 
-def _is_number(reference: str) -> bool:
-    """A number, or a whole solution that ends in "#### 18"."""
-    return parse_number(reference.rpartition("####")[2]) is not None
-
-
 def _by_texts(texts: Sequence[str]) -> ExtractorChoice:
-    total = len(texts)
-    kinds: tuple[tuple[str, str, int], ...] = (
-        ("math", "hold \\boxed", _boxed(texts)),
-        ("number", "label a number", sum(map(has_labelled_number, texts))),
-        ("letter", "label an option", sum(map(names_labelled_option, texts))),
-    )
-    for name, what, count in kinds:
-        if count > total / 2:
-            return ExtractorChoice(name, f"{count} of {total} outputs {what}")
+    counts = {
+        ("math", "hold \\boxed"): _boxed(texts),
+        ("number", "label a number"): sum(map(has_labelled_number, texts)),
+        ("letter", "label an option"): sum(map(names_labelled_option, texts)),
+    }
+    for (name, what), count in counts.items():
+        if count > len(texts) / 2:
+            return ExtractorChoice(name, f"{count} of {len(texts)} outputs {what}")
     return ExtractorChoice("text", "no references, and most outputs label no answer")
 
 
@@ -149,7 +143,13 @@ def audit(
         name: [None if text is None else extractor(text, row) for text, row in zip(texts, rows, strict=True)]
         for name, extractor in extractors.items()
     }
-    score = None if references is None else _scores(answers, references, equal or same_answer)
+    score, same = None, equal or same_answer
+    if references is not None:
+        graded = [(i, reference) for i, reference in enumerate(references) if reference is not None]
+        score = {
+            name: _share(((a := row[i]) is not None and same(a, reference) for i, reference in graded), len(graded))
+            for name, row in answers.items()
+        }
     return Audit(
         n=len(texts),
         agreement={a: {b: _share(map(eq, answers[a], answers[b]), len(texts)) for b in answers} for a in answers},
@@ -179,16 +179,6 @@ def _rows_of_choices(
     if len(choices) != n:
         raise InputError(f"audit got {len(choices)} lists of choices for {n} texts")
     return choices
-
-
-def _scores(
-    answers: Mapping[str, Sequence[str | None]], references: Sequence[str | None], equal: Callable[[str, str], bool]
-) -> dict[str, float]:
-    graded = [(i, reference) for i, reference in enumerate(references) if reference is not None]
-    return {
-        name: _share(((a := row[i]) is not None and equal(a, reference) for i, reference in graded), len(graded))
-        for name, row in answers.items()
-    }
 
 
 def _share(flags: Iterable[bool], n: int) -> float:
@@ -221,6 +211,7 @@ _WHOLE = rf"^\$?{_UNSIGNED}\.?$"
 # nor may a number stand before it: "1 234 567" is one
 _LAST = rf"[^-+/^*xX. \n$0-9][ \n]=?\$?{_UNSIGNED}(?: [a-z]{{1,20}}){{0,4}}[.!]?{_END}"
 _POINTS = r"[0-9]\.[0-9]+\.[0-9]"
+_TEXT = pl.col("text")
 _UNUSUAL = r"[^\x00-\x7f‘’“”—–…×÷°]"
 
 
@@ -243,18 +234,18 @@ def extract_column(
     shape = _shape(extractor, choices)
     if shape is None:
         return _by_text(extractor, texts, choices)
+
+    def read(part: pl.Series) -> pl.Series:
+        """The answers the columnar form is sure of, and the extractor's for the other rows."""
+        answers = shape(part)
+        unsure = (answers.is_null() & part.is_not_null()).arg_true()
+        return answers.scatter(unsure, _by_text(extractor, part.gather(unsure), choices)) if len(unsure) else answers
+
     slices = [texts.slice(start, SLICE_ROWS) for start in range(0, len(texts), SLICE_ROWS)]
     # two threads: polars itself uses all cores for a pattern, and the extractor holds the interpreter lock
     with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as pool:
-        parts = list(pool.map(lambda part: _by_shape(extractor, part, choices, shape), slices))
+        parts = list(pool.map(read, slices))
     return pl.concat(parts).alias(texts.name) if parts else pl.Series(texts.name, [], dtype=pl.String)
-
-
-def _by_shape(extractor: Extractor, texts: pl.Series, choices: Sequence[str] | None, shape: Shape) -> pl.Series:
-    """The answers the columnar form is sure of, and the extractor's for the other rows."""
-    answers = shape(texts)
-    unsure = (answers.is_null() & texts.is_not_null()).arg_true()
-    return answers.scatter(unsure, _by_text(extractor, texts.gather(unsure), choices)) if len(unsure) else answers
 
 
 def _by_text(extractor: Extractor, texts: pl.Series, choices: Sequence[str] | None) -> pl.Series:
@@ -316,13 +307,11 @@ def _number_shape(texts: pl.Series) -> pl.Series:
 
 def _last_numbers(texts: pl.Series) -> pl.Series:
     """The number that ends a text in which nothing can label another, null where that is not certain."""
-    text = pl.col("text")
-    plain = ~pl.any_horizontal(text.str.contains(guard) for guard in _LABEL_GUARDS)
-    frame = _ascii_only(texts).alias("text").to_frame().select(pl.when(plain).then(text).alias("text"))
-    tail, short = pl.col("tail"), text.str.len_bytes() <= _TAIL_CHARACTERS  # then the tail is the text
+    plain = _where(_ascii_only(texts), ~pl.any_horizontal(_TEXT.str.contains(guard) for guard in _LABEL_GUARDS))
+    tail, short = pl.col("tail"), _TEXT.str.len_bytes() <= _TAIL_CHARACTERS  # then the tail is the text
     whole = pl.when(short).then(tail.str.extract(_WHOLE, 1))
-    found = frame.with_columns(_tails(frame.to_series()).alias("tail"))
-    return found.select(pl.coalesce(whole, tail.str.extract(_LAST, 1))).to_series()
+    frame = pl.DataFrame({"text": plain, "tail": _tails(plain)})
+    return frame.select(pl.coalesce(whole, tail.str.extract(_LAST, 1))).to_series()
 
 
 def _letter_shape(choices: Sequence[str] | None) -> Shape | None:
@@ -352,17 +341,12 @@ def _tail_answers(texts: pl.Series, patterns: Sequence[str]) -> pl.Series:
 
 def _tails(texts: pl.Series) -> pl.Series:
     """The ends of the texts, null where a number of several points (1.2.0) could be taken for another."""
-    tail = pl.col("text").str.tail(_TAIL_CHARACTERS)
-    frame = texts.alias("text").to_frame().select(tail)
-    return frame.select(pl.when(~pl.col("text").str.contains(_POINTS)).then(pl.col("text"))).to_series()
+    return _where(texts.str.tail(_TAIL_CHARACTERS), ~_TEXT.str.contains(_POINTS))
 
 
 def _unguarded(texts: pl.Series) -> pl.Series:
     """The texts, null where a reasoning block, a new question or an unusual character may be."""
-    text = pl.col("text")
-    frame = texts.alias("text").to_frame()
-    frame = frame.select(pl.when(~pl.any_horizontal(text.str.contains(guard) for guard in _GUARDS)).then(text))
-    texts = frame.to_series()
+    texts = _where(texts, ~pl.any_horizontal(_TEXT.str.contains(guard) for guard in _GUARDS))
     other = (texts.str.len_bytes() != texts.str.len_chars()).arg_true()
     if len(other) == 0:
         return texts
@@ -375,6 +359,9 @@ def _canonical(values: pl.Series) -> pl.Series:
 
 
 def _ascii_only(texts: pl.Series) -> pl.Series:
-    text = pl.col("text")
-    frame = texts.alias("text").to_frame()
-    return frame.select(pl.when(text.str.len_bytes() == text.str.len_chars()).then(text)).to_series()
+    return _where(texts, _TEXT.str.len_bytes() == _TEXT.str.len_chars())
+
+
+def _where(texts: pl.Series, condition: pl.Expr) -> pl.Series:
+    """The texts that a condition on `_TEXT` holds for, null for the others."""
+    return texts.alias("text").to_frame().select(pl.when(condition).then(_TEXT)).to_series()

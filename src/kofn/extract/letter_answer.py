@@ -169,9 +169,12 @@ def _parsed_choices(choices: tuple[str, ...] | None) -> ChoiceLabels:
     label_of = {
         text: label if folded.count(text) == 1 else None for text, label in zip(folded, labels, strict=False) if text
     }
-    return ChoiceLabels(
-        labels, texts, _alone_pattern(any_case), lower, _denied_pattern(any_case), _text_pattern(label_of), label_of
-    )
+    one = rf"[*_(\[\"'‘]{{0,4}}[{any_case}](?![A-Za-z0-9])[*_)\]\"'’]{{0,4}}"
+    denied = re.compile(rf"{_DENIER}{one}(?:(?:[ ]?,[ ]?{one})*+{_AND.format(one=one)}|)", re.IGNORECASE)
+    # any of the texts, the longer one first, so that "New York" does not match as "York"
+    any_text = "|".join(map(re.escape, sorted(label_of, key=len, reverse=True)))
+    text_pattern = re.compile(rf"(?<!\w)(?:{any_text})(?!\w)", re.IGNORECASE) if any_text else None
+    return ChoiceLabels(labels, texts, _alone_pattern(any_case), lower, denied, text_pattern, label_of)
 
 
 def _alone_pattern(signs: str) -> re.Pattern[str]:
@@ -185,35 +188,22 @@ def _alone_pattern(signs: str) -> re.Pattern[str]:
     return re.compile(rf"{before}(?P<sign>[{signs}]){after}")
 
 
-def _denied_pattern(signs: str) -> re.Pattern[str]:
-    one = rf"[*_(\[\"'‘]{{0,4}}[{signs}](?![A-Za-z0-9])[*_)\]\"'’]{{0,4}}"
-    return re.compile(rf"{_DENIER}{one}(?:(?:[ ]?,[ ]?{one})*+{_AND.format(one=one)}|)", re.IGNORECASE)
-
-
-def _text_pattern(label_of: Mapping[str, str | None]) -> re.Pattern[str] | None:
-    """Any of the texts, the longer one first, so that "New York" does not match as "York"."""
-    texts = "|".join(map(re.escape, sorted(label_of, key=len, reverse=True)))
-    return re.compile(rf"(?<!\w)(?:{texts})(?!\w)", re.IGNORECASE) if texts else None
-
-
 def _labels_and_texts(choices: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     for pattern in (_LABEL_ONLY, _LABEL_AND_TEXT):
         matches = [pattern.fullmatch(choice) for choice in choices]
         labels = tuple(match[1].upper() for match in matches if match)
-        if len(labels) == len(choices) and _in_sequence(labels):
+        # labels are A, B, .. in order, or 1, 2, ..: anything else is an answer of one character
+        letters = all(map(str.isalpha, labels)) and list(labels) == sorted(set(labels))
+        if len(labels) == len(choices) and (letters or list(labels) == [str(i + 1) for i in range(len(labels))]):
             texts = tuple(match[2].strip() for match in matches if match) if pattern is _LABEL_AND_TEXT else ()
             return labels, texts
     return tuple(_ALPHABET[: len(choices)]), tuple(choice.strip() for choice in choices)
 
 
-def _in_sequence(labels: tuple[str, ...]) -> bool:
-    """Whether these are labels, not one-character answers: A, B, .. in order, or 1, 2, ..."""
-    letters = all(label.isalpha() for label in labels) and list(labels) == sorted(set(labels))
-    return letters or list(labels) == [str(i + 1) for i in range(len(labels))]
-
-
 def _mentions(text: str, options: ChoiceLabels) -> Iterator[Mention]:
-    hidden = sorted(_hidden(text, options))
+    # letters are no mentions in denials ("neither A nor B") and in an option's text ("Vitamin A")
+    texts = options.text_pattern.finditer(text) if options.text_pattern else ()
+    hidden = sorted([m.span() for m in options.denied.finditer(text)] + [m.span() for m in texts if len(m[0]) > 1])
     begins, ends = [span[0] for span in hidden], list(accumulate((span[1] for span in hidden), max))
     for match in options.pattern.finditer(text):
         start, end = match.span("sign")
@@ -226,15 +216,6 @@ def _mentions(text: str, options: ChoiceLabels) -> Iterator[Mention]:
         if sign == "a" and not bracketed and re.match(r"\s+\w", text[end : end + 3]):
             article = True
         yield Mention(start, end, sign.upper(), capital, bracketed, article)
-
-
-def _hidden(text: str, options: ChoiceLabels) -> Iterator[tuple[int, int]]:
-    """Where letters are no mentions: in denials ("neither A nor B") and in an option's text ("Vitamin A")."""
-    for match in options.denied.finditer(text):
-        yield match.span()
-    for match in options.text_pattern.finditer(text) if options.text_pattern else ():
-        if len(match[0]) > 1:
-            yield match.span()
 
 
 def _strong(text: str, options: ChoiceLabels) -> Iterator[tuple[int, str]]:
@@ -259,7 +240,11 @@ def _find_announced(line: str, options: ChoiceLabels) -> str | None:
     if mentions and mentions[0].start <= reach:
         return mentions[0].label
     later = next((m for m in mentions if (m.capital or m.bracketed) and not _counts(line, m)), None)
-    if (immediate := _named_at_once(line, reach, options)) and not (later and later.bracketed):
+    # the option whose text is all that the first clause says
+    match, immediate = options.text_pattern.search(line) if options.text_pattern else None, None
+    if match and match.start() <= reach and _CLAUSE_END.match(line, match.end()):
+        immediate = options.label_of.get(match[0].casefold())
+    if immediate and not (later and later.bracketed):
         return immediate
     if later and (denial or not _SENTENCE_END.search(line, 0, later.start)):
         return later.label
@@ -268,14 +253,6 @@ def _find_announced(line: str, options: ChoiceLabels) -> str | None:
 
 def _is_denied(text: str, start: int) -> bool:
     return _DENIED_BEFORE.search(text, max(0, start - 24), start) is not None
-
-
-def _named_at_once(line: str, reach: int, options: ChoiceLabels) -> str | None:
-    """The option whose text is all that the first clause of a labelled line says."""
-    match = options.text_pattern.search(line) if options.text_pattern else None
-    if match is None or match.start() > reach or not _CLAUSE_END.match(line, match.end()):
-        return None
-    return options.label_of.get(match[0].casefold())
 
 
 def _counts(text: str, mention: Mention) -> bool:

@@ -226,23 +226,17 @@ def _token(text: str, match: re.Match[str]) -> Token | None:
     value = canonical_number(negative + match["value"])
     if value is None:
         return None
-    return Token(*match.span(), value, match["ordinal"] is not None, _is_list_item(text, match))
-
-
-def _is_list_item(text: str, match: re.Match[str]) -> bool:
-    if not _ITEM_AFTER.match(text, match.end()):
-        return False
-    begin = match.start()
-    before = text[begin - 12 : begin] if begin >= 12 else "\n" + text[:begin]
-    return _ITEM_BEFORE.search(before) is not None
+    begin, item = match.start(), False
+    if _ITEM_AFTER.match(text, match.end()):
+        before = text[begin - 12 : begin] if begin >= 12 else "\n" + text[:begin]
+        item = _ITEM_BEFORE.search(before) is not None
+    return Token(*match.span(), value, match["ordinal"] is not None, item)
 
 
 def _last_after(lead: re.Pattern[str], line: str, numbers: list[Token]) -> str | None:
     """The last number directly behind a match of the pattern."""
-    for token in reversed(numbers):
-        if lead.search(line[max(0, token.start - _WINDOW) : token.start]):
-            return token.value
-    return None
+    led = (t.value for t in reversed(numbers) if lead.search(line[max(0, t.start - _WINDOW) : t.start]))
+    return next(led, None)
 
 
 def _number_in_box(content: str) -> str | None:
@@ -292,7 +286,8 @@ def _stated_math(text: str) -> str | None:
     for label in reversed(found):
         if answer := _labelled_math(first_line(text[label.end : label.stop])):
             return answer
-    return _last_formula(text)
+    formulas = _formulas(text)
+    return canonical(formulas[-1].rpartition("=")[2]) if formulas else last_number(plain_characters(text))
 
 
 def _labelled_math(line: str) -> str | None:
@@ -303,13 +298,6 @@ def _labelled_math(line: str) -> str | None:
     if _PROSE.search(line) or _WITH_UNIT.search(line) or ("\\" not in line and _SHORT_WORD.search(line)):
         return number_in_line(plain_characters(line))
     return _assigned(line)
-
-
-def _last_formula(text: str) -> str | None:
-    formulas = _formulas(text)
-    if not formulas:
-        return last_number(plain_characters(text))
-    return canonical(formulas[-1].rpartition("=")[2])
 
 
 def _formulas(text: str) -> list[str]:

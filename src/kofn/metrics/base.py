@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -52,6 +53,19 @@ class Metric:
     def needs_reference(self) -> bool:
         """False for a metric that judges the output alone."""
         return True
+
+
+class ReferenceMetric(Metric):
+    """A metric that compares one text with one reference by `score`; of several references the best match counts."""
+
+    __slots__ = ()
+
+    def __call__(self, prediction: object, reference: object) -> float | None:
+        return best_match(self.score, prediction, reference)
+
+    @abstractmethod
+    def score(self, prediction: str, reference: str) -> float | None:
+        """The score against one reference; None where it cannot be told."""
 
 
 def as_metric(thing: Any) -> Any:

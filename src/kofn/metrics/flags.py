@@ -93,7 +93,9 @@ class Truncated(_Flag, uses="text"):
 
     def __call__(self, prediction: object, reference: object = None) -> float:  # noqa: ARG002 - see _Flag
         text = "" if prediction is None else text_of(prediction).rstrip()
-        return float(bool(text) and (_left_open(text) or _dangles(text)))
+        plain = _EMPHASIS_END.sub("", text)
+        dangles = _DANGLING_SIGN.search(plain) or _DANGLING_WORD.search(plain)
+        return float(bool(text and (dangles or _left_open(text))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +128,3 @@ def _closes(text: str) -> bool:
         if depth == 0:
             return True
     return False
-
-
-def _dangles(text: str) -> bool:
-    plain = _EMPHASIS_END.sub("", text)
-    return _DANGLING_SIGN.search(plain) is not None or _DANGLING_WORD.search(plain) is not None

@@ -11,14 +11,14 @@ from functools import lru_cache, partial
 from typing import Any
 
 from kofn.errors import InputError, import_extra
-from kofn.metrics.base import Metric, best_match, references_of, text_of
+from kofn.metrics.base import Metric, ReferenceMetric, best_match, references_of, text_of
 from kofn.metrics.numeric import check_tolerance
 
 _UNREADABLE = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JsonEqual(Metric, uses="text"):
+class JsonEqual(ReferenceMetric, uses="text"):
     r"""1 when output and reference are the same JSON data, else 0.
 
     Key order and spacing do not matter, the order of a list does; 1 is 1.0 but not true; numbers may differ
@@ -40,10 +40,9 @@ class JsonEqual(Metric, uses="text"):
         check_tolerance("json_equal", "tolerance", self.tolerance)
 
     def __call__(self, prediction: object, reference: object) -> float | None:
-        references = [_as_json_text(item) for item in references_of(reference)]
-        return best_match(self._equal, prediction, references)
+        return best_match(self.score, prediction, [_as_json_text(item) for item in references_of(reference)])
 
-    def _equal(self, prediction: str, reference: str) -> float:
+    def score(self, prediction: str, reference: str) -> float:
         expected = _read_json(reference)
         if expected is _UNREADABLE:
             raise InputError(f"json_equal: the reference is not JSON: {_shortened(reference)}")
@@ -119,20 +118,14 @@ def _same_data(left: Any, right: Any, tolerance: Decimal) -> bool:
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(same, left, right))
     if _is_number(left) and _is_number(right):
-        return _close(left, right, tolerance)
+        # 1e999999 is valid JSON; with no traps its difference is an infinity instead of an exception
+        with localcontext(Context(prec=60, traps=[])):
+            return bool(left == right or abs(Decimal(left) - Decimal(right)) <= tolerance)
     return type(left) is type(right) and bool(left == right)
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, Decimal)) and not isinstance(value, bool)
-
-
-def _close(left: int | Decimal, right: int | Decimal, tolerance: Decimal) -> bool:
-    if left == right:
-        return True
-    # 1e999999 is valid JSON; with no traps its difference is an infinity instead of an exception
-    with localcontext(Context(prec=60, traps=[])):
-        return bool(abs(Decimal(left) - Decimal(right)) <= tolerance)
 
 
 def _valid(prediction: str, schema: str) -> float:

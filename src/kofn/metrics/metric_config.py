@@ -19,10 +19,9 @@ from kofn.metrics.base import Metric, as_metric, trait
 from kofn.metrics.outcomes import grade
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from kofn.metrics.base import MetricFunction
-    from kofn.metrics.outcomes import Outcome
 
 Scores: TypeAlias = Sequence[float]
 RepeatAggregator: TypeAlias = Callable[..., float]
@@ -93,7 +92,7 @@ def majority(values: Scores, *, predictions: Sequence[object] | None = None, **_
     """
     if predictions is None:
         return float(Counter(values).most_common(1)[0][0])
-    ballots = [None if vote is None else _ballot(vote) for vote in predictions]
+    ballots = [vote if vote is None or isinstance(vote, (str, int, float)) else repr(vote) for vote in predictions]
     counts = Counter(ballot for ballot in ballots if ballot is not None)
     if not counts:
         return 0.0
@@ -180,7 +179,14 @@ class MetricConfig:
             object.__setattr__(self, "higher_is_better", trait(self.fn, "higher_is_better"))
         # both are resolved now so that a wrong name or setting fails when built
         object.__setattr__(self, "metric", _with_settings(self.name, self.fn, self.kwargs))
-        object.__setattr__(self, "repeat_aggregation", self._resolved())
+        spec = "first" if self.repeat_aggregation_fn is None else self.repeat_aggregation_fn
+        if not callable(spec):
+            if spec not in REPEAT_AGGREGATORS:
+                raise UnknownName("repeat aggregator", spec, list(REPEAT_AGGREGATORS))
+            spec = REPEAT_AGGREGATORS[spec]
+            if spec in (best, worst, any_correct, all_correct):
+                spec = partial(spec, higher_is_better=self.higher_is_better, threshold=self.threshold)
+        object.__setattr__(self, "repeat_aggregation", spec)
 
     @property
     def metric_name(self) -> str:
@@ -201,17 +207,6 @@ class MetricConfig:
     def aggregate(self) -> Callable[..., float]:
         """The function over cases, as `aggregation`."""
         return self.aggregation_fn
-
-    def _resolved(self) -> RepeatAggregator:
-        spec = "first" if self.repeat_aggregation_fn is None else self.repeat_aggregation_fn
-        if callable(spec):
-            return spec
-        if spec not in REPEAT_AGGREGATORS:
-            raise UnknownName("repeat aggregator", spec, list(REPEAT_AGGREGATORS))
-        function = REPEAT_AGGREGATORS[spec]
-        if function not in (best, worst, any_correct, all_correct):
-            return function
-        return partial(function, higher_is_better=self.higher_is_better, threshold=self.threshold)
 
     def compute_metric(self, *args: Any, **kwargs: Any) -> Any:
         """Return what `fn` returns, with the configured settings and these on top."""
@@ -262,7 +257,10 @@ def process_repeats(
     settings: dict[str, Any] = {"name": config.name, "higher_is_better": config.higher_is_better, **fields}
     outcomes = [grade(config.metric, prediction, references, **settings) for prediction in predictions]
     result: dict[str, Any] = {}
-    for name, scores in _by_name(config.name, outcomes).items():
+    by_name = {config.name: [outcome.value for outcome in outcomes]}
+    for key in dict.fromkeys(key for outcome in outcomes for key in outcome.extra):
+        by_name[key] = [outcome.extra.get(key) for outcome in outcomes]
+    for name, scores in by_name.items():
         result[name] = config.compute_repeat_aggregation(scores, predictions, references)
         if len(scores) > 1:
             result[f"{name}_repeats"] = scores
@@ -299,23 +297,12 @@ def dataset_aggregate(results: Sequence[Mapping[str, Any]], configs: Iterable[Me
         by_name[config.name] = config
     totals: dict[str, float | None] = {}
     for key in dict.fromkeys([*by_name, *(key for result in results for key in result)]):
-        if owner := _owner(key, by_name):
+        # the metric that wrote it: its own name, or a part `name.key` of it
+        owners = [name for name in by_name if key == name or key.startswith(f"{name}.")]
+        if owners and (key in by_name or not key.endswith("_repeats")):
+            owner = by_name[max(owners, key=len)]
             totals[key] = owner.compute_aggregation(result.get(key) for result in results)
     return totals
-
-
-def _owner(key: str, by_name: Mapping[str, MetricConfig]) -> MetricConfig | None:
-    """Return the metric that wrote `key` as a value: its own name, or a part `name.key` of it."""
-    if key in by_name or key.endswith("_repeats"):
-        return by_name.get(key)
-    names = [name for name in by_name if key.startswith(f"{name}.")]
-    return by_name[max(names, key=len)] if names else None
-
-
-def _by_name(name: str, outcomes: Sequence[Outcome]) -> dict[str, list[float | None]]:
-    beside = dict.fromkeys(key for outcome in outcomes for key in outcome.extra)
-    scores: dict[str, list[float | None]] = {name: [outcome.value for outcome in outcomes]}
-    return scores | {key: [outcome.extra.get(key) for outcome in outcomes] for key in beside}
 
 
 def _with_settings(name: str, function: MetricFunction, settings: Mapping[str, Any]) -> MetricFunction:
@@ -341,12 +328,5 @@ def _accepted(function: RepeatAggregator, offered: Mapping[str, object]) -> dict
 
 
 def _passes(values: Scores, higher_is_better: bool, threshold: float | None) -> Iterable[bool]:
-    if higher_is_better:
-        bar = 1.0 if threshold is None else threshold
-        return (value >= bar for value in values)
-    bar = 0.0 if threshold is None else threshold
-    return (value <= bar for value in values)
-
-
-def _ballot(prediction: object) -> Hashable:
-    return prediction if isinstance(prediction, (str, int, float)) else repr(prediction)
+    bar = float(higher_is_better) if threshold is None else threshold
+    return (value >= bar if higher_is_better else value <= bar for value in values)

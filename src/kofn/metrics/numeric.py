@@ -13,7 +13,7 @@ from typing import Any
 
 from kofn.core.numbers import numbers_equal, parse_number
 from kofn.errors import InputError, MissingExtra
-from kofn.metrics.base import Metric, best_match
+from kofn.metrics.base import ReferenceMetric
 from kofn.metrics.text_match import WHITESPACE
 
 _TEXT_COMMAND = re.compile(r"\\(?:text|textbf|mathrm|mathbf|operatorname)\s*\{([^{}]*)\}")
@@ -24,7 +24,7 @@ _DELIMITED = re.compile(r"\$|\\\(|\\\[|\\boxed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Numeric(Metric):
+class Numeric(ReferenceMetric):
     """1 when both sides are numbers of the same value, else 0.
 
     Same value means |p - r| <= max(tolerance, relative * max(|p|, |r|)), exactly equal by default. Both
@@ -47,10 +47,7 @@ class Numeric(Metric):
         for name in ("tolerance", "relative"):
             check_tolerance("numeric", name, getattr(self, name))
 
-    def __call__(self, prediction: object, reference: object) -> float | None:
-        return best_match(self._equal, prediction, reference)
-
-    def _equal(self, prediction: str, reference: str) -> float:
+    def score(self, prediction: str, reference: str) -> float:
         if numbers_equal(prediction, reference, tolerance=self.tolerance, relative=self.relative):
             return 1.0
         if not self.or_exact or parse_number(prediction) is not None or parse_number(reference) is not None:
@@ -65,7 +62,7 @@ def check_tolerance(metric: str, name: str, value: float) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MathEqual(Metric):
+class MathEqual(ReferenceMetric):
     r"""1 when prediction and reference are the same value or expression, else 0.
 
     Equal texts and equal numbers are settled first; the rest is parsed and compared by math-verify, so
@@ -93,10 +90,7 @@ class MathEqual(Metric):
         if importlib.util.find_spec("math_verify") is None:
             raise MissingExtra("math-verify", "math", "metric math_equal")
 
-    def __call__(self, prediction: object, reference: object) -> float | None:
-        return best_match(self._equal, prediction, reference)
-
-    def _equal(self, prediction: str, reference: str) -> float | None:
+    def score(self, prediction: str, reference: str) -> float | None:
         left, right = _simplified(prediction), _simplified(reference)
         if (left == right and left) or numbers_equal(prediction, reference):
             return 1.0

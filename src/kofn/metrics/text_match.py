@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from kofn.errors import InputError, import_extra
-from kofn.metrics.base import Metric, best_match, text_of
+from kofn.metrics.base import Metric, ReferenceMetric, best_match, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ _WORDS = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExactMatch(Metric):
+class ExactMatch(ReferenceMetric):
     """1 when prediction and reference are the same text, else 0.
 
     Space around either is ignored, space inside counts. Then, in this order, what `regexes_to_ignore` match
@@ -59,10 +59,7 @@ class ExactMatch(Metric):
         for pattern in patterns:
             compile_pattern(pattern, "exact_match: regexes_to_ignore")
 
-    def __call__(self, prediction: object, reference: object) -> float | None:
-        return best_match(self._equal, prediction, reference)
-
-    def _equal(self, prediction: str, reference: str) -> float:
+    def score(self, prediction: str, reference: str) -> float:
         left, right = self._normalise(prediction), self._normalise(reference)
         if left or right:
             return float(left == right)
@@ -81,7 +78,7 @@ class ExactMatch(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contains(Metric, uses="text"):
+class Contains(ReferenceMetric, uses="text"):
     """1 when the reference occurs in the output, else 0. A blank reference occurs only in a blank output.
 
     >>> Contains()("It is Paris, of course.", "Paris"), Contains()("It is paris.", "Paris")
@@ -92,10 +89,7 @@ class Contains(Metric, uses="text"):
 
     ignore_case: bool = False
 
-    def __call__(self, prediction: object, reference: object) -> float | None:
-        return best_match(self._contains, prediction, reference)
-
-    def _contains(self, prediction: str, reference: str) -> float:
+    def score(self, prediction: str, reference: str) -> float:
         if self.ignore_case:
             prediction, reference = prediction.casefold(), reference.casefold()
         expected = reference.strip(WHITESPACE)
@@ -189,18 +183,14 @@ class Choice(Metric):
         options = {_folded(text): letter for letter, text in zip(string.ascii_uppercase, choices, strict=False)}
 
         def same(left: str, right: str) -> float:
-            return float(_same_option(left, right, options))
+            labels = _label(left, options), _label(right, options)
+            if labels[0] and labels[1]:
+                return float(labels[0] == labels[1])
+            if labels[0] or labels[1]:
+                return float((labels[0] or _leading_label(left)) == (labels[1] or _leading_label(right)))
+            return float(_folded(left) == _folded(right) != "")
 
         return best_match(same, prediction, reference)
-
-
-def _same_option(left: str, right: str, options: dict[str, str]) -> bool:
-    labels = _label(left, options), _label(right, options)
-    if labels[0] and labels[1]:
-        return labels[0] == labels[1]
-    if labels[0] or labels[1]:
-        return (labels[0] or _leading_label(left)) == (labels[1] or _leading_label(right))
-    return _folded(left) == _folded(right) != ""
 
 
 def _label(text: str, options: dict[str, str]) -> str | None:
@@ -224,7 +214,7 @@ def _folded(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenF1(Metric):
+class TokenF1(ReferenceMetric):
     """Harmonic mean of token precision and recall, 2PR/(P+R), as in SQuAD (Rajpurkar et al. 2016).
 
     Both sides are lower-cased, lose ASCII punctuation and the articles a, an and the, and are split at
@@ -235,12 +225,16 @@ class TokenF1(Metric):
     0.666...
     """
 
-    def __call__(self, prediction: object, reference: object) -> float | None:
-        return best_match(_token_f1, prediction, reference)
+    def score(self, prediction: str, reference: str) -> float:
+        left, right = squad_tokens(prediction), squad_tokens(reference)
+        if not left or not right:
+            return float(left == right)
+        common = (Counter(left) & Counter(right)).total()
+        return 2 * common / (len(left) + len(right))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RougeL(Metric, uses="text"):
+class RougeL(ReferenceMetric, uses="text"):
     """ROUGE-L, the F-measure of the longest common subsequence of tokens (Lin 2004).
 
     With L its length, P = L/len(prediction), R = L/len(reference): F = (1 + b^2) P R / (R + b^2 P), where
@@ -257,10 +251,7 @@ class RougeL(Metric, uses="text"):
         if not 0 < self.beta < float("inf"):
             raise InputError(f"rouge_l: beta must be a number above 0, not {self.beta!r}")
 
-    def __call__(self, prediction: object, reference: object) -> float | None:
-        return best_match(self._f_measure, prediction, reference)
-
-    def _f_measure(self, prediction: str, reference: str) -> float:
+    def score(self, prediction: str, reference: str) -> float:
         left, right = _WORDS.findall(prediction.lower()), _WORDS.findall(reference.lower())
         if not left or not right:
             return float(prediction.strip() == reference.strip())
@@ -270,7 +261,7 @@ class RougeL(Metric, uses="text"):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bleu(Metric, uses="text"):
+class Bleu(ReferenceMetric, uses="text"):
     """Sentence BLEU of sacrebleu divided by 100, so in [0, 1].
 
     Exponential smoothing and the effective order, as sacrebleu advises for single sentences. Of several
@@ -287,13 +278,12 @@ class Bleu(Metric, uses="text"):
     def __post_init__(self) -> None:
         _bleu(self.ignore_case, self.tokenize)
 
-    def __call__(self, prediction: object, reference: object) -> float | None:
-        scorer = _bleu(self.ignore_case, self.tokenize)
-        return best_match(lambda left, right: _sentence_score(scorer, left, right), prediction, reference)
+    def score(self, prediction: str, reference: str) -> float:
+        return _sentence_score(_bleu(self.ignore_case, self.tokenize), prediction, reference)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chrf(Metric, uses="text"):
+class Chrf(ReferenceMetric, uses="text"):
     """Sentence chrF of sacrebleu divided by 100; `word_order=2` makes it chrF++. Two blank texts score 1.
 
     >>> round(Chrf()("the cat sat on the mat", "the cat is on the mat"), 4)
@@ -309,9 +299,8 @@ class Chrf(Metric, uses="text"):
             raise InputError("chrf: word_order must be at least 0, char_order and beta at least 1")
         _chrf(self.word_order, self.char_order, self.beta)
 
-    def __call__(self, prediction: object, reference: object) -> float | None:
-        scorer = _chrf(self.word_order, self.char_order, self.beta)
-        return best_match(lambda left, right: _sentence_score(scorer, left, right), prediction, reference)
+    def score(self, prediction: str, reference: str) -> float:
+        return _sentence_score(_chrf(self.word_order, self.char_order, self.beta), prediction, reference)
 
 
 def squad_tokens(text: str) -> list[str]:
@@ -341,14 +330,6 @@ def lcs_length(left: Sequence[str], right: Sequence[str]) -> int:
     return len(left) - row.bit_count()
 
 
-def _token_f1(prediction: str, reference: str) -> float:
-    left, right = squad_tokens(prediction), squad_tokens(reference)
-    if not left or not right:
-        return float(left == right)
-    common = (Counter(left) & Counter(right)).total()
-    return 2 * common / (len(left) + len(right))
-
-
 def _sentence_score(scorer: Any, prediction: str, reference: str) -> float:
     if not prediction.strip() and not reference.strip():
         return 1.0
@@ -359,7 +340,7 @@ def _sentence_score(scorer: Any, prediction: str, reference: str) -> float:
 # sacrebleu builds tables for its tokenizers, which a call per candidate would repeat
 @lru_cache(maxsize=16)
 def _bleu(ignore_case: bool, tokenize: str) -> Any:
-    metrics = _sacrebleu("metric bleu")
+    metrics = import_extra("sacrebleu", "text", "metric bleu").metrics
     if tokenize not in metrics.BLEU.TOKENIZERS:
         raise InputError(f"bleu: unknown tokenize {tokenize!r}; known: {', '.join(metrics.BLEU.TOKENIZERS)}")
     return metrics.BLEU(lowercase=ignore_case, tokenize=tokenize, effective_order=True)
@@ -367,8 +348,5 @@ def _bleu(ignore_case: bool, tokenize: str) -> Any:
 
 @lru_cache(maxsize=16)
 def _chrf(word_order: int, char_order: int, beta: int) -> Any:
-    return _sacrebleu("metric chrf").CHRF(word_order=word_order, char_order=char_order, beta=beta)
-
-
-def _sacrebleu(purpose: str) -> Any:
-    return import_extra("sacrebleu", "text", purpose).metrics
+    metrics = import_extra("sacrebleu", "text", "metric chrf").metrics
+    return metrics.CHRF(word_order=word_order, char_order=char_order, beta=beta)
