@@ -314,12 +314,7 @@ def _case_means(sets: CandidateSets) -> tuple[list[str], Floats, Floats]:
 
 
 def make_plan(
-    question: PlanQuestion,
-    variances: Variances,
-    prices: UnitPrices,
-    *,
-    systems: int = 1,
-    most_cases: int | None = None,
+    question: PlanQuestion, variances: Variances, prices: UnitPrices, *, systems: int = 1, most_cases: int | None = None
 ) -> Plan:
     """Cases for each number of repeats, and the cheapest: by dollars where prices are known, else by candidates.
 

@@ -119,13 +119,7 @@ def _matching(name: str, given: ArrayLike | None, kept: NDArray[np.bool_], kind:
 
 
 def _interval(
-    x: Floats,
-    weights: Array | None,
-    clusters: Array | None,
-    interval: str,
-    *,
-    rate: bool,
-    **drawing: Unpack[Drawing],
+    x: Floats, weights: Array | None, clusters: Array | None, interval: str, *, rate: bool, **drawing: Unpack[Drawing]
 ) -> Interval:
     level = drawing["level"]
     if not rate and interval in ("auto", *BOOTSTRAPS) and bool((x == x[0]).all()):
