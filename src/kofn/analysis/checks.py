@@ -208,27 +208,20 @@ def run_checks(subject: CheckSubject, options: CheckOptions, baseline: CheckSubj
     if options.max_cost is not None:
         checks.append(cost_check(subject, options.max_cost))
     if options.strict:
-        checks.append(double_dipping_check(subject))
-    checks += [warning_check(subject, code) for code in dict.fromkeys(options.fail_on)]
+        twice = () if subject.result is None else subject.result.double_dipping
+        reason = str(twice[0]) if twice else "nothing picks and grades at once"
+        name = "selector and evaluator are apart"
+        checks.append(Check(name=name, kind="apart", passed=not twice, found=reason))
+    for code in dict.fromkeys(options.fail_on):
+        coded = () if subject.result is None else with_code(subject.result.warnings, code)
+        said = "; ".join(map(str, coded)) or "there is none"
+        numbers = {"code": code}
+        checks.append(Check(name=f"no warning {code}", kind="warning", passed=not coded, found=said, numbers=numbers))
     # a policy fails by itself where the harness failed
     if subject.failure is not None and not by_policy:
         checks.append(Check(name="harness", kind="complete", passed=False, found=f"it failed: {subject.failure}"))
     incomplete = complete_check(subject, allowed=options.allow_missing)
     return checks if incomplete is None else [*checks, incomplete]
-
-
-def double_dipping_check(subject: CheckSubject) -> Check:
-    """Whether no number of the run is picked and graded by the same judge or score."""
-    found = () if subject.result is None else subject.result.double_dipping
-    reason = str(found[0]) if found else "nothing picks and grades at once"
-    return Check(name="selector and evaluator are apart", kind="apart", passed=not found, found=reason)
-
-
-def warning_check(subject: CheckSubject, code: str) -> Check:
-    """Whether the run has no warning with this code."""
-    found = () if subject.result is None else with_code(subject.result.warnings, code)
-    said = "; ".join(map(str, found)) or "there is none"
-    return Check(name=f"no warning {code}", kind="warning", passed=not found, found=said, numbers={"code": code})
 
 
 def policy_check(subject: CheckSubject, policy: PassPolicy | None) -> Check:
@@ -404,14 +397,6 @@ class _MeasurePair(NamedTuple):
     title: str
 
 
-class _PairTest(NamedTuple):
-    """What a pair is tested with: the p-value adjusted for all tests, their number, and alpha."""
-
-    p: float | None
-    tests: int
-    alpha: float
-
-
 def baseline_checks(
     subject: CheckSubject, baseline: CheckSubject, requirements: Sequence[Requirement] = (), alpha: float = 0.05
 ) -> list[Check]:
@@ -440,10 +425,39 @@ def baseline_checks(
     adjusted = iter(holm([c.p for c in compared if c.p is not None]))
     checks = []
     for pair, c in zip(pairs, compared, strict=True):
-        test = _PairTest(None if c.p is None else next(adjusted), len(pairs), alpha)
+        p = None if c.p is None else next(adjusted)
         notes = _mismatch_notes(subject, baseline, pair.new)
         notes += [f"{other:,} cases ask or expect something else there"] if other else []
-        checks.append(_baseline_check(pair, c, test, baseline.name, notes))
+        worse = c.difference is not None and (c.difference < 0 if pair.higher else c.difference > 0)
+        wins, losses = (c.wins, c.losses) if pair.higher else (c.losses, c.wins)
+        # cases that took no part, and whether the rest could show a drop at all: n signs give p of at least 2^(1 - n)
+        unmatched = len(c.only_a) + len(c.only_b)
+        left_out = [f"{format_count(unmatched, 'case')} unmatched"] if unmatched else []
+        left_out += [f"{c.n_missing:,} without a value in one of the runs"] if c.n_missing else []
+        left_out += ["too few cases to find any drop"] if 0 < c.n < 64 and 2.0 ** (1 - c.n) >= alpha else []
+        found = f"undefined against {baseline.name}: no case has a value in both"
+        if c.a is not None and c.b is not None and c.difference is not None and p is not None:
+            ends = "" if c.low is None or c.high is None else f" {format_signed_interval(c.low, c.high)}"
+            over = f" (Holm over {len(pairs)})" if len(pairs) > 1 else ""
+            found = (
+                f"{c.a:.3f} in {baseline.name}, {c.b:.3f} here, difference {c.difference:+.3f}{ends}, p {p:.3g}{over}, "
+                f"{wins:,} wins and {losses:,} losses in {c.n:,} cases"
+            )
+        own = {name: getattr(c, name) for name in ("difference", "low", "high", "level", "method", "p")}
+        check = Check(
+            name=f"no drop in {pair.title}",
+            kind="baseline",
+            passed=c.n > 0 and not (worse and p is not None and p < alpha),
+            found="; ".join([found, *left_out, *notes]),
+            numbers={
+                "baseline": baseline.name, "metric": pair.new.metric, "aggregator": pair.new.name,
+                "before": c.a, "after": c.b, **own, "p_adjusted": p, "alpha": alpha,
+                "higher_is_better": pair.higher,
+                "wins": wins, "ties": c.ties, "losses": losses, "n": c.n, "n_missing": c.n_missing,
+                "n_only_here": len(c.only_b), "n_only_there": len(c.only_a), "notes": notes,
+            },
+        )
+        checks.append(check)
     return checks
 
 
@@ -522,53 +536,6 @@ def _mismatch_notes(subject: CheckSubject, baseline: CheckSubject, new: Measure)
         f"sets of {sizes[1]} there, of {sizes[0]} here": sizes[0] != sizes[1],
     }
     return [note for note, holds in notes.items() if holds]
-
-
-def _baseline_check(pair: _MeasurePair, c: Comparison, test: _PairTest, baseline: str, notes: Sequence[str]) -> Check:
-    worse = c.difference is not None and (c.difference < 0 if pair.higher else c.difference > 0)
-    dropped = worse and test.p is not None and test.p < test.alpha
-    wins, losses = (c.wins, c.losses) if pair.higher else (c.losses, c.wins)
-    # cases that took no part, and whether the rest could show a drop at all: n signs give p of at least 2^(1 - n)
-    unmatched = len(c.only_a) + len(c.only_b)
-    left_out = [f"{format_count(unmatched, 'case')} unmatched"] if unmatched else []
-    left_out += [f"{c.n_missing:,} without a value in one of the runs"] if c.n_missing else []
-    left_out += ["too few cases to find any drop"] if 0 < c.n < 64 and 2.0 ** (1 - c.n) >= test.alpha else []
-    return Check(
-        name=f"no drop in {pair.title}",
-        kind="baseline",
-        passed=c.n > 0 and not dropped,
-        found="; ".join([_describe_difference(c, test, wins, losses, baseline), *left_out, *notes]),
-        numbers={
-            "baseline": baseline,
-            "metric": pair.new.metric,
-            "aggregator": pair.new.name,
-            "before": c.a,
-            "after": c.b,
-            **{key: getattr(c, key) for key in ("difference", "low", "high", "level", "method", "p")},
-            "p_adjusted": test.p,
-            "alpha": test.alpha,
-            "higher_is_better": pair.higher,
-            "wins": wins,
-            "ties": c.ties,
-            "losses": losses,
-            "n": c.n,
-            "n_missing": c.n_missing,
-            "n_only_here": len(c.only_b),
-            "n_only_there": len(c.only_a),
-            "notes": list(notes),
-        },
-    )
-
-
-def _describe_difference(c: Comparison, test: _PairTest, wins: int, losses: int, baseline: str) -> str:
-    if c.a is None or c.b is None or c.difference is None or test.p is None:
-        return f"undefined against {baseline}: no case has a value in both"
-    ends = "" if c.low is None or c.high is None else f" {format_signed_interval(c.low, c.high)}"
-    holm = f" (Holm over {test.tests})" if test.tests > 1 else ""
-    return (
-        f"{c.a:.3f} in {baseline}, {c.b:.3f} here, difference {c.difference:+.3f}{ends}, p {test.p:.3g}{holm}, "
-        f"{wins:,} wins and {losses:,} losses in {c.n:,} cases"
-    )
 
 
 def passes_check(subject: CheckSubject, passes: MinPasses) -> Check:

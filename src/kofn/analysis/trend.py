@@ -172,8 +172,12 @@ def build_trend(
     parts, left = [], list(left_out)
     for name, runs in kept.items():
         numbers = _numbers(runs, aggregate, metric)
-        whole, damaged = _read_columns(runs, numbers, read)
-        left += damaged
+        whole = []
+        for run in runs:
+            try:
+                whole.append(read(run, [c for n in numbers if (c := _find_column(run, n))]))
+            except InputError as problem:
+                left.append(SkippedRun(str(run.path), str(problem)))
         if whole:
             named = _unique_names(whole)
             metrics = tuple(_metric_trend(named, n, alpha) for n in numbers)
@@ -245,20 +249,6 @@ def _verdict_name(run: StoredRun) -> str | None:
 
 def _find_column(run: StoredRun, number: TrendNumber) -> IndexColumn | None:
     return None if number.aggregator in FROM_REPORTS else run.column(*number)
-
-
-def _read_columns(
-    runs: Sequence[StoredRun],
-    numbers: Sequence[TrendNumber],
-    read: Callable[[StoredRun, Sequence[IndexColumn]], StoredRun],
-) -> tuple[list[StoredRun], list[SkippedRun]]:
-    whole, left_out = [], []
-    for run in runs:
-        try:
-            whole.append(read(run, [c for n in numbers if (c := _find_column(run, n))]))
-        except InputError as problem:
-            left_out.append(SkippedRun(str(run.path), str(problem)))
-    return whole, left_out
 
 
 def _metric_trend(runs: Sequence[StoredRun], number: TrendNumber, alpha: float) -> MetricTrend:

@@ -473,20 +473,6 @@ def dominated(parts: Floats, weights: Floats) -> bool:
     )
 
 
-def crossing(rises: Callable[[float], bool], low: float, high: float, steps: int) -> float:
-    """The place between low and high where a statement turns true, by bisection."""
-    for _ in range(steps):
-        middle = (low + high) / 2
-        low, high = (low, middle) if rises(middle) else (middle, high)
-    return (low + high) / 2
-
-
-def _between(x: tuple[float, float], y: tuple[float, float], *, halve: bool) -> float:
-    """Where a line through the two ends (x, y) is 0, kept off the ends; or the middle."""
-    share = y[0] / (y[0] - y[1]) if isfinite(y[1] - y[0]) and not halve else 0.5
-    return x[0] + min(max(share, 0.02), 0.98) * (x[1] - x[0])
-
-
 def rising_root(f: Callable[[float], float], low: float, high: float, start: float, scale: float) -> float:
     """Where f, which rises from low to high by about 1 each `scale`, passes 0, to about `NEAR` of a scale.
 
@@ -507,7 +493,11 @@ def rising_root(f: Callable[[float], float], low: float, high: float, start: flo
         if ends[1] - ends[0] < NEAR * scale:
             break
         if isfinite(at_ends[0]) and isfinite(at_ends[1]):
-            x = _between(ends, at_ends, halve=step % 3 == 0 and ends[1] - ends[0] > width / 4)
+            # where a line through both ends is 0, kept off the ends; or the middle
+            halve = step % 3 == 0 and ends[1] - ends[0] > width / 4
+            rise = at_ends[1] - at_ends[0]
+            share = at_ends[0] / (at_ends[0] - at_ends[1]) if isfinite(rise) and not halve else 0.5
+            x = ends[0] + min(max(share, 0.02), 0.98) * (ends[1] - ends[0])
             continue
         x -= stride * min(max(y * 1.05, -3.0), 3.0)  # a little beyond, so that f changes sign
         stride *= 1.5
@@ -596,17 +586,18 @@ class SmoothRatio(ContinuousLaw):
         se = float(np.sqrt(residual @ residual)) / (sums.size * mean_weight)
         return cls(point, se, sums.size, (*polynomials, (-mean_weight, 0.0)))
 
-    def _quantile_of_parts(self, u: float, z: float) -> float:
-        m2, m3, m4, mean = (float(np.polyval(c, u)) for c in self.polynomials)
-        sd = sqrt(m2)
-        skewness = m3 / sd**3 / sqrt(self.n)
-        kurtosis = (m4 / sd**4 - 3) / self.n
-        return mean + sd / sqrt(self.n) * cornish_fisher(z, skewness, kurtosis)
-
     def quantile(self, p: float) -> float:
         z = normal_quantile(p)
-        reach = 4 * (abs(z) + 1) * self.se
-        return self.point + crossing(lambda u: self._quantile_of_parts(u, z) <= 0, -reach, reach, steps=48)
+        high = 4 * (abs(z) + 1) * self.se
+        low = -high
+        for _ in range(48):  # by bisection: where the quantile of S - (point + u)W turns negative
+            u = (low + high) / 2
+            m2, m3, m4, mean = (float(np.polyval(c, u)) for c in self.polynomials)
+            sd = sqrt(m2)
+            skewness, kurtosis = m3 / sd**3 / sqrt(self.n), (m4 / sd**4 - 3) / self.n
+            passed = mean + sd / sqrt(self.n) * cornish_fisher(z, skewness, kurtosis) <= 0
+            low, high = (low, u) if passed else (u, high)
+        return self.point + (low + high) / 2
 
     def median_bias(self) -> float:
         m2, m3, _, _ = (float(np.polyval(c, 0.0)) for c in self.polynomials)

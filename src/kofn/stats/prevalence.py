@@ -234,7 +234,12 @@ def ppi_mean(
     if w.size != y.size or float(w.min()) < 0 or not w.any():
         raise InputError("weights must be one a label, 0 or more, and not all 0")
     w = w / w.sum()
-    trust = _best_lambda(y, f, g, w) if lam is None else float(lam)
+    trust = 0.0 if lam is None else float(lam)
+    if lam is None and (spread := float(np.concatenate([f, g]).var(ddof=1))):
+        # the λ of least variance where rows are independent; with clusters it is still a valid choice
+        together = float(w @ ((y - w @ y) * (f - w @ f)))
+        n = 1 / float(w @ w)  # Kish's effective number of labels: fewer than there are where weights differ
+        trust = min(max(together / ((1 + n / g.size) * spread), 0.0), 1.0)
     off = y - trust * f
     point = float(w @ off + trust * g.mean())
     influence = np.concatenate([w * (off - w @ off), trust * (g - g.mean()) / g.size])
@@ -242,16 +247,6 @@ def ppi_mean(
     return PredictionPowered(
         point=point, low=point - half, high=point + half, level=level, lam=trust, n_labels=y.size, n_unlabelled=g.size
     )
-
-
-def _best_lambda(y: Floats, f: Floats, g: Floats, w: Floats) -> float:
-    """The λ of least variance where rows are independent; with clusters it is still a valid choice."""
-    spread = float(np.concatenate([f, g]).var(ddof=1))
-    if spread == 0:
-        return 0.0
-    together = float(w @ ((y - w @ y) * (f - w @ f)))
-    n = 1 / float(w @ w)  # Kish's effective number of labels: fewer than there are where weights differ
-    return min(max(together / ((1 + n / g.size) * spread), 0.0), 1.0)
 
 
 def _half_width(

@@ -425,17 +425,15 @@ def _level(number: ComparedNumber, segment: SegmentCases | None, columns: Sequen
 def _shared_rows(columns: Sequence[SideValues]) -> list[NDArray[np.intp]]:
     """Where the cases stand that all columns have a value of, in the order of the first; an array a column."""
     first = columns[0].cases
-    rows = [_rows_of(first, column.cases) for column in columns]
+    rows = []
+    for column in columns:
+        if same_cases(first, column.cases):
+            rows.append(np.arange(len(first), dtype=np.intp))
+        else:
+            at = {case: i for i, case in enumerate(column.cases)}
+            rows.append(np.array([at.get(case, -1) for case in first], dtype=np.intp))
     kept = np.ones(len(first), dtype=np.bool_)
-    for column, at in zip(columns, rows, strict=True):
+    for column, places in zip(columns, rows, strict=True):
         values = np.append(column.values, np.nan)  # the last stands for a case that is not there
-        kept &= ~np.isnan(values[at])
-    return [at[kept] for at in rows]
-
-
-def _rows_of(sought: Sequence[str], cases: Sequence[str]) -> NDArray[np.intp]:
-    """Where each of the wanted cases stands among others; -1 where it does not."""
-    if same_cases(sought, cases):
-        return np.arange(len(cases), dtype=np.intp)
-    at = {case: i for i, case in enumerate(cases)}
-    return np.array([at.get(case, -1) for case in sought], dtype=np.intp)
+        kept &= ~np.isnan(values[places])
+    return [places[kept] for places in rows]
