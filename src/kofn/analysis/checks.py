@@ -262,7 +262,12 @@ def find_measure(subject: CheckSubject, name: str) -> Measure:
     scored, spec = _metric_and_spec(result, name)
     if spec in CASE_MEASURES:
         raise InputError(f"{name}: {spec} is of whole cases: ask for it without a metric")
-    rule = _find_aggregator(result, scored, spec)
+    rule: Aggregator | None = None
+    try:
+        rule = aggregator(spec)
+    except InputError:  # one that only the run knows: a function of whoever made it
+        if (scored.metric, spec) not in result.case_values:
+            raise
     key = (scored.metric, spec if rule is None else rule.name)
     stored = result.case_values.get(key)
     rate = rule is not None and rule.bounded and (scored.sets.zero_one or not rule.of_values)
@@ -289,16 +294,6 @@ def _metric_and_spec(result: ScoredResult, name: str) -> tuple[Graded, str]:
     if colon and "." not in prefix and "(" not in prefix and rule in {*known("aggregator"), "pass", "maj", "any"}:
         raise UnknownName("metric", prefix, [one.metric for one in result.scored if one.metric])
     return result.scored[0], name
-
-
-def _find_aggregator(result: ScoredResult, scored: Graded, spec: str) -> Aggregator | None:
-    """The aggregator; None for one that only the run knows, a function of whoever made it."""
-    try:
-        return aggregator(spec)
-    except InputError:
-        if (scored.metric, spec) in result.case_values:
-            return None
-        raise
 
 
 def _case_numbers(subject: CheckSubject, role: str) -> Any:
@@ -450,11 +445,23 @@ def baseline_checks(
             passed=c.n > 0 and not (worse and p is not None and p < alpha),
             found="; ".join([found, *left_out, *notes]),
             numbers={
-                "baseline": baseline.name, "metric": pair.new.metric, "aggregator": pair.new.name,
-                "before": c.a, "after": c.b, **own, "p_adjusted": p, "alpha": alpha,
+                "baseline": baseline.name,
+                "metric": pair.new.metric,
+                "aggregator": pair.new.name,
+                "before": c.a,
+                "after": c.b,
+                **own,
+                "p_adjusted": p,
+                "alpha": alpha,
                 "higher_is_better": pair.higher,
-                "wins": wins, "ties": c.ties, "losses": losses, "n": c.n, "n_missing": c.n_missing,
-                "n_only_here": len(c.only_b), "n_only_there": len(c.only_a), "notes": notes,
+                "wins": wins,
+                "ties": c.ties,
+                "losses": losses,
+                "n": c.n,
+                "n_missing": c.n_missing,
+                "n_only_here": len(c.only_b),
+                "n_only_there": len(c.only_a),
+                "notes": notes,
             },
         )
         checks.append(check)

@@ -184,6 +184,12 @@ def _verdict_changes(
     differs = (pl.col(f"{name}_before").ne_missing(pl.col(f"{name}_after")) for name in named)
     # passes as true, false or null, as every other file has them
     as_flags = (pl.when(pl.col(s) >= 0).then(pl.col(s) == 1).alias(s) for s in sides)
+    a, b = stored.table.cases["case_id"].to_list(), result.table.cases["case_id"].to_list()
+    numbers: dict[str, Comparison] = {}
+    for (metric, name), values in result.case_values.items():
+        kept = name in _COMPARED or options.aggregate
+        if metric == scored.metric and kept and (old.metric, name) in stored.case_values:
+            numbers[name] = compare(a, stored.case_values[old.metric, name], b, values, **options.drawing)
     return VerdictChanges(
         before=old.metric,
         after=scored.metric,
@@ -191,7 +197,7 @@ def _verdict_changes(
         moved={(_WORDS[a], _WORDS[b]): n for a, b, n in counts.iter_rows()},
         n_answers=int(frame["answer_before"].ne_missing(frame["answer_after"]).sum()),
         rows=frame.filter(pl.any_horizontal(*differs)).with_columns(as_flags),
-        numbers=_compare_numbers(stored, result, old.metric, scored.metric, options),
+        numbers=numbers,
     )
 
 
@@ -208,15 +214,3 @@ def _frame(scored: Graded) -> pl.DataFrame:
             "passed": sets.passes,
         }
     )
-
-
-def _compare_numbers(
-    stored: ScoredResult, result: ScoredResult, before: str, after: str, options: GradingConfig
-) -> dict[str, Comparison]:
-    a, b = stored.table.cases["case_id"].to_list(), result.table.cases["case_id"].to_list()
-    out: dict[str, Comparison] = {}
-    names = [name for metric, name in result.case_values if metric == after and (before, name) in stored.case_values]
-    for name in (n for n in names if n in _COMPARED or options.aggregate):
-        pair = stored.case_values[before, name], result.case_values[after, name]
-        out[name] = compare(a, pair[0], b, pair[1], **options.drawing)
-    return out

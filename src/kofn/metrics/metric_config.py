@@ -203,10 +203,7 @@ class MetricConfig:
         """The function over cases, `aggregation_fn`."""
         return self.aggregation_fn
 
-    @property
-    def aggregate(self) -> Callable[..., float]:
-        """The function over cases, as `aggregation`."""
-        return self.aggregation_fn
+    aggregate = aggregation
 
     def compute_metric(self, *args: Any, **kwargs: Any) -> Any:
         """Return what `fn` returns, with the configured settings and these on top."""

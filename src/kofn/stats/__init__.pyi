@@ -7,7 +7,7 @@ from kofn.stats.corrected_rates import MoreLabels as MoreLabels
 from kofn.stats.corrected_rates import corrected_rate as corrected_rate
 from kofn.stats.corrected_rates import corrected_with_known_rates as corrected_with_known_rates
 from kofn.stats.corrected_rates import labels_to_halve as labels_to_halve
-from kofn.stats.correction_data import weights_by_verdict as weights_by_verdict
+from kofn.stats.corrected_rates import weights_by_verdict as weights_by_verdict
 from kofn.stats.estimates import DEFAULT_INTERVAL as DEFAULT_INTERVAL
 from kofn.stats.estimates import INTERVALS as INTERVALS
 from kofn.stats.estimates import SMALL_SEGMENT as SMALL_SEGMENT

@@ -175,7 +175,9 @@ def _climb(tails: Tails, p: Floats) -> tuple[Floats, Floats]:
     height = _likelihood(tails, x, y)
     for _ in range(_STEPS):
         best, tried = (x, y), height
-        for step in (_fixed_point(tails, x, y), _newton(tails, x, y)):
+        # Minka (2000), "Estimating a Dirichlet distribution": a grows by the ratio of its two sums
+        s, f, n = _sums(tails, x, y, 1)
+        for step in ((x + np.log(s / n), y + np.log(f / n)), _newton(tails, x, y)):
             at = _likelihood(tails, *step)
             higher = at > tried
             best = (np.where(higher, step[0], best[0]), np.where(higher, step[1], best[1]))
@@ -195,12 +197,6 @@ def _sums(tails: Tails, x: Floats, y: Floats, power: int) -> tuple[Floats, Float
         (part / (at + i) ** power).sum(axis=1) for part, at in zip(tails, (a, b, a + b), strict=True)
     )
     return passes, fails, tries
-
-
-def _fixed_point(tails: Tails, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Minka (2000), "Estimating a Dirichlet distribution": a grows by the ratio of its two sums."""
-    s, f, n = _sums(tails, x, y, 1)
-    return x + np.log(s / n), y + np.log(f / n)
 
 
 def _newton(tails: Tails, x: Floats, y: Floats) -> tuple[Floats, Floats]:

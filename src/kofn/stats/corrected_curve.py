@@ -17,8 +17,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kofn.errors import InputError
-from kofn.stats.corrected_rates import draw_rates, prevalence_from_rates, prevalence_of_draws
-from kofn.stats.correction_data import labelled_data, unit_codes, variance_parts
+from kofn.stats.corrected_rates import (
+    draw_rates,
+    labelled_data,
+    prevalence_from_rates,
+    prevalence_of_draws,
+    unit_codes,
+    variance_parts,
+)
 from kofn.stats.draws import percentile_ends, resampled_sums, resampled_sums_of_units
 from kofn.stats.intervals import check_level, cluster_codes
 from kofn.stats.judge_accuracy import label_columns

@@ -72,15 +72,6 @@ def _sums_of_few(rng: np.random.Generator, pairs: Floats, n_resamples: int) -> F
     return np.column_stack([sums.real, sums.imag])
 
 
-def _sums_of_rest(rng: np.random.Generator, rows: Floats, drawn: Ints) -> Floats:
-    """Column sums of `drawn[r]` rows as jointly normal, with the rows' own means and covariances."""
-    mean = rows.mean(axis=0)
-    scale, axes = np.linalg.eigh((rows - mean).T @ (rows - mean) / len(rows))
-    spread = np.sqrt(np.maximum(scale, 0.0))[:, None] * axes.T
-    normal = rng.standard_normal((drawn.size, rows.shape[1])) @ spread
-    return np.asarray(drawn[:, None] * mean + np.sqrt(drawn)[:, None] * normal)
-
-
 def resampled_ratios(sums: Floats, weights: Floats, n_resamples: int, seed: int) -> Floats:
     """Σsums/Σweights of `n_resamples` resamples of the units, whatever the order these come in.
 
@@ -100,7 +91,12 @@ def resampled_ratios(sums: Floats, weights: Floats, n_resamples: int, seed: int)
         part = np.abs(pairs[:, 0] - total / weight * pairs[:, 1])
         pairs = pairs[np.argsort(-(pairs[:, 1] / weight + part / part.sum()), kind="stable")]
         n_heavy = rng.binomial(len(pairs), HEAVIEST / len(pairs), size=n_resamples)
-        drawn = _sums_of_rest(rng, pairs[HEAVIEST:], len(pairs) - n_heavy)
+        # the sums of the others as jointly normal, with their own means and covariances
+        rest, n_rest = pairs[HEAVIEST:], (len(pairs) - n_heavy)[:, None]
+        mean = rest.mean(axis=0)
+        scale, axes = np.linalg.eigh((rest - mean).T @ (rest - mean) / len(rest))
+        spread = np.sqrt(np.maximum(scale, 0.0))[:, None] * axes.T
+        drawn = n_rest * mean + np.sqrt(n_rest) * (rng.standard_normal((n_resamples, 2)) @ spread)
         for some, counts in _counts(rng, n_heavy, HEAVIEST):
             drawn[some] += counts @ pairs[:HEAVIEST]
     return np.asarray(drawn[:, 0] / drawn[:, 1])

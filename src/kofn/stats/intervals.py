@@ -193,17 +193,6 @@ def cluster_codes(clusters: ArrayLike) -> NDArray[np.intp]:
     return np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.intp)
 
 
-def cluster_deviations(values: Floats, clusters: ArrayLike, weights: Floats | None = None) -> Floats:
-    """Sum in each cluster of w (x - mean) / Σw: the influence of each cluster on the mean."""
-    codes = cluster_codes(clusters)
-    if codes.size != values.size:
-        raise InputError(f"{values.size} values but {codes.size} cluster names: give one a case")
-    w = np.ones_like(values) if weights is None else weights
-    total = float(w.sum())
-    mean = float((w * values).sum()) / total
-    return np.asarray(np.bincount(codes, weights=w * (values - mean)) / total)
-
-
 def clustered_se(
     values: ArrayLike, clusters: ArrayLike, kind: Literal["CR0", "CR1"] = "CR1", *, weights: Floats | None = None
 ) -> float:
@@ -218,7 +207,13 @@ def clustered_se(
     """
     if kind not in CR_KINDS:
         raise UnknownName("kind of clustered error", kind, list(CR_KINDS))
-    influence = cluster_deviations(np.asarray(values, dtype=float), clusters, weights)
+    x, codes = np.asarray(values, dtype=float), cluster_codes(clusters)
+    if codes.size != x.size:
+        raise InputError(f"{x.size} values but {codes.size} cluster names: give one a case")
+    w = np.ones_like(x) if weights is None else weights
+    total = float(w.sum())
+    mean = float((w * x).sum()) / total
+    influence = np.bincount(codes, weights=w * (x - mean)) / total  # of each cluster on the mean
     c = influence.size
     if c < 2:
         return nan

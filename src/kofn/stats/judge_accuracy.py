@@ -162,6 +162,24 @@ def judge_rates(
         }
         return estimate(np.asarray(right)[of], aggregator=name, interval=interval, **own, **drawing)
 
+    # kappa with its percentile bootstrap by label or cluster; no interval where most draws have none
+    check_resamples(n_resamples)
+    point, ends = float(_kappa(columns.sum(axis=0, keepdims=True))[0]), None
+    units = columns if codes is None else sums_by_cluster(columns, codes)
+    if len(units) > 1 and isfinite(point):
+        drawn = _kappa(resampled_sums_of_units(units, n_resamples, np.random.default_rng(seed)))
+        drawn = drawn[~np.isnan(drawn)]
+        ends = percentile_ends(drawn, level) if drawn.size > n_resamples / 2 else None
+    kappa = Estimate(
+        aggregator="kappa",
+        point=None if isnan(point) else point,
+        low=ends and ends[0],
+        high=ends and ends[1],
+        level=level,
+        n=len(columns),
+        n_missing=0,
+        method="bootstrap" if ends else "none",
+    )
     return JudgeRates(
         confusion=Confusion.of(h, j, w),
         n=h.size,
@@ -170,27 +188,8 @@ def judge_rates(
         sensitivity=rate("sensitivity", j, h == 1),
         specificity=rate("specificity", 1 - j, h == 0),
         agreement=rate("agreement", h == j, np.ones(h.size, dtype=bool)),
-        kappa=_kappa_estimate(columns, codes, **drawing),
+        kappa=kappa,
     )
-
-
-def _kappa_estimate(
-    columns: Floats, codes: NDArray[np.intp] | None, level: float, n_resamples: int, seed: int
-) -> Estimate:
-    """Kappa with its percentile bootstrap by label or cluster; no interval where most draws have none."""
-    check_resamples(n_resamples)
-    point = float(_kappa(columns.sum(axis=0, keepdims=True))[0])
-    low = high = None
-    units = columns if codes is None else sums_by_cluster(columns, codes)
-    if len(units) > 1 and isfinite(point):
-        drawn = _kappa(resampled_sums_of_units(units, n_resamples, np.random.default_rng(seed)))
-        drawn = drawn[~np.isnan(drawn)]
-        if drawn.size > n_resamples / 2:
-            low, high = percentile_ends(drawn, level)
-    known = None if isnan(point) else point
-    method = "none" if low is None else "bootstrap"
-    ends: dict[str, Any] = {"low": low, "high": high, "level": level, "method": method}
-    return Estimate(aggregator="kappa", point=known, n=len(columns), n_missing=0, **ends)
 
 
 # --- several judges of the same items

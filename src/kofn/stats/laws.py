@@ -270,15 +270,6 @@ def convolve(pmf: Floats, n: int, window: float = WINDOW) -> tuple[int, Floats] 
     return first, law / law.sum()
 
 
-def _lattice_law(counts: Ints, low: float, high: float, point: float) -> Discrete | None:
-    n = int(counts.sum())
-    if (summed := convolve(counts / n, n)) is None:
-        return None
-    first, pmf = summed
-    top, at = counts.size - 1, np.arange(first, first + pmf.size)
-    return Discrete((low * (n * top - at) + high * at) / (n * top), pmf, point)
-
-
 @lru_cache(maxsize=16)
 def _compositions(n: int, kinds: int) -> Floats:
     """Every way to write n as a sum of so many counts, a row each."""
@@ -389,9 +380,10 @@ def mean_law(values: Floats, counts: Ints | None = None) -> Law:
     part = values[:: max(1, n // 2048)] if counts is None else values
     levels = np.unique(part)
     found = lattice_counts(values, levels, low, high, counts)
-    law = None if found is None else _lattice_law(found, low, high, _mean(values, counts))
-    if law is not None:
-        return law
+    if found is not None and (summed := convolve(found / n, n)) is not None:
+        first, pmf = summed
+        top, at = found.size - 1, np.arange(first, first + pmf.size)
+        return Discrete((low * (n * top - at) + high * at) / (n * top), pmf, _mean(values, counts))
     moments, tied = moments_of_mean(values, counts), 2 * levels.size < (n if counts is not None else part.size)
     enough = n >= (SMOOTH_FROM_TIED if tied else SMOOTH_FROM)
     if enough and nearly_normal(moments.skewness, moments.kurtosis):

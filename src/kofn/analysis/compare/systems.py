@@ -271,22 +271,18 @@ def _direction(name: str, sets: CandidateSets) -> bool | None:
 def _segments(sides: Sequence[Side], by: Sequence[str]) -> Iterator[SegmentCases]:
     """The slices of the cases by each field, as the first side that has the field tells it."""
     for name in by:
-        side = _side_with_field(sides, name)
+        side = sides[-1]
+        for one in sides[:-1]:
+            try:
+                case_column(one.table, name)
+            except UnknownName:
+                continue
+            side = one
+            break
         slices: dict[str, set[str]] = {}
         for case, value in zip(side.cases, segment_names(side.table, name), strict=True):
             slices.setdefault(f"{name}={value}", set()).add(case)
         yield from (SegmentCases(of, cases) for of, cases in slices.items())
-
-
-def _side_with_field(sides: Sequence[Side], name: str) -> Side:
-    """The first side that has a field."""
-    for side in sides[:-1]:
-        try:
-            case_column(side.table, name)
-        except UnknownName:
-            continue
-        return side
-    return sides[-1]
 
 
 # the cases that changed
