@@ -119,10 +119,9 @@ def normalise(result: object, name: str) -> Outcome:
 def call_metric(metric: MetricFunction, prediction: object, reference: object, **fields: object) -> Any:
     """Return what `metric` returns for one prediction, called the way its signature asks for.
 
-    With parameters `predictions` and `references`: by keyword, each in a list of one. With other names in the
-    plural for both, or `y_true, y_pred`: in lists of one, in their order. With names that say the reference comes
-    first: in that order. Otherwise `(prediction, reference)`. Of `fields` (`choices`, say) it gets those that it
-    names.
+    With parameters `predictions` and `references`: by keyword, each in a list of one. With other names in the plural
+    for both, or `y_true, y_pred`: in lists of one, in their order. With names that say the reference comes first: in
+    that order. Otherwise `(prediction, reference)`. Of `fields` (`choices`, say) it gets those that it names.
 
     >>> call_metric(lambda prediction, reference: prediction == reference, "a", "a")
     True

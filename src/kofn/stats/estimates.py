@@ -68,12 +68,11 @@ def estimate(
 ) -> Estimate:
     """The (weighted) mean over cases with its interval.
 
-    NaN (or None) marks a case without a value: it is left out and counted in `n_missing`. No case:
-    no point, method "none". One case: no interval, unless its value is 0 or 1 (Wilson). `interval`
-    is one of `INTERVALS`; those for rates take only 0/1 values, and "cluster" needs clusters. "auto" (default)
-    is the percentile bootstrap, except where that is known to fail: see `choose_interval`. rate=False says that a value
-    of 1 is not 100 % (a count, a score without bounds): then "auto" takes no interval for rates, and values that are
-    all equal have no interval.
+    NaN (or None) marks a case without a value: it is left out and counted in `n_missing`. No case: no point, method
+    "none". One case: no interval, unless its value is 0 or 1 (Wilson). `interval` is one of `INTERVALS`; those for
+    rates take only 0/1 values, and "cluster" needs clusters. "auto" (default) is the percentile bootstrap, except where
+    that is known to fail: see `choose_interval`. rate=False says that a value of 1 is not 100 % (a count, a score
+    without bounds): then "auto" takes no interval for rates, and values that are all equal have no interval.
 
     >>> print(estimate([1, 0, None, 1, 1], aggregator="any_pass", interval="wilson"))
     any_pass 0.750 [0.301, 0.954]

@@ -95,9 +95,8 @@ def _check_count(successes: float, n: float) -> None:
 def wilson(successes: float, n: float, level: float = 0.95) -> Interval:
     """Wilson's score interval for a rate.
 
-    (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n), Wilson (1927). Fractional counts are allowed
-    so that an effective sample size can be used. It has width at 0 and at n, where it is exactly
-    0 or 1 at the outer end.
+    (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n), Wilson (1927). Fractional counts are allowed so that an effective
+    sample size can be used. It has width at 0 and at n, where it is exactly 0 or 1 at the outer end.
 
     >>> wilson(0, 20)
     Interval(low=0.0, high=0.1611..., method='wilson')

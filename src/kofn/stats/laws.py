@@ -1,8 +1,7 @@
 """The bootstrap distributions of a mean and of a ratio of sums, computed exactly instead of estimated from draws.
 
-A bootstrap that draws estimates the quantiles of this law with Monte Carlo error; here they are
-computed, so the interval is that of infinitely many draws and needs no seed. Which way depends on
-the values:
+A bootstrap that draws estimates the quantiles of this law with Monte Carlo error; here they are computed, so the
+interval is that of infinitely many draws and needs no seed. Which way depends on the values:
 
 - two levels (0/1): the number of ones is binomial;
 - values on a lattice (repeat means, marks out of ten): n-fold convolution by FFT;
@@ -239,10 +238,9 @@ def _to_the(x: NDArray[np.complex128], n: int) -> NDArray[np.complex128]:
 def convolve(pmf: Floats, n: int, window: float = WINDOW) -> tuple[int, Floats] | None:
     """Law of the sum of n draws from 0..m: the first sum and the probabilities from there on.
 
-    The transform of one draw, raised to n. Only a window of so many standard deviations is
-    computed, since the transform of length M gives the law modulo M and what lies outside is below
-    rounding. Probabilities under 1e-16 are rounding and are set to 0. None where the window is too
-    large to afford.
+    The transform of one draw, raised to n. Only a window of so many standard deviations is computed, since the
+    transform of length M gives the law modulo M and what lies outside is below rounding. Probabilities under 1e-16 are
+    rounding and are set to 0. None where the window is too large to afford.
 
     >>> first, law = convolve(np.array([0.5, 0.5]), 3)
     >>> first, law.round(12).tolist()

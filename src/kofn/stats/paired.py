@@ -155,8 +155,7 @@ def _drawn(sizes: Floats, observed: float, n_resamples: int, seed: int) -> float
 def holm(p_values: Sequence[float]) -> list[float]:
     """p-values adjusted for looking at several at once, in the order given (Holm 1979).
 
-    The i-th smallest of m is multiplied by m - i + 1, never made smaller than the one before it,
-    and held at 1.
+    The i-th smallest of m is multiplied by m - i + 1, never made smaller than the one before it, and held at 1.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -255,11 +254,10 @@ def compare(
 ) -> Comparison:
     """Compare two systems case by case, aligned by id.
 
-    The interval is the bootstrap by case of the paired differences, the p-value a sign-flip
-    permutation test (see `sign_flip_p`), with McNemar's exact test beside it when both sides are
-    0/1. With `clusters` (one a case of side a) whole clusters are resampled and flipped. With
-    `weights` (one a case of side a) means are Σwx/Σw, and weighted differences are flipped; where
-    every shared case weighs 0, all count alike.
+    The interval is the bootstrap by case of the paired differences, the p-value a sign-flip permutation test (see
+    `sign_flip_p`), with McNemar's exact test beside it when both sides are 0/1. With `clusters` (one a case of side a)
+    whole clusters are resampled and flipped. With `weights` (one a case of side a) means are Σwx/Σw, and weighted
+    differences are flipped; where every shared case weighs 0, all count alike.
 
     >>> c = compare(["x", "y", "z"], [0, 0, 1], ["z", "y", "w"], [1, 1, 1])
     >>> c.n, c.difference, c.wins, c.only_a, c.only_b

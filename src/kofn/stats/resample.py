@@ -283,10 +283,9 @@ def bootstrap(
 ) -> Interval:
     """Bootstrap interval of any statistic of the cases, by drawing cases or whole clusters.
 
-    `values` has one entry or row a case; `statistic` takes such an array and returns a number.
-    `method` is "percentile", "basic" (2·point minus the percentiles, reversed) or "bca", whose
-    acceleration comes from leaving out one unit at a time; it is undefined where every resample lies
-    on one side of the sample's value.
+    `values` has one entry or row a case; `statistic` takes such an array and returns a number. `method` is
+    "percentile", "basic" (2·point minus the percentiles, reversed) or "bca", whose acceleration comes from leaving out
+    one unit at a time; it is undefined where every resample lies on one side of the sample's value.
 
     >>> data = [1.0, 2.0, 3.0, 4.0, 50.0]
     >>> bootstrap(data, np.median, n_resamples=500)

@@ -61,11 +61,10 @@ def variance_shares(
 ) -> VarianceShares:
     """Variance between cases, within them and, with `candidate_index`, between judgings of a candidate.
 
-    Analysis of variance for unequal numbers (Searle, Casella & McCulloch 1992, ch. 5): sums of
-    squares at each level are equated to their expectations, which is unbiased. With K repeats of
-    every case it is within = mean of the cases' variances, between = variance of the case means -
-    within/K. `candidate_index` names the candidate within its case; without it each row is one.
-    Negative estimates are shown as 0 and named in `clipped`.
+    Analysis of variance for unequal numbers (Searle, Casella & McCulloch 1992, ch. 5): sums of squares at each level
+    are equated to their expectations, which is unbiased. With K repeats of every case it is within = mean of the cases'
+    variances, between = variance of the case means - within/K. `candidate_index` names the candidate within its case;
+    without it each row is one. Negative estimates are shown as 0 and named in `clipped`.
 
     >>> v = variance_shares([1, 1, 0, 0, 1, 0], ["a", "a", "b", "b", "c", "c"])
     >>> round(v.within, 4), round(v.between, 4)
