@@ -201,6 +201,14 @@ def in_order(labels: Iterable[Label]) -> list[Label]:
     return [label._replace(stop=bounds[bisect_right(bounds, label.start)]) for label in found]
 
 
+def labels_in(text: str, *more: Label) -> list[Label]:
+    """Every label, box and tag of a text, and `more`, in order of place; see `in_order`."""
+    end = len(text)
+    found = [*(Label(*span, end, "word") for span in answer_labels(text)), *more]
+    found += [Label(box.start, box.end, end, "box", box.content) for box in boxes(text)]
+    return in_order(found + tagged_answers(text))
+
+
 def stated_before_run_on(
     text: str, stated: Callable[[str], str | None], labelled: Callable[[str], int | None]
 ) -> str | None:

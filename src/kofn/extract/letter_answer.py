@@ -9,16 +9,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from kofn.extract.answer_labels import (
-    Label,
-    answer_labels,
-    boxes,
-    first_line,
-    in_order,
-    outside_reasoning,
-    stated_before_run_on,
-    tagged_answers,
-)
+from kofn.extract.answer_labels import first_line, labels_in, outside_reasoning, stated_before_run_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -220,10 +211,7 @@ def _mentions(text: str, options: ChoiceLabels) -> Iterator[Mention]:
 
 def _strong(text: str, options: ChoiceLabels) -> Iterator[tuple[int, str]]:
     """The labelled answers in order: (where, which option)."""
-    end = len(text)
-    found = [Label(*span, end, "word") for span in answer_labels(text)]
-    found += [Label(box.start, box.end, end, "box", box.content) for box in boxes(text)]
-    for label in in_order(found + tagged_answers(text)):
+    for label in labels_in(text):
         stretch = text[label.end : min(label.stop, label.end + _MAX_STRETCH)]
         option = _find_announced(first_line(stretch) if label.content is None else label.content, options)
         if option is None and label.kind == "tag":

@@ -6,17 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from kofn.core.numbers import CURRENCY, canonical_number, plain_characters
-from kofn.extract.answer_labels import (
-    Label,
-    answer_labels,
-    boxes,
-    canonical,
-    first_line,
-    in_order,
-    outside_reasoning,
-    stated_before_run_on,
-    tagged_answers,
-)
+from kofn.extract.answer_labels import Label, canonical, first_line, labels_in, outside_reasoning, stated_before_run_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -136,14 +126,9 @@ def has_labelled_number(text: str) -> bool:
 
 def labels(text: str) -> list[Label]:
     """Every label in order of place; each one's stretch ends where the next label begins."""
-    end = len(text)
-    found = [Label(*span, end, "word") for span in answer_labels(text)]
-    if "####" in text:
-        found += [Label(*match.span(), end, "hashes") for match in _HASHES.finditer(text)]
-    if "A:" in text:
-        found += [Label(*match.span(), end, "short") for match in _SHORT.finditer(text)]
-    found += [Label(box.start, box.end, end, "box", box.content) for box in boxes(text)]
-    return in_order(found + tagged_answers(text))
+    kinds = {"hashes": _HASHES if "####" in text else None, "short": _SHORT if "A:" in text else None}
+    own = (Label(*m.span(), len(text), kind) for kind, sign in kinds.items() if sign for m in sign.finditer(text))
+    return labels_in(text, *own)
 
 
 def first_labelled(text: str) -> int | None:

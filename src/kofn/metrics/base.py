@@ -13,16 +13,8 @@ MetricFunction: TypeAlias = Callable[..., Any]
 
 _METHODS = ("compute", "sentence_score")  # of `evaluate` modules, of sacrebleu's metrics
 
-# what a plain function is taken for
-_PLAIN_TRAITS = {
-    "higher_is_better": True,
-    "uses": "answer",
-    "needs_reference": True,
-    "handles_none": False,
-    "heavy": False,
-    "reference_is": "",
-    "extractor": "",
-}
+# what a plain function is taken for, where that is not what `Metric` says
+_PLAIN_TRAITS = {"needs_reference": True, "handles_none": False}
 
 
 class Metric:
@@ -96,7 +88,8 @@ def trait(metric: object, name: str) -> Any:
     >>> trait(len, "higher_is_better"), trait(len, "uses"), trait(len, "handles_none")
     (True, 'answer', False)
     """
-    return getattr(_wrapped(metric), name, _PLAIN_TRAITS[name])
+    default = _PLAIN_TRAITS[name] if name in _PLAIN_TRAITS else getattr(Metric, name)
+    return getattr(_wrapped(metric), name, default)
 
 
 def metric_name(metric: object) -> str:

@@ -144,6 +144,7 @@ def corrected_curve(
     any@k does, there is none: the judge errs too often for so large a k, or the labels are of another judge. Draws of
     labels in which the judge carries no information have no corrected value and are left out too.
     """
+    units = {"weights": weights, "clusters": clusters}
     rates = rates_of(human, judge, label_weights).checked()
     columns = _columns(human, judge, label_weights)
     if label_clusters is not None:
@@ -151,8 +152,23 @@ def corrected_curve(
         columns = np.column_stack([np.bincount(codes, weights=column) for column in columns.T])
     drawn = _drawn_rates(columns, rates, draws, seed + 1)
     drawn[~(drawn.sum(axis=1) > 1 + _LEAST)] = np.nan
-    sets = _Sets(passes, tries, weights, clusters)
-    return rates, _as_far_as_it_rises([sets.at(k, rates, drawn, level, seed) for k in ks])
+    # the distinct kinds of sets, (n, c): resamples need only the number of each kind
+    n, c = np.asarray(tries, dtype=np.int64), np.asarray(passes, dtype=np.int64)
+    kinds, kind = np.unique(np.stack([n, c], axis=1), axis=0, return_inverse=True)
+    tail = (1 - check_level(level)) / 2
+    points = []
+    for k in ks:
+        enough, used = n >= k, kinds[:, 0] >= k
+        table = np.array([_draws_of(int(size), int(passing), k) for size, passing in kinds[used]])
+        member = np.eye(int(used.sum()))[(np.cumsum(used) - 1)[kind.ravel()[enough]]]
+        own = {name: None if x is None else np.asarray(x)[enough] for name, x in units.items()}
+        shares = resampled_means(member, **own, n_resamples=len(drawn), seed=seed)
+        means = 1 - (shares * _wrong(table, drawn)).sum(axis=1)
+        point = float(1 - np.average(member, axis=0, weights=own["weights"]) @ _wrong(table, np.array([rates]))[0])
+        low, high = np.clip(np.nanquantile(means, [tail, 1 - tail]), 0, 1).tolist()
+        inside = min(1.0, max(0.0, point))
+        points.append(CorrectedPoint(k, inside, low, high, abs(point - inside) > 1e-12))
+    return rates, _as_far_as_it_rises(points)
 
 
 def _as_far_as_it_rises(points: list[CorrectedPoint]) -> list[CorrectedPoint]:
@@ -177,33 +193,6 @@ def _drawn_rates(columns: Floats, rates: Rates, draws: int, seed: int) -> Floats
             n = int((columns[:, of_class] > 0).sum())
             drawn[:, at] = rng.beta(n * rate + 0.5, n * (1 - rate) + 0.5, draws)
     return drawn
-
-
-class _Sets:
-    """The distinct kinds of sets, (n, c): resamples need only the number of each kind."""
-
-    def __init__(
-        self, passes: ArrayLike, tries: ArrayLike, weights: ArrayLike | None, clusters: ArrayLike | None
-    ) -> None:
-        self.tries = np.asarray(tries, dtype=np.int64)
-        pairs = np.stack([self.tries, np.asarray(passes, dtype=np.int64)], axis=1)
-        self.kinds, kind = np.unique(pairs, axis=0, return_inverse=True)
-        self.kind = kind.ravel()
-        self.units = {"weights": weights, "clusters": clusters}
-
-    def at(self, k: int, rates: Rates, drawn: Floats, level: float, seed: int) -> CorrectedPoint:
-        enough, used = self.tries >= k, self.kinds[:, 0] >= k
-        table = np.array([_draws_of(int(n), int(c), k) for n, c in self.kinds[used]])
-        place = np.cumsum(used) - 1
-        member = np.eye(int(used.sum()))[place[self.kind[enough]]]
-        kept = {name: None if x is None else np.asarray(x)[enough] for name, x in self.units.items()}
-        shares = resampled_means(member, **kept, n_resamples=len(drawn), seed=seed)
-        means = 1 - (shares * _wrong(table, drawn)).sum(axis=1)
-        point = float(1 - np.average(member, axis=0, weights=kept["weights"]) @ _wrong(table, np.array([rates]))[0])
-        tail = (1 - check_level(level)) / 2
-        low, high = np.clip(np.nanquantile(means, [tail, 1 - tail]), 0, 1).tolist()
-        inside = min(1.0, max(0.0, point))
-        return CorrectedPoint(k, inside, low, high, abs(point - inside) > 1e-12)
 
 
 # --- if candidates were independent: an upper bound
