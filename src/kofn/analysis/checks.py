@@ -198,7 +198,12 @@ def run_checks(subject: CheckSubject, options: CheckOptions, baseline: CheckSubj
     requested = bool(options.requirements) or options.max_cost is not None or options.passes is not None
     # with no requirement at all the run's own policy decides
     by_policy = options.policy is not None or not (requested or baseline is not None)
-    checks = [policy_check(subject, options.policy)] if by_policy else []
+    checks = []
+    if by_policy:
+        said = subject.decide(options.policy)
+        reason = said.reason.removeprefix(f"{said.policy}: ")
+        own = {"policy": said.policy}
+        checks.append(Check(name=said.policy, kind="policy", passed=said.passed, found=reason, numbers=own))
     for requirement in options.requirements:
         checks += requirement_checks(subject, requirement, options.each)
     if baseline is not None:
@@ -214,21 +219,13 @@ def run_checks(subject: CheckSubject, options: CheckOptions, baseline: CheckSubj
         checks.append(Check(name=name, kind="apart", passed=not twice, found=reason))
     for code in dict.fromkeys(options.fail_on):
         coded = () if subject.result is None else with_code(subject.result.warnings, code)
-        said = "; ".join(map(str, coded)) or "there is none"
-        numbers = {"code": code}
-        checks.append(Check(name=f"no warning {code}", kind="warning", passed=not coded, found=said, numbers=numbers))
+        reason, own = "; ".join(map(str, coded)) or "there is none", {"code": code}
+        checks.append(Check(name=f"no warning {code}", kind="warning", passed=not coded, found=reason, numbers=own))
     # a policy fails by itself where the harness failed
     if subject.failure is not None and not by_policy:
         checks.append(Check(name="harness", kind="complete", passed=False, found=f"it failed: {subject.failure}"))
     incomplete = complete_check(subject, allowed=options.allow_missing)
     return checks if incomplete is None else [*checks, incomplete]
-
-
-def policy_check(subject: CheckSubject, policy: PassPolicy | None) -> Check:
-    """What a policy says of the run; None: the run's own."""
-    said = subject.decide(policy)
-    found = said.reason.removeprefix(f"{said.policy}: ")
-    return Check(name=said.policy, kind="policy", passed=said.passed, found=found, numbers={"policy": said.policy})
 
 
 class Measure(NamedTuple):

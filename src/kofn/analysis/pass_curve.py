@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from kofn.core.candidate_sets import Array, CandidateSets, Floats, Ints
+    from kofn.core.candidate_sets import CandidateSets, Floats, Ints
     from kofn.core.types import Estimate
     from kofn.scoring.configuration import GradingConfig
 
@@ -178,7 +178,12 @@ def vote_columns(sets: CandidateSets, ks: Sequence[int]) -> tuple[list[Floats], 
     steps = int((votes.different * votes.first).sum()) * ks[-1] ** 2
     if steps > MOST_STEPS:
         return [], CodedWarning.of("no-vote-curve", about="votes")
-    values = _majority_values(kinds, votes.different, ks)
+    values = np.full((len(kinds), len(ks)), np.nan)
+    # in chunks of sets with about as many answers
+    order = np.argsort(votes.different, kind="stable")
+    for start in range(0, len(order), _CHUNK):
+        chunk = order[start : start + _CHUNK]
+        values[chunk] = majority_curve(*_answers(kinds, chunk), ks).T
     return [values[kind, i] for i in range(len(ks))], None
 
 
@@ -189,30 +194,16 @@ def _set_kinds(sets: CandidateSets) -> tuple[Ints, Ints]:
     kinds = np.zeros(len(sets), dtype=np.uint64)
     for at, (codes, values, graded) in sets.blocks(voter_codes(sets), sets.values, sets.graded):
         # the set size seeds the hash: sets of different sizes share no kind
-        kinds[at] = pl.DataFrame(_ballots(codes, values, graded)).hash_rows(seed=len(codes)).to_numpy()
+        voting = codes >= 0
+        ballot = count_votes(codes, voting.astype(np.float64), values)
+        # a column a candidate: support and value of its answer, in one complex number so that one sort orders both; -1
+        # for no answer, -2 for not graded
+        marks = np.where(voting, ballot.support + 1j * ballot.value, np.where(graded, -1.0, -2.0))
+        marks = np.sort(marks, axis=0)
+        rows = np.concatenate([marks.real, marks.imag]).T
+        kinds[at] = pl.DataFrame(rows).hash_rows(seed=len(codes)).to_numpy()
     _, first, kind = np.unique(kinds, return_index=True, return_inverse=True)
     return first, kind
-
-
-def _ballots(codes: Ints, values: Floats, graded: Array) -> Floats:
-    """A row a set: the support and value of each candidate's answer, sorted; -1 for no answer, -2 for not graded."""
-    voting = codes >= 0
-    ballot = count_votes(codes, voting.astype(np.float64), values)
-    # support and value in one complex number, so that one sort orders both
-    marks = np.where(voting, ballot.support + 1j * ballot.value, np.where(graded, -1.0, -2.0))
-    marks = np.sort(marks, axis=0)
-    return np.concatenate([marks.real, marks.imag]).T
-
-
-def _majority_values(sets: CandidateSets, different: Floats, ks: Sequence[int]) -> Floats:
-    """maj@k of every set (rows) for every k (columns), in chunks of sets with about as many answers."""
-    out = np.full((len(sets), len(ks)), np.nan)
-    order = np.argsort(different, kind="stable")
-    for start in range(0, len(order), _CHUNK):
-        chunk = order[start : start + _CHUNK]
-        counts, values, silent = _answers(sets, chunk)
-        out[chunk] = majority_curve(counts, values, silent, ks).T
-    return out
 
 
 def _answers(sets: CandidateSets, chunk: Ints) -> tuple[Ints, Floats, Ints]:

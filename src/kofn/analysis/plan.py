@@ -484,23 +484,17 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def current_precision(found: Plan) -> str | None:
-    """What the pilot's own size gives."""
-    v = found.variances
-    if found.pilot_precision is None or v.n_cases is None or v.repeats is None:
-        return None
-    size = f"{format_count(v.n_cases, 'case')} x {v.repeats:.3g}"
-    what = "find a difference" if found.question.width is None else "give a width"
-    return f"the pilot's {size} {what} of {found.pilot_precision:.3f}"
-
-
 def plan_assumptions(found: Plan) -> list[str]:
     """What the plan rests on: variances, and what the pilot's own size gives."""
     v = found.variances
     within = "not known" if v.within is None else f"{v.within:.4g}"
     value = "" if v.mean is None else f"{'difference' if found.systems == 2 else 'value'} {v.mean:.3f}, "
-    first = f"{value}variance between cases {v.between:.4g}, within {within}"
-    return [first, *filter(None, [current_precision(found)])]
+    lines = [f"{value}variance between cases {v.between:.4g}, within {within}"]
+    if found.pilot_precision is not None and v.n_cases is not None and v.repeats is not None:
+        what = "find a difference" if found.question.width is None else "give a width"
+        size = f"{format_count(v.n_cases, 'case')} x {v.repeats:.3g}"
+        lines.append(f"the pilot's {size} {what} of {found.pilot_precision:.3f}")
+    return lines
 
 
 def plan_grid(found: Plan) -> Grid:

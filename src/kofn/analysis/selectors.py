@@ -90,24 +90,18 @@ def _scores(by: str, sets: CandidateSets) -> Floats:
         if sets.texts is None:
             raise InputError("selector length: there are no texts to measure")
         return sets.texts.str.len_chars().cast(float).to_numpy()
-    if by == "vote":
-        return _support(sets)
+    if by == "vote":  # how many candidates of its set gave a candidate's answer; 0 for no answer
+        codes = voter_codes(sets)
+        out, voting = np.zeros(len(codes)), codes >= 0
+        owner = np.repeat(np.arange(len(sets)), sets.sizes)
+        # codes are comparable within a set only, hence the pair
+        _, at, counts = np.unique(np.stack([owner, codes])[:, voting], axis=1, return_inverse=True, return_counts=True)
+        out[voting] = counts[at.ravel()]
+        return out
     if ":" in by:
         return _by_function(by, sets)
     known = [*sets.selectors, *BUILT_IN]
     raise UnknownName("selector", by, known, hint=f"there is {', '.join(known)}, or a function module:name")
-
-
-def _support(sets: CandidateSets) -> Floats:
-    """How many candidates of its set gave a candidate's answer; 0 for no answer."""
-    codes = voter_codes(sets)
-    out = np.zeros(len(codes))
-    owner = np.repeat(np.arange(len(sets)), sets.sizes)
-    voting = codes >= 0
-    # codes are comparable within a set only, hence the pair
-    _, at, counts = np.unique(np.stack([owner, codes])[:, voting], axis=1, return_inverse=True, return_counts=True)
-    out[voting] = counts[at.ravel()]
-    return out
 
 
 def _by_function(spec: str, sets: CandidateSets) -> Floats:

@@ -111,7 +111,13 @@ def locate_column(texts: pl.Series, answers: pl.Series) -> tuple[Ints, Ints]:
             continue
         pair = (text, answer)
         if pair not in known:
-            known[pair] = (_last_of_unlabelled(text, answer) if unlabelled else None) or locate(text, answer)
+            target = _target_of(answer) if unlabelled else None
+            span = None
+            if isinstance(target, NumberTarget):  # what `locate` finds, without searching for labels
+                view = target.view(text)
+                last = target.find_last(view.text)
+                span = last and _original(text, view, last, target)
+            known[pair] = span or locate(text, answer)
         places.append(known[pair] or (-1, -1))
     found = np.array(places, dtype=np.int64).reshape(-1, 2)
     return found[:, 0], found[:, 1]
@@ -181,16 +187,6 @@ def _target_of(answer: str) -> AnswerTarget | None:
     if len(answer) == 1 and answer.isascii() and answer.isalpha():
         return LetterTarget(answer)
     return TextTarget(answer, folded(answer), canonical(answer[:_STRETCH]))
-
-
-def _last_of_unlabelled(text: str, answer: str) -> Span | None:
-    """The span that `locate` finds for a number in a text without labels, without searching for labels."""
-    target = _target_of(answer)
-    if not isinstance(target, NumberTarget):
-        return None
-    view = target.view(text)
-    span = target.find_last(view.text)
-    return None if span is None else _original(text, view, span, target)
 
 
 def _find_stated(text: str, target: AnswerTarget) -> Span | None:

@@ -138,7 +138,12 @@ def audit(
         raise InputError("audit needs at least one extractor")
     if references is not None and len(references) != len(texts):
         raise InputError(f"audit got {len(references)} references for {len(texts)} texts")
-    rows = _rows_of_choices(choices, len(texts))
+    if choices is not None and not all(isinstance(choice, str) for choice in choices):
+        if len(choices) != len(texts):
+            raise InputError(f"audit got {len(choices)} lists of choices for {len(texts)} texts")
+        rows: Sequence[Any] = choices
+    else:
+        rows = [choices] * len(texts)  # one list of labels for all rows
     answers = {
         name: [None if text is None else extractor(text, row) for text, row in zip(texts, rows, strict=True)]
         for name, extractor in extractors.items()
@@ -169,16 +174,6 @@ def same_answer(answer: str, reference: str) -> bool:
     if parse_number(reference) is not None:
         return numbers_equal(answer, reference)
     return answer.strip().casefold() == reference.strip().casefold()
-
-
-def _rows_of_choices(
-    choices: Sequence[str] | Sequence[Sequence[str] | None] | None, n: int
-) -> Sequence[Sequence[str] | None]:
-    if choices is None or all(isinstance(choice, str) for choice in choices):
-        return [choices] * n  # type: ignore[list-item]  # one list of labels for all rows
-    if len(choices) != n:
-        raise InputError(f"audit got {len(choices)} lists of choices for {n} texts")
-    return choices
 
 
 def _share(flags: Iterable[bool], n: int) -> float:
@@ -300,9 +295,7 @@ def _number_shape(texts: pl.Series) -> pl.Series:
     """The labelled number of the tail; for a text that cannot hold a label, the number it ends with."""
     answers = _tail_answers(texts, _NUMBER_TAILS)
     left = (answers.is_null() & texts.is_not_null()).arg_true()
-    if len(left):
-        answers = answers.scatter(left, _last_numbers(texts.gather(left)))
-    return _canonical(answers)
+    return _canonical(answers.scatter(left, _last_numbers(texts.gather(left))) if len(left) else answers)
 
 
 def _last_numbers(texts: pl.Series) -> pl.Series:

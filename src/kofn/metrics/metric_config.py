@@ -178,7 +178,12 @@ class MetricConfig:
         if self.higher_is_better is None:
             object.__setattr__(self, "higher_is_better", trait(self.fn, "higher_is_better"))
         # both are resolved now so that a wrong name or setting fails when built
-        object.__setattr__(self, "metric", _with_settings(self.name, self.fn, self.kwargs))
+        if self.kwargs:
+            try:
+                inspect.signature(self.fn).bind_partial(**self.kwargs)
+            except TypeError as error:
+                raise InputError(f"metric {self.name}: kwargs do not fit its function: {error}") from None
+        object.__setattr__(self, "metric", partial(self.fn, **self.kwargs) if self.kwargs else self.fn)
         spec = "first" if self.repeat_aggregation_fn is None else self.repeat_aggregation_fn
         if not callable(spec):
             if spec not in REPEAT_AGGREGATORS:
@@ -300,17 +305,6 @@ def dataset_aggregate(results: Sequence[Mapping[str, Any]], configs: Iterable[Me
             owner = by_name[max(owners, key=len)]
             totals[key] = owner.compute_aggregation(result.get(key) for result in results)
     return totals
-
-
-def _with_settings(name: str, function: MetricFunction, settings: Mapping[str, Any]) -> MetricFunction:
-    """Return `function` with its settings bound, or say which one it does not take."""
-    if not settings:
-        return function
-    try:
-        inspect.signature(function).bind_partial(**settings)
-    except TypeError as error:
-        raise InputError(f"metric {name}: kwargs do not fit its function: {error}") from None
-    return partial(function, **settings)
 
 
 def _accepted(function: RepeatAggregator, offered: Mapping[str, object]) -> dict[str, object]:

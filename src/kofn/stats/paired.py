@@ -229,16 +229,6 @@ def same_cases(a: Sequence[str], b: Sequence[str]) -> bool:
     return a is b or (len(a) == len(b) and list(a) == list(b))
 
 
-def _shared_rows(at_a: dict[str, int], at_b: dict[str, int]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where the cases stand that both sides have, in the order of side a."""
-    if at_a is at_b:
-        every = np.arange(len(at_a), dtype=np.intp)
-        return every, every
-    shared = [(i, at_b[case]) for case, i in at_a.items() if case in at_b]
-    rows = np.array(shared, dtype=np.intp).reshape(-1, 2)
-    return rows[:, 0], rows[:, 1]
-
-
 def compare(
     ids_a: Sequence[str],
     values_a: ArrayLike,
@@ -270,7 +260,11 @@ def compare(
     a, b = np.asarray(values_a, dtype=float), np.asarray(values_b, dtype=float)
     at_a = _positions(ids_a, a, "a")
     at_b = at_a if b.size == a.size and same_cases(ids_a, ids_b) else _positions(ids_b, b, "b")
-    rows_a, rows_b = _shared_rows(at_a, at_b)
+    # where the cases stand that both sides have, in the order of side a
+    rows_a = rows_b = np.arange(len(at_a), dtype=np.intp)
+    if at_a is not at_b:
+        shared = [(i, at_b[case]) for case, i in at_a.items() if case in at_b]
+        rows_a, rows_b = np.array(shared, dtype=np.intp).reshape(-1, 2).T
     both = ~(np.isnan(a[rows_a]) | np.isnan(b[rows_b]))
     n_shared, rows_a, rows_b = rows_a.size, rows_a[both], rows_b[both]
     groups = None if clusters is None else cluster_codes(clusters)[rows_a]

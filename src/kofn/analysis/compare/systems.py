@@ -171,10 +171,13 @@ def compare_systems(
         changed = tuple(_changed_cases(sides, pairs, metric, rule, bodies=bodies))
         # its bound only where it is not the natural one
         verdict = rule.name if (rule.operator, rule.bound) == (">=", 1.0) else str(rule)
+    shared = set.intersection(*(set(side.cases) for side in sides))
+    first = f", the first {options.top_k} candidates of each set" if options.top_k is not None else ""
+    where = "both" if len(sides) == 2 else f"all {len(sides)}"
     return ComparisonReport(
         kind="runs",
         names=tuple(names),
-        about=_about(sides, options),
+        about=f"{format_count(len(shared), 'case')} in {where}{first}",
         differences=differences,
         levels=levels_of(numbers, segments),
         rules=options.rules,
@@ -185,7 +188,7 @@ def compare_systems(
         warnings=(
             *warnings,
             *_double_dipping_warnings(sides, numbers, options),
-            *_small_segment_warnings(segments, sides),
+            *_small_segment_warnings(segments, shared),
         ),
         n_tests=n_tests,
         facts={"n_cases": [len(side.cases) for side in sides], "top_k": options.top_k},
@@ -235,10 +238,9 @@ def _numbers(sides: Sequence[Side], options: ComparisonOptions) -> list[Compared
     check_unique(names, "aggregator {} is there twice")
     found: list[ComparedNumber] = []
     for metric in _shared_metrics(sides, options.metrics):
-        if requested:
-            found += _requested_numbers(sides, metric, requested)
-            continue
-        for of, name in sides[0].result.case_values:  # the numbers that every side shows already
+        found += _requested_numbers(sides, metric, requested)
+        # else the numbers that every side shows already
+        for of, name in () if requested else sides[0].result.case_values:
             if of == metric and all((metric, name) in side.result.case_values for side in sides[1:]):
                 columns = tuple(side.of(side.result.case_values[metric, name]) for side in sides)
                 found.append(ComparedNumber(metric, name, columns, _direction(name, sides[0].metric(metric).sets)))
@@ -380,14 +382,6 @@ def questions_of(table: Table, at: int) -> dict[str, str | None]:
 # what to beware of
 
 
-def _about(sides: Sequence[Side], options: ComparisonOptions) -> str:
-    """What is compared, in a line."""
-    shared = set.intersection(*(set(side.cases) for side in sides))
-    first = f", the first {options.top_k} candidates of each set" if options.top_k is not None else ""
-    where = "both" if len(sides) == 2 else f"all {len(sides)}"
-    return f"{format_count(len(shared), 'case')} in {where}{first}"
-
-
 def _warnings(
     sides: Sequence[Side], pairs: Sequence[tuple[int, int]], options: ComparisonOptions
 ) -> list[CodedWarning]:
@@ -466,8 +460,7 @@ def _double_dipping_warnings(
     return out
 
 
-def _small_segment_warnings(segments: Sequence[SegmentCases], sides: Sequence[Side]) -> list[CodedWarning]:
-    shared = set.intersection(*(set(side.cases) for side in sides))
+def _small_segment_warnings(segments: Sequence[SegmentCases], shared: set[str]) -> list[CodedWarning]:
     if len(shared) < SMALL_SEGMENT:
         return [CodedWarning.of("few-cases", n=len(shared), shared=True)]
     small = tuple(s.name for s in segments if len(s.cases & shared) < SMALL_SEGMENT)
