@@ -74,9 +74,6 @@ class RecommendedN:
     n: int | None
     reason: str
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def recommend_n(table: BestOf, bounds: SpendingBounds) -> RecommendedN:
     """The n to choose among what was measured.
@@ -186,7 +183,7 @@ class SegmentCurve:
         return self.table.n_cases < SMALL_SEGMENT
 
     def to_dict(self) -> dict[str, Any]:
-        return {"by": self.by, **self.table.to_dict(), "choose": self.choice.to_dict(), "few_cases": self.few}
+        return {"by": self.by, **self.table.to_dict(), "choose": asdict(self.choice), "few_cases": self.few}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -225,7 +222,7 @@ class BestOfReport(Displayable):
         return {
             **{name: getattr(self, name) for name in ("name", "metric", "level", "split")},
             **{key: value for key, value in table.items() if key != "segment"},
-            "choose": self.choice.to_dict(),
+            "choose": asdict(self.choice),
             "wanted": self.bounds.to_dict(),
             "selector": None if self.selector is None else self.selector.to_dict(),
             "selection": None if self.selection is None else self.selection.to_dict(),

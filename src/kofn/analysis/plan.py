@@ -134,9 +134,6 @@ class Mix:
     dollars: float | None = None
     cheapest: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan(Displayable):
@@ -158,7 +155,7 @@ class Plan(Displayable):
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per mix of cases and repeats."""
-        return [mix.to_dict() for mix in self.mixes]
+        return [asdict(mix) for mix in self.mixes]
 
     def to_dict(self) -> dict[str, Any]:
         """As `kofn plan --json` prints it."""
@@ -169,7 +166,7 @@ class Plan(Displayable):
             "now": self.pilot_precision,
             "systems": self.systems,
             "mixes": self.rows(),
-            "cheapest": None if best is None else best.to_dict(),
+            "cheapest": None if best is None else asdict(best),
             "answer": plan_sentence(self),
             "notes": list(self.notes),
         }

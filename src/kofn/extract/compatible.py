@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from kofn.core.numbers import normalize_numeric
+from kofn.core.numbers import normalize_numeric as normalize_numeric
 from kofn.errors import InputError
 from kofn.extract.letter_answer import DEFAULT_LABELS, parse_choices
 
@@ -19,19 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     Step = Callable[[str | None], str | None]
-
-__all__ = [
-    "extract_answer",
-    "extract_answer_simple",
-    "extract_answer_with_anchor",
-    "extract_letter_legacy",
-    "extract_letter_word_boundary",
-    "letter_first",
-    "letter_word_boundary",
-    "normalize_numeric",
-    "number_anchor",
-    "number_simple",
-]
 
 NO_LETTER = "X"
 INVALID: Literal["[invalid]"] = "[invalid]"

@@ -309,12 +309,9 @@ def estimate_tally(
         estimated = estimate(expanded, interval=interval, level=level, rate=rate, **labels)
         return replace(estimated, n_missing=tally.n_missing)
     ends = _interval_of_tally(tally, interval, level, rate=rate)
-    has_interval = ends.low == ends.low and ends.method != "degenerate"
     return Estimate(
-        **{**labels, "recipe": dict(recipe or {})},
+        **{**labels, "recipe": dict(recipe or {}), **ends.finite()},
         point=moments_of_mean(tally.values, tally.counts).mean,
-        low=ends.low if has_interval else None,
-        high=ends.high if has_interval else None,
         level=level,
         n=tally.n,
         n_missing=tally.n_missing,

@@ -7,7 +7,7 @@ With sensitivity s and specificity t, a judge that passes a share q of its cases
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
+from math import nan, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -243,24 +243,18 @@ def ppi_mean(
     off = y - trust * f
     point = float(w @ off + trust * g.mean())
     influence = np.concatenate([w * (off - w @ off), trust * (g - g.mean()) / g.size])
-    half = _half_width(influence, clusters, unlabelled_clusters, y.size, level)
+    if clusters is None and unlabelled_clusters is None:
+        half = normal_quantile((1 + level) / 2) * sqrt(float(influence @ influence))
+    else:
+        names = np.empty(influence.size, dtype=object)
+        names[: y.size] = None if clusters is None else np.asarray(clusters, dtype=object)
+        names[y.size :] = None if unlabelled_clusters is None else np.asarray(unlabelled_clusters, dtype=object)
+        codes = cluster_codes(names)
+        sums = np.bincount(codes, weights=influence)
+        freedom = np.unique(codes[: y.size]).size - 1
+        half = nan  # one labelled cluster tells nothing of others
+        if freedom:
+            half = t_quantile((1 + level) / 2, freedom) * sqrt(sums.size / (sums.size - 1) * float(sums @ sums))
     return PredictionPowered(
         point=point, low=point - half, high=point + half, level=level, lam=trust, n_labels=y.size, n_unlabelled=g.size
     )
-
-
-def _half_width(
-    influence: Floats, clusters: ArrayLike | None, unlabelled_clusters: ArrayLike | None, n_labels: int, level: float
-) -> float:
-    """Half of the interval; NaN with one labelled cluster, which tells nothing of others."""
-    if clusters is None and unlabelled_clusters is None:
-        return normal_quantile((1 + level) / 2) * sqrt(float(influence @ influence))
-    names = np.empty(influence.size, dtype=object)
-    names[:n_labels] = None if clusters is None else np.asarray(clusters, dtype=object)
-    names[n_labels:] = None if unlabelled_clusters is None else np.asarray(unlabelled_clusters, dtype=object)
-    codes = cluster_codes(names)
-    sums = np.bincount(codes, weights=influence)
-    freedom = np.unique(codes[:n_labels]).size - 1
-    if not freedom:
-        return float("nan")
-    return t_quantile((1 + level) / 2, freedom) * sqrt(sums.size / (sums.size - 1) * float(sums @ sums))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -351,21 +351,20 @@ def differences_of(
     found: list[tuple[Difference, Any]] = []
     slices = _Slices()
     for a, b in pairs:
-        for segment in (None, *segments):
-            for number in numbers:
-                left, right = (slices.of(number.columns[i], segment) for i in (a, b))
-                difference = Difference(
-                    metric=number.metric,
-                    aggregator=number.aggregator,
-                    name_a=names[a],
-                    name_b=names[b],
-                    comparison=compare_values(left, right, rules),
-                    segment=None if segment is None else segment.name,
-                    more_is_better=number.more_is_better,
-                    alpha=rules.alpha,
-                    sides=(a, b),
-                )
-                found.append((difference, (a, b, difference.segment, _value_key(left), _value_key(right))))
+        for segment, number in product((None, *segments), numbers):
+            left, right = (slices.of(number.columns[i], segment) for i in (a, b))
+            difference = Difference(
+                metric=number.metric,
+                aggregator=number.aggregator,
+                name_a=names[a],
+                name_b=names[b],
+                comparison=compare_values(left, right, rules),
+                segment=None if segment is None else segment.name,
+                more_is_better=number.more_is_better,
+                alpha=rules.alpha,
+                sides=(a, b),
+            )
+            found.append((difference, (a, b, difference.segment, _value_key(left), _value_key(right))))
     # a dict: numbers that are equal in every case are one key and so one test
     p_of = {key: d.comparison.p for d, key in found if d.comparison.p is not None}
     adjusted = dict(zip(p_of, holm(list(p_of.values())), strict=True))
@@ -396,30 +395,28 @@ class _Slices:
 
 def levels_of(numbers: Sequence[ComparedNumber], segments: Sequence[SegmentCases] = ()) -> tuple[ValueLevel, ...]:
     """Every side's mean of every number on the cases that all have a value of, over all cases and in every segment."""
-    slices = _Slices()
-    return tuple(
-        _level(number, segment, [slices.of(column, segment) for column in number.columns])
-        for segment in (None, *segments)
-        for number in numbers
-    )
-
-
-def _level(number: ComparedNumber, segment: SegmentCases | None, columns: Sequence[SideValues]) -> ValueLevel:
-    rows = _shared_rows(columns)
-    n = len(rows[0])
-    # the weights of the last side that has some, as `compare_values` takes those of b
-    weighted = next((i for i in reversed(range(len(columns))) if columns[i].weights is not None), None)
-    weights = np.ones(n) if weighted is None else np.asarray(columns[weighted].weights)[rows[weighted]]
-    weights = weights if weights.any() else np.ones(n)
-    means = [float(weights @ c.values[at] / weights.sum()) if n else None for c, at in zip(columns, rows, strict=True)]
-    return ValueLevel(
-        metric=number.metric,
-        aggregator=number.aggregator,
-        segment=None if segment is None else segment.name,
-        values=tuple(means),
-        n=n,
-        more_is_better=number.more_is_better,
-    )
+    slices, levels = _Slices(), []
+    for segment, number in product((None, *segments), numbers):
+        columns = [slices.of(column, segment) for column in number.columns]
+        rows = _shared_rows(columns)
+        n = len(rows[0])
+        # the weights of the last side that has some, as `compare_values` takes those of b
+        weighted = next((i for i in reversed(range(len(columns))) if columns[i].weights is not None), None)
+        weights = np.ones(n) if weighted is None else np.asarray(columns[weighted].weights)[rows[weighted]]
+        weights = weights if weights.any() else np.ones(n)
+        means = (
+            float(weights @ c.values[at] / weights.sum()) if n else None for c, at in zip(columns, rows, strict=True)
+        )
+        level = ValueLevel(
+            metric=number.metric,
+            aggregator=number.aggregator,
+            segment=None if segment is None else segment.name,
+            values=tuple(means),
+            n=n,
+            more_is_better=number.more_is_better,
+        )
+        levels.append(level)
+    return tuple(levels)
 
 
 def _shared_rows(columns: Sequence[SideValues]) -> list[NDArray[np.intp]]:
