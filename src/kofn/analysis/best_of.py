@@ -17,6 +17,7 @@ from kofn.core.warnings import CodedWarning, with_code
 from kofn.errors import InputError
 from kofn.stats.beta_binomial import extrapolate
 from kofn.stats.corrected_curve import ASSUMES, corrected_curve
+from kofn.stats.intervals import at_rows
 from kofn.stats.judge_accuracy import FEW_LABELS
 
 if TYPE_CHECKING:
@@ -440,8 +441,6 @@ def best_of_by_segment(
         part = sets.take(own)
         if largest_k(part):
             spent = None if tokens is None else tokens[np.isin(owner, own)]
-            units = {
-                name: None if x is None else x[own] for name, x in {"weights": weights, "clusters": clusters}.items()
-            }
+            units = at_rows(places == segment, weights=weights, clusters=clusters)
             out.append(replace(best_of(part, options, request, tokens=spent, **units), segment=segment))
     return out

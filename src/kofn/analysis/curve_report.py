@@ -86,7 +86,12 @@ def recommend_n(table: BestOf, bounds: SpendingBounds) -> RecommendedN:
     rows = [row for row in table.measured if row.value(table.measure) is not None]
     if bounds.gain is None and bounds.latency is None and bounds.budget is None:
         return RecommendedN(n=None, reason=_no_goal_reason(table, rows))
-    _check_known(rows, bounds)
+    if rows[0].cost is None and (bounds.gain is not None or bounds.budget is not None):
+        raise InputError("what a candidate costs is not known: give --cost-per-candidate, or outputs with a cost")
+    if bounds.gain is not None and not rows[0].cost:
+        raise InputError("candidates cost nothing, so no gain a dollar bounds them: use --max-latency")
+    if bounds.latency is not None and bounds.seconds(rows[0]) is None:
+        raise InputError("how long a candidate takes is not known: give outputs with seconds")
     most = inf if bounds.budget is None else bounds.budget * (1 + _TOLERANCE)
     fits = [row for row in rows if not bounds.too_slow(row) and (row.cost or 0.0) <= most]
     if not fits:
@@ -104,15 +109,6 @@ def recommend_n(table: BestOf, bounds: SpendingBounds) -> RecommendedN:
     # at exactly the price a candidate is worth it, so the most; without a price the fewest that reach the same
     chosen = close[-1] if bounds.gain is not None else close[0]
     return RecommendedN(n=chosen.k, reason=_reason(table, rows, fits, chosen, bounds))
-
-
-def _check_known(rows: Sequence[BestOfRow], bounds: SpendingBounds) -> None:
-    if rows[0].cost is None and (bounds.gain is not None or bounds.budget is not None):
-        raise InputError("what a candidate costs is not known: give --cost-per-candidate, or outputs with a cost")
-    if bounds.gain is not None and not rows[0].cost:
-        raise InputError("candidates cost nothing, so no gain a dollar bounds them: use --max-latency")
-    if bounds.latency is not None and bounds.seconds(rows[0]) is None:
-        raise InputError("how long a candidate takes is not known: give outputs with seconds")
 
 
 def _no_goal_reason(table: BestOf, rows: Sequence[BestOfRow]) -> str:

@@ -208,7 +208,17 @@ def pilot_variances(sets: CandidateSets) -> Variances:
         raise InputError("nothing is graded: there is no variance to plan with")
     if bool((values == values[0]).all()):
         # a variance of 0 would ask for one case: the cautious end of what the pilot can say is used
-        return _uniform_variances(float(values[0]), len(np.unique(cases)), len(values))
+        value, n = float(values[0]), len(np.unique(cases))
+        if value not in (0.0, 1.0):
+            raise InputError(f"every value of the pilot is {value:g}: give --between and --within instead")
+        # Agresti and Coull: two passes and two failures are added, by case, for repeats alike add no evidence
+        p = (n * value + 2) / (n + 4)
+        note = (
+            f"every candidate of the pilot {'passes' if value else 'fails'}: planned with a share of {p:.3f}, "
+            f"the cautious end of what {format_count(n, 'case')} can tell"
+        )
+        known: dict[str, Any] = {"mean": value, "n_cases": n, "repeats": len(values) / n}
+        return Variances(between=p * (1 - p), within=None, notes=(note,), **known)
     shares = variance_shares(values, cases)
     n = shares.n_cases
     common: dict[str, Any] = {"mean": shares.mean, "n_cases": n, "repeats": shares.n_rows / n}
@@ -225,19 +235,6 @@ def pilot_variances(sets: CandidateSets) -> Variances:
 def _graded_rows(sets: CandidateSets) -> tuple[Floats, Ints]:
     """The values of all graded candidates, and the case of each."""
     return sets.values[sets.graded], np.repeat(np.arange(len(sets)), sets.sizes)[sets.graded]
-
-
-def _uniform_variances(value: float, n_cases: int, n_rows: int) -> Variances:
-    if value not in (0.0, 1.0):
-        raise InputError(f"every value of the pilot is {value:g}: give --between and --within instead")
-    # Agresti and Coull: two passes and two failures are added, by case, for repeats alike add no evidence
-    p = (n_cases * value + 2) / (n_cases + 4)
-    note = (
-        f"every candidate of the pilot {'passes' if value else 'fails'}: planned with a share of {p:.3f}, "
-        f"the cautious end of what {format_count(n_cases, 'case')} can tell"
-    )
-    known: dict[str, Any] = {"mean": value, "n_cases": n_cases, "repeats": n_rows / n_cases}
-    return Variances(between=p * (1 - p), within=None, notes=(note,), **known)
 
 
 def share_variances(p: float) -> Variances:

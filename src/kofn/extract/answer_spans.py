@@ -336,9 +336,19 @@ class LetterTarget(AnswerTarget):
     def find_last(self, text: str) -> Span | None:
         """The last in bold or said to be right, else the last that is no item of a list, else the last."""
         is_all = text.strip(" \t\r\n.()[]*`\"'$:").upper() == self.text.upper()
-        found = [at for at in self._mentions(text) if is_all or text[at] == self.text or _bracketed(text, at)]
-        emphasised = [at for at in found if _is_emphasised(text, at)]
-        best = emphasised or [at for at in found if not _is_item(text, at)] or found
+        found, emphasised, unlisted = [], [], []
+        for at in self._mentions(text):
+            bracketed = text[at - 1 : at] in ("(", "[") and text[at + 1 : at + 2] in (")", "]")
+            if not (is_all or text[at] == self.text or bracketed):
+                continue
+            found.append(at)
+            bold = _BOLD_BEFORE.search(text, max(0, at - 4), at) and _BOLD_AFTER.match(text, at + 1)
+            if bold or _SAID_RIGHT.match(text, at + 1):
+                emphasised.append(at)
+            head = text[max(0, at - 12) : at].rpartition("\n")[2].strip(" \t>*_#-([")
+            if head or not _LISTED_AFTER.match(text, at + 1):
+                unlisted.append(at)
+        best = emphasised or unlisted or found
         return (best[-1], best[-1] + 1) if best else None
 
     def _mentions(self, text: str) -> Iterator[int]:
@@ -352,20 +362,6 @@ class LetterTarget(AnswerTarget):
 def _letter_pattern(letter: str) -> re.Pattern[str]:
     """The letter outside words: in quotes it may stand, behind an apostrophe it may not."""
     return re.compile(rf"(?<![A-Za-z0-9\\])(?<![A-Za-z0-9]['’])[{letter}{letter.lower()}](?!['’]?[A-Za-z0-9])")
-
-
-def _is_emphasised(text: str, at: int) -> bool:
-    bold = _BOLD_BEFORE.search(text, max(0, at - 4), at) and _BOLD_AFTER.match(text, at + 1)
-    return bool(bold or _SAID_RIGHT.match(text, at + 1))
-
-
-def _is_item(text: str, at: int) -> bool:
-    head = text[max(0, at - 12) : at].rpartition("\n")[2].strip(" \t>*_#-([")
-    return not head and _LISTED_AFTER.match(text, at + 1) is not None
-
-
-def _bracketed(text: str, at: int) -> bool:
-    return text[at - 1 : at] in ("(", "[") and text[at + 1 : at + 2] in (")", "]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kofn.errors import InputError
-from kofn.stats.intervals import check_level
+from kofn.stats.intervals import at_rows, check_level
 from kofn.stats.resample import resampled_means
 
 if TYPE_CHECKING:
@@ -254,11 +254,7 @@ def extrapolate(
     if model is None:
         return None
     c, n = _counts(passes, tries)
-    tried = np.asarray(tries) > 0
-    units = {
-        "weights": None if weights is None else np.asarray(weights)[tried],
-        "clusters": None if clusters is None else np.asarray(clusters)[tried],
-    }
+    units = at_rows(np.asarray(tries) > 0, weights=weights, clusters=clusters)
     tails = _indicators(c, n)
     width = tails.tries.shape[1]
     drawn = resampled_means(np.hstack(tails), **units, n_resamples=draws, seed=seed)

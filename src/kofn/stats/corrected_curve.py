@@ -26,7 +26,7 @@ from kofn.stats.corrected_rates import (
     variance_parts,
 )
 from kofn.stats.draws import percentile_ends, resampled_sums, resampled_sums_of_units
-from kofn.stats.intervals import check_level, cluster_codes
+from kofn.stats.intervals import at_rows, check_level, cluster_codes
 from kofn.stats.judge_accuracy import label_columns
 from kofn.stats.resample import resampled_means
 
@@ -144,7 +144,6 @@ def corrected_curve(
     any@k does, there is none: the judge errs too often for so large a k, or the labels are of another judge. Draws of
     labels in which the judge carries no information have no corrected value and are left out too.
     """
-    units = {"weights": weights, "clusters": clusters}
     rates = rates_of(human, judge, label_weights).checked()
     columns = _columns(human, judge, label_weights)
     if label_clusters is not None:
@@ -161,7 +160,7 @@ def corrected_curve(
         enough, used = n >= k, kinds[:, 0] >= k
         table = np.array([_draws_of(int(size), int(passing), k) for size, passing in kinds[used]])
         member = np.eye(int(used.sum()))[(np.cumsum(used) - 1)[kind.ravel()[enough]]]
-        own = {name: None if x is None else np.asarray(x)[enough] for name, x in units.items()}
+        own = at_rows(enough, weights=weights, clusters=clusters)
         shares = resampled_means(member, **own, n_resamples=len(drawn), seed=seed)
         means = 1 - (shares * _wrong(table, drawn)).sum(axis=1)
         point = float(1 - np.average(member, axis=0, weights=own["weights"]) @ _wrong(table, np.array([rates]))[0])

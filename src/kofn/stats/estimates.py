@@ -14,6 +14,7 @@ from kofn.stats.intervals import (
     FOR_RATES,
     NO_INTERVAL,
     Interval,
+    at_rows,
     check_level,
     check_resamples,
     cluster_robust,
@@ -232,14 +233,11 @@ def segment_estimates(
     x = np.asarray(values, dtype=float)
     if len(names) != x.size:
         raise InputError(f"{x.size} values but {len(names)} segments: give one a case")
-    units = {"weights": weights, "clusters": clusters}
     order, codes = np.unique(np.array(names, dtype=str), return_inverse=True)
     estimates = []
     for i, name in enumerate(order.tolist()):
         of = codes == i
-        own: dict[str, Any] = {
-            role: None if column is None else np.asarray(column)[of] for role, column in units.items()
-        }
+        own = at_rows(of, weights=weights, clusters=clusters)
         estimates.append(estimate(x[of], segment=name, **own, **options))
     return estimates
 

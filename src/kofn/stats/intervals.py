@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf, isfinite, nan, sqrt
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -190,6 +190,11 @@ def cluster_codes(clusters: ArrayLike) -> NDArray[np.intp]:
     unnamed = (object() for _ in names)
     keys = (next(unnamed) if name is None else name for name in names.tolist())
     return np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.intp)
+
+
+def at_rows(rows: NDArray[np.bool_], **columns: ArrayLike | None) -> dict[str, Any]:
+    """Columns at some of their rows, by name, such as weights and clusters; None stays None."""
+    return {name: None if column is None else np.asarray(column)[rows] for name, column in columns.items()}
 
 
 def clustered_se(

@@ -16,7 +16,7 @@ from kofn.core.types import Estimate
 from kofn.errors import InputError
 from kofn.stats.draws import percentile_ends, resampled_sums_of_units, sums_by_cluster
 from kofn.stats.estimates import estimate, suitable_interval
-from kofn.stats.intervals import check_level, check_resamples, cluster_codes
+from kofn.stats.intervals import at_rows, check_level, check_resamples, cluster_codes
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -156,10 +156,7 @@ def judge_rates(
     interval = suitable_interval("wilson", rate=True, plain=codes is None and w is None)
 
     def rate(name: str, right: ArrayLike, of: NDArray[np.bool_]) -> Estimate:
-        own: dict[str, Any] = {
-            "weights": None if w is None else w[of],
-            "clusters": None if codes is None else codes[of],
-        }
+        own = at_rows(of, weights=w, clusters=codes)
         return estimate(np.asarray(right)[of], aggregator=name, interval=interval, **own, **drawing)
 
     # kappa with its percentile bootstrap by label or cluster; no interval where most draws have none

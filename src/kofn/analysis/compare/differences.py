@@ -14,6 +14,7 @@ from kofn.core.warnings import DOUBLE_DIPPING, warnings_dict, with_code
 from kofn.errors import InputError
 from kofn.scoring.result import estimate_dict
 from kofn.stats import compare, holm
+from kofn.stats.intervals import at_rows
 from kofn.stats.paired import same_cases
 
 if TYPE_CHECKING:
@@ -59,12 +60,8 @@ class SideValues:
 
     def at(self, cases: Sequence[str], at: NDArray[np.bool_]) -> SideValues:
         """On some of the cases, which stand there."""
-        return SideValues(
-            cases=cases,
-            values=self.values[at],
-            weights=None if self.weights is None else self.weights[at],
-            clusters=None if self.clusters is None else self.clusters[at],
-        )
+        units = at_rows(at, weights=self.weights, clusters=self.clusters)
+        return SideValues(cases=cases, values=self.values[at], **units)
 
     def on(self, cases: Sequence[str], column: NDArray[Any] | None) -> list[Any] | None:
         """A column of these cases on others; 0 and a cluster of its own where a case is not here."""

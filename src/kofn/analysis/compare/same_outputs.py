@@ -34,16 +34,12 @@ from kofn.stats import judge_rates
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from kofn.analysis.selectors import Selector
     from kofn.core.candidate_sets import CandidateSets
     from kofn.core.table import Table
     from kofn.scoring.configuration import GradingConfig
     from kofn.scoring.grade import Graded
     from kofn.scoring.result import ScoredResult
-
-    Bools = NDArray[np.bool_]
 
 
 def by_extractor(names: Sequence[str], options: GradingConfig) -> dict[str, GradingConfig]:
@@ -259,7 +255,13 @@ def _changed_picks(
     result: ScoredResult, sets: CandidateSets, selectors: Sequence[Selector], pairs: Sequence[tuple[int, int]]
 ) -> Iterator[ChangedCase]:
     """The cases in which two selectors have no pick in common; equal scores share a pick."""
-    chosen = [_top_candidates(sets, one) for one in selectors]
+    chosen = []
+    for one in selectors:
+        scores = one.scores(sets)
+        # NaN cannot be picked, and would make the maximum NaN
+        known = np.where(np.isnan(scores), -np.inf, scores)
+        best = sets.map_blocks(lambda block: block.max(axis=0), known)
+        chosen.append((known == np.repeat(best, sets.sizes)) & np.isfinite(known))
     passes = [pick_outcomes(sets, one)[0].tolist() for one in selectors]
     # of a pick: none where it is not graded, or shared by candidates that pass and others that fail
     verdicts = {0.0: False, 1.0: True}
@@ -280,17 +282,6 @@ def _changed_picks(
                 b=candidate_excerpts(sets, i, np.flatnonzero(in_b).tolist()),
                 **questions_of(result.table, i),
             )
-
-
-def _top_candidates(sets: CandidateSets, selector: Selector) -> Bools:
-    """Which candidates share the highest score of their set."""
-    scores = selector.scores(sets)
-    # NaN cannot be picked, and would make the maximum NaN
-    known = np.where(np.isnan(scores), -np.inf, scores)
-    best = sets.map_blocks(lambda block: block.max(axis=0), known)
-    of_row = np.repeat(best, sets.sizes)
-    found: Bools = (known == of_row) & np.isfinite(of_row)
-    return found
 
 
 def _selector_warnings(result: ScoredResult, scored: Graded, selectors: Sequence[Selector]) -> Iterator[CodedWarning]:
