@@ -15,15 +15,15 @@ _REASONING_TAG = re.compile(
     r"<(?:/?(?:think|thinking|reasoning|thought)|\|(?:begin|end)_of_thought\|)>", re.IGNORECASE | re.ASCII
 )
 # each is looked up with str.find, which is far faster than one pattern of all of them
-_LATIN_AND_OTHERS = """
+_SPACED_WORDS = """
 ans respuesta réponse reponse antwort lösung losung risposta resposta antwoord odpowiedź odpowiedz odpověď svar
 vastaus cevap yanıt yanit jawaban válasz valasz răspuns raspuns ответ відповідь απάντηση
 """
 # scripts that do not separate words with spaces, or join them to others: matched inside a run of letters too
-_WITHOUT_SPACES = (
+_UNSPACED_WORDS = (
     "答案 答え 解答 回答 答 정답 답변 답 الجواب الإجابة الاجابة إجابة جواب پاسخ उत्तर जवाब উত্তর คำตอบ תשובה"
 )
-WORDS, _UNSPACED = tuple(_LATIN_AND_OTHERS.split()), tuple(_WITHOUT_SPACES.split())
+WORDS, _UNSPACED = tuple(_SPACED_WORDS.split()), tuple(_UNSPACED_WORDS.split())
 _PHRASES = ("đáp án", "câu trả lời")
 
 _MARKS = r"[\s*_`\"'”’)\]]{0,6}"
