@@ -61,7 +61,7 @@ def sign_flip_p(differences: Floats, *, n_resamples: int = 10_000, seed: int = 0
         return float(np.mean(np.abs(sums) >= observed * TIE))
     p, least = _on_lattice(sizes, observed, high), FLOOR
     if p is None and float((sizes**4).sum()) <= EXPAND_BELOW * float(sizes @ sizes) ** 2:
-        p = min(1.0, max(2 * float(_upper_tail(sizes, np.array([observed]))[0]), FLOOR))
+        p = _expanded(sizes, observed)
     if p is None:
         p, least = _drawn(sizes, observed, n_resamples, seed), 1 / (n_resamples + 1)
     return p if p > least else min(p, tail_bound(sizes, observed))
@@ -119,8 +119,14 @@ def _on_lattice(sizes: Floats, observed: float, high: float) -> float | None:
     return min(1.0, max(float(law[far].sum() / law.sum()), FLOOR))
 
 
+def _expanded(sizes: Floats, observed: float) -> float:
+    """Edgeworth for a symmetric sum: the first correction is the kurtosis, -2 Σd⁴/(Σd²)²."""
+    upper = float(_upper_tail(sizes, np.array([observed]))[0])
+    return min(1.0, max(2 * upper, FLOOR))
+
+
 def _upper_tail(sizes: Floats, sums: Floats) -> Floats:
-    """P(Σ ±d ≥ sum) for each sum, by Edgeworth for a symmetric one: first comes the kurtosis, -2 Σd⁴/(Σd²)²."""
+    """P(Σ ±d ≥ sum) for each sum, by the expansion."""
     from scipy.special import ndtr
 
     variance = float(sizes @ sizes)
