@@ -18,7 +18,6 @@ from kofn.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
-    from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,11 +144,3 @@ class Model(ABC):
 
     async def close(self) -> None:  # noqa: B027 - most have nothing to let go
         """Let connections and processes go."""
-
-
-def file_sha256(path: Path) -> str:
-    """The sha256 of a file."""
-    from hashlib import file_digest
-
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()

@@ -32,9 +32,10 @@ from weakref import WeakValueDictionary
 from kofn.core.system import available_cores
 from kofn.errors import InputError, import_extra
 from kofn.models import smollm2_weights
-from kofn.models.base import Likelihood, Model, Reply, RequestRejected, RetryableError, file_sha256
+from kofn.models.base import Likelihood, Model, Reply, RequestRejected, RetryableError
 from kofn.models.http_client import Address, Client, replace_surrogates
 from kofn.models.smollm2_weights import ensure
+from kofn.runs.files import digest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -222,7 +223,7 @@ class Embedded(Model):
 
     def _file(self) -> dict[str, Any]:
         assert self.path is not None
-        return {"file": self.path.name, "sha256": file_sha256(self.path)}
+        return {"file": self.path.name, "sha256": digest(self.path)}
 
     def _locate_file(self) -> Path:
         assert self.path is not None
@@ -319,7 +320,7 @@ class SmolLM2(Embedded):
 
     def _file(self) -> dict[str, Any]:
         path = smollm2_weights.find()
-        return {"file": smollm2_weights.FILE, "sha256": file_sha256(path) if path else smollm2_weights.SHA256}
+        return {"file": smollm2_weights.FILE, "sha256": digest(path) if path else smollm2_weights.SHA256}
 
     def _locate_file(self) -> Path:
         return ensure().resolve()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kofn.core.fields import CANDIDATE_ROLES, CASE_ROLES, WIDE, recognise
 from kofn.errors import InputError
-from kofn.models.base import Model, Reply, RequestRejected, file_sha256
+from kofn.models.base import Model, Reply, RequestRejected
+from kofn.runs.files import digest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -62,7 +63,7 @@ class Replay(Model):
     def describe(self) -> dict[str, Any]:
         """The file and its digest."""
         file = _file(self.path)
-        return {"name": self.name, "file": file.name, "sha256": file_sha256(file)}
+        return {"name": self.name, "file": file.name, "sha256": digest(file)}
 
 
 def read_stored(path: Path) -> dict[tuple[str, int], Mapping[str, Any]]:

