@@ -7,6 +7,7 @@ import json
 import pytest
 from tests.runs import older_runs
 
+from kofn.cli import VERBS
 from kofn.runs.files import SCHEMA_VERSION
 
 KNOWN = json.loads((older_runs.FIXTURES / "older_runs.json").read_text(encoding="utf-8"))
@@ -84,6 +85,59 @@ def test_judging_a_run_of_schema_2_in_place_writes_all_of_it_in_the_present_sche
     for name in ("run.json", "evaluation.json"):
         assert json.loads((root / "texts" / name).read_text())["schema_version"] == SCHEMA_VERSION
     assert json.loads((root / "texts" / "results.jsonl").read_text()) == before
+
+
+# verb -> what is asked of a stored run; MODEL and OUT stand for a model and a place beside the runs
+RUN_VERBS = {
+    "score": ["RUN", "--extract", "number_simple", "--out", "OUT"],
+    "judge": ["RUN", "--rubric", "helpfulness", "-m", "MODEL"],
+    "report": ["RUN", "--detailed"],
+    "export": ["RUN", "--to", "OUT.jsonl"],
+    "check": ["RUN", "--require", "any_pass >= 0.01", "--baseline", "BASELINE", "--allow-missing"],
+    "calibrate": ["RUN", "--sample", "3", "-o", "OUT.csv"],
+    "compare": ["BASELINE", "RUN"],
+    "extract-audit": ["RUN"],
+    "curve": ["RUN"],
+    "plan": ["RUN", "--difference", "0.2", "--against", "BASELINE"],
+    "trend": ["RUN", "BASELINE"],
+}
+OTHER_VERBS = {"run", "verify", "new", "list", "describe", "explain", "doctor"}  # take no run
+VIEWER = "view"  # in the tests of pages above
+
+
+def test_no_verb_that_takes_a_run_is_left_out():
+    assert {*RUN_VERBS, *OTHER_VERBS, VIEWER} == set(VERBS)
+
+
+def answer(prompt):
+    return "Verdict: pass" if "Verdict: pass" in prompt else "Verdict: 4"
+
+
+@pytest.mark.long(quick=6)
+@pytest.mark.parametrize("schema", [1, 2])
+@pytest.mark.parametrize("verb", RUN_VERBS)
+def test_every_verb_opens_a_run_of_every_schema(verb, schema, tmp_path):
+    runs = older_runs.unpack(schema, tmp_path)
+    stand_for = {"RUN": runs / "scored", "BASELINE": runs / "baseline", "MODEL": f"fake:{__name__}:answer"}
+    args = [str(stand_for.get(arg, arg)).replace("OUT", str(tmp_path / "out")) for arg in RUN_VERBS[verb]]
+    older_runs.call(verb, *args, exits=(0, 1) if verb == "check" else (0,))
+    if verb in ("score", "export", "calibrate"):
+        assert [path for path in tmp_path.iterdir() if path.name.startswith("out")]
+
+
+@pytest.mark.parametrize("schema", [1, 2])
+@pytest.mark.parametrize("form", ["csv", "markdown", "html"])
+def test_a_report_of_every_schema_has_every_form(form, schema, tmp_path):
+    run = older_runs.unpack(schema, tmp_path) / "scored"
+    assert len(older_runs.call("report", run, "--output-format", form, "-o", "-").splitlines()) > 5
+
+
+@pytest.mark.parametrize("schema", [1, 2])
+def test_selectors_are_compared_on_a_run_of_every_schema(schema, tmp_path):
+    found = older_runs.as_json(
+        "compare", older_runs.unpack(schema, tmp_path) / "scored", "--selectors", "first", "vote"
+    )
+    assert found["kind"] == "selectors"
 
 
 def test_reading_a_run_of_an_earlier_schema_changes_nothing_on_disk(root, first):
