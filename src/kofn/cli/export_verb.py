@@ -65,12 +65,8 @@ def _exporter(path: Path, form: str | None) -> Exporter:
         if form not in known:
             raise UnknownName("form", form, list(known), hint="`kofn list exporters` shows them all")
         return known[form]
-    ending = sorted(((len(e), one) for one in known.values() for e in one.endings if path.name.endswith(e)), key=_size)
-    if not ending:
-        all_endings = ", ".join(e for one in known.values() for e in one.endings)
-        raise InputError(f"{path}: no form is known by this ending: expected {all_endings}, or --as FORM")
-    return ending[-1][1]
-
-
-def _size(pair: tuple[int, Exporter]) -> int:
-    return pair[0]
+    by_ending = {ending: one for one in known.values() for ending in one.endings}
+    longest = max((ending for ending in by_ending if path.name.endswith(ending)), key=len, default=None)
+    if longest is None:
+        raise InputError(f"{path}: no form is known by this ending: expected {', '.join(by_ending)}, or --as FORM")
+    return by_ending[longest]

@@ -1,14 +1,14 @@
 """`kofn report RUN`: shows a stored run again, or writes it as HTML, CSV, JSON or Markdown."""
 
-from __future__ import annotations
-
+# without `from __future__ import annotations`: all that annotations name is imported anyway
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from kofn import render, runs
 from kofn.cli.verb_options import (
+    OutputTarget,
     leave_if_dipping,
     output_options,
     parse_sinks,
@@ -17,9 +17,6 @@ from kofn.cli.verb_options import (
     strict_option,
     write_file,
 )
-
-if TYPE_CHECKING:
-    from kofn.cli.verb_options import OutputTarget
 
 
 @click.command("report")

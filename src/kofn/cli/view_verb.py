@@ -1,17 +1,12 @@
 """`kofn view`: browses runs in a browser."""
 
-from __future__ import annotations
-
+# without `from __future__ import annotations`: all that annotations name is imported anyway
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from kofn.cli.verb_options import output_options, tell
-
-if TYPE_CHECKING:
-    from kofn.cli.verb_options import OutputTarget
+from kofn.cli.verb_options import OutputTarget, output_options, tell
 
 
 @click.command("view")
