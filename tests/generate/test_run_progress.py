@@ -105,10 +105,11 @@ def test_a_run_is_seen_from_outside_while_it_goes_and_when_it_is_done(folder):
 @pytest.mark.long
 def test_the_interval_narrows_and_whoever_comes_late_sees_how(folder):
     with running_command(folder, "--concurrency", "4"):
-        late = wait_for(folder / "out", lambda found: bool(found.history) and found.history[-1].n > 60)
-    first, last = late.history[0], late.history[-1]
+        late = wait_for(folder / "out", lambda found: bool(found.history) and found.history[-1][1].n > 60)
+    points = [point for _, point in late.history]
+    first, last = points[0], points[-1]
     assert (last.n, last.point) == (late.estimates[0].n, late.estimates[0].point)
-    assert [p.n for p in late.history] == sorted({p.n for p in late.history})
+    assert [p.n for p in points] == sorted({p.n for p in points})
     assert first.n < last.n
     assert last.high - last.low < 0.3 < first.high - first.low
     assert 0 < last.low < last.point < last.high < 1
