@@ -30,6 +30,19 @@ def row(n, **columns):
     return base._replace(**columns)
 
 
+def add(store, rows):
+    """Hand rows over and wait until they are on the disk."""
+    store.put(rows)
+    store.flush()
+
+
+async def commit(store, *rows):
+    """The same in a loop, where others hand over rows meanwhile."""
+    done = asyncio.get_running_loop().create_future()
+    store.put(rows, done)
+    await done
+
+
 def plain(directory):
     """The rows as another program sees them."""
     connection = sqlite3.connect(directory / STORE)
@@ -50,7 +63,7 @@ def another(directory, code):
 def test_what_is_added_is_found_by_key_and_survives_closing(tmp_path):
     rows = [row(i) for i in range(1200)]
     with open_store(tmp_path) as store:
-        store.add(rows)
+        add(store, rows)
         assert store.get([r.key for r in rows]) == {r.key: r for r in rows}
     with open_store(tmp_path) as store:
         assert store.get([rows[7].key, b"?" * 16]) == {rows[7].key: rows[7]}
@@ -61,21 +74,21 @@ def test_what_is_added_is_found_by_key_and_survives_closing(tmp_path):
 def test_any_text_and_number_comes_back_as_it_was(tmp_path_factory, contents):
     rows = [row(i, text=text, reasoning=why, logprob=number) for i, (text, why, number) in enumerate(contents)]
     with open_store(tmp_path_factory.mktemp("s")) as store:
-        store.add(rows)
+        add(store, rows)
         assert sorted(store.get([r.key for r in rows]).values()) == sorted(rows)
 
 
 def test_a_stored_reply_is_never_replaced(tmp_path):
     with open_store(tmp_path) as store:
-        store.add([row(1, text="first")])
-        store.add([row(1, text="second")])
+        add(store, [row(1, text="first")])
+        add(store, [row(1, text="second")])
         assert store.get([row(1).key])[row(1).key].text == "first"
 
 
 def test_a_commit_returns_when_another_program_can_read_the_rows(tmp_path):
     async def go(store):
         for i in range(5):
-            await store.commit(row(2 * i), row(2 * i + 1))
+            await commit(store, row(2 * i), row(2 * i + 1))
             assert len(plain(tmp_path)) == 2 * (i + 1)
 
     with open_store(tmp_path) as store:
@@ -87,7 +100,7 @@ def test_rows_that_come_while_a_commit_runs_are_one_commit(tmp_path):
 
     async def go(store):
         store._connection.set_trace_callback(lambda statement: statement == "COMMIT" and commits.append(statement))
-        await asyncio.gather(*(store.commit(row(i)) for i in range(2000)))
+        await asyncio.gather(*(commit(store, row(i)) for i in range(2000)))
 
     with open_store(tmp_path) as store:
         asyncio.run(go(store))
@@ -166,7 +179,7 @@ def test_a_store_of_another_form_is_refused_in_one_line(tmp_path, change, said):
 
 def test_a_store_with_a_broken_page_is_refused_in_one_line(tmp_path):
     with open_store(tmp_path) as store:
-        store.add([row(i, text="x" * 500) for i in range(300)])
+        add(store, [row(i, text="x" * 500) for i in range(300)])
     with (tmp_path / STORE).open("r+b") as file:
         file.seek(4096 * 6)
         file.write(os.urandom(4096 * 4))
@@ -176,7 +189,7 @@ def test_a_store_with_a_broken_page_is_refused_in_one_line(tmp_path):
 def spoiled(directory, change="UPDATE replies SET text = 'another' WHERE case_id = 'c1'"):
     """A store of three rows, one of them changed behind its back."""
     with open_store(directory) as store:
-        store.add([row(1), row(2), row(3)])
+        add(store, [row(1), row(2), row(3)])
     with sqlite3.connect(directory / STORE) as connection:
         connection.execute(change)
     connection.close()
@@ -203,7 +216,7 @@ def test_a_reply_that_was_changed_is_refused_in_one_line_until_it_is_asked_again
             list(store.pieces(["answer"]))
         assert store.get([row(2).key]) == {row(2).key: row(2)}
         assert store.forget_errors() == 1
-        store.add([row(1)])
+        add(store, [row(1)])
         assert len(store.get(row(i).key for i in (1, 2, 3))) == 3
 
 
@@ -226,13 +239,13 @@ def test_a_key_that_its_index_lacks_is_refused(tmp_path):
 
 def test_a_store_without_seals_is_read_and_goes_on_with_them(tmp_path):
     with open_store(tmp_path) as store:
-        store.add([row(1)])
+        add(store, [row(1)])
     with sqlite3.connect(tmp_path / STORE) as connection:
         connection.execute("ALTER TABLE replies DROP COLUMN seal")
         connection.execute("PRAGMA user_version = 1")
     connection.close()
     with open_store(tmp_path) as store:
-        store.add([row(2)])
+        add(store, [row(2)])
         assert store.get(row(i).key for i in (1, 2)) == {row(i).key: row(i) for i in (1, 2)}
     with sqlite3.connect(tmp_path / STORE) as connection:
         seals = [seal for (seal,) in connection.execute("SELECT seal FROM replies ORDER BY rowid")]
@@ -264,22 +277,22 @@ def test_a_process_killed_before_the_tables_were_made_leaves_a_new_store(tmp_pat
     connection.execute("PRAGMA journal_mode = WAL")
     connection.close()
     with open_store(tmp_path) as store:
-        store.add([row(1)])
+        add(store, [row(1)])
     assert len(plain(tmp_path)) == 1
 
 
 def test_a_full_disk_fails_who_waits_and_keeps_what_was_stored(tmp_path):
     async def go(store):
-        await store.commit(row(1))
+        await commit(store, row(1))
         pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
         store._connection.execute(f"PRAGMA max_page_count = {pages + 5}")
         results = await asyncio.gather(
-            *(store.commit(row(i, text="x" * 5000)) for i in range(2, 60)), return_exceptions=True
+            *(commit(store, row(i, text="x" * 5000)) for i in range(2, 60)), return_exceptions=True
         )
         assert all(isinstance(r, WorldError) for r in results)
         assert "what was stored is kept" in str(results[0])
         with pytest.raises(WorldError, match="full"):
-            await store.commit(row(99))
+            await commit(store, row(99))
 
     store = open_store(tmp_path)
     asyncio.run(go(store))
@@ -297,7 +310,7 @@ def test_a_folder_that_cannot_be_made_is_the_worlds_fault(tmp_path):
 
 def test_errors_are_forgotten_and_outputs_are_not(tmp_path):
     with open_store(tmp_path) as store:
-        store.add([row(1), row(2, text=None, error="status 500"), row(3, text=None, error="timeout")])
+        add(store, [row(1), row(2, text=None, error="status 500"), row(3, text=None, error="timeout")])
         assert store.forget_errors() == 2
         assert store.forget_errors() == 0
         assert list(store.get(row(i).key for i in range(4))) == [row(1).key]
@@ -305,7 +318,7 @@ def test_errors_are_forgotten_and_outputs_are_not(tmp_path):
 
 def test_pieces_are_in_the_order_they_came_and_of_the_stages_asked_for(tmp_path):
     with open_store(tmp_path) as store:
-        store.add([row(9 - i, stage="think" if i % 2 else "answer") for i in range(9)])
+        add(store, [row(9 - i, stage="think" if i % 2 else "answer") for i in range(9)])
         pieces = list(store.pieces(["answer"], 2))
     assert [len(piece) for piece in pieces] == [2, 2, 1]
     assert [r[2] for piece in pieces for r in piece] == ["c9", "c7", "c5", "c3", "c1"]
@@ -317,7 +330,7 @@ import asyncio
 from tests.generate.test_store import row
 async def go():
     for i in range(10**6):
-        await store.commit(row(3 * i), row(3 * i + 1), row(3 * i + 2))
+        await commit(store, row(3 * i), row(3 * i + 1), row(3 * i + 2))
         print(i, flush=True)
 asyncio.run(go())
 """
@@ -338,8 +351,8 @@ def test_a_cache_is_shared_by_processes(tmp_path):
     path = tmp_path / "cache" / "replies.sqlite"
     script = (
         "import sys\nfrom pathlib import Path\nfrom kofn.generate.store import Cache\n"
-        "from tests.generate.test_store import row\nn = int(sys.argv[2])\n"
-        "with Cache.open(Path(sys.argv[1])) as cache:\n    for i in range(n, n + 100): cache.add([row(i)])\n"
+        "from tests.generate.test_store import add, row\nn = int(sys.argv[2])\n"
+        "with Cache.open(Path(sys.argv[1])) as cache:\n    for i in range(n, n + 100): add(cache, [row(i)])\n"
     )
     command = [sys.executable, "-c", script, str(path)]
     processes = [subprocess.Popen([*command, str(n)], cwd=ROOT) for n in (0, 1000)]

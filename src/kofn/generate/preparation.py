@@ -15,7 +15,6 @@ from kofn.generate.calls import CallContext
 from kofn.generate.limits import Limits
 from kofn.generate.pricing import Prices
 from kofn.generate.runner import Fixed
-from kofn.generate.store import Cache
 from kofn.models import open_model
 from kofn.models.local_folders import base_of
 from kofn.registry import aggregator, extractor, metric
@@ -136,11 +135,6 @@ def prices_of(prepared: PreparedRun) -> Prices:
     """The price lists of the run, which name every model where there is a bound on money."""
     generation = prepared.config.generation
     return Prices.for_models((m.name for m in prepared.models.values()), generation.max_cost, generation.prices)
-
-
-def cache_of(prepared: PreparedRun) -> Cache | None:
-    """The cache of replies across runs, if it is turned on."""
-    return Cache.of_user() if prepared.config.generation.cache else None
 
 
 def context_of(prepared: PreparedRun, store: Store, **shared: Any) -> CallContext:

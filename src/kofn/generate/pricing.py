@@ -124,15 +124,7 @@ class Prices:
     def known(self, model: str) -> bool:
         return self._entry(model) is not None
 
-    def cost(
-        self,
-        model: str,
-        tokens_in: int,
-        tokens_out: int,
-        outputs: int = 1,  # noqa: ARG002 - the runner says it
-        *,
-        cached_in: int = 0,
-    ) -> float | None:
+    def cost(self, model: str, tokens_in: int, tokens_out: int, *, cached_in: int = 0) -> float | None:
         """Dollars of one request, or None where the price is not known.
 
         `tokens_out` are those of all its outputs; the prompt is paid once, however many outputs it has.

@@ -28,7 +28,6 @@ from kofn.generate.interim_estimates import InterimGrader
 from kofn.generate.llm_extractor import extract_run_with_llm
 from kofn.generate.preparation import (
     WITH_QUESTION_FOLDER,
-    cache_of,
     context_of,
     directory_of,
     prepare,
@@ -40,7 +39,7 @@ from kofn.generate.preparation import (
 )
 from kofn.generate.progress_file import ProgressWriter, snapshot_of
 from kofn.generate.runner import generate
-from kofn.generate.store import Store
+from kofn.generate.store import Cache, Store
 from kofn.registry import aggregator
 from kofn.render.run_directory import write_run
 from kofn.scoring.configuration import configure
@@ -160,16 +159,17 @@ async def _generate(
 
     try:
         display = show_progress(look, "Generating") if prepared.config.generation.progress else nullcontext()
-        async with _watching(interim, display):
-            return await generate(
-                prepared.items,
-                prepared.recipe,
-                prepared.models,
-                context_of(prepared, store, cache=cache_of(prepared), tally=tally),
-                repeats=repeats_of(prepared),
-                on_case=on_case,
-                chat=prepared.chat,
-            )
+        with Cache.of_user() if prepared.config.generation.cache else nullcontext() as cache:
+            async with _watching(interim, display):
+                return await generate(
+                    prepared.items,
+                    prepared.recipe,
+                    prepared.models,
+                    context_of(prepared, store, cache=cache, tally=tally),
+                    repeats=repeats_of(prepared),
+                    on_case=on_case,
+                    chat=prepared.chat,
+                )
     finally:
         await _close(prepared)
 

@@ -144,17 +144,6 @@ class _ReplyFile:
         """Hand rows to the writer. A key that is stored already keeps its reply."""
         self._writer.put([(*row, seal(row)) for row in rows], waiter)
 
-    async def commit(self, *rows: ReplyRow) -> None:
-        """Return once these rows are on the disk."""
-        done = asyncio.get_running_loop().create_future()
-        self.put(rows, done)
-        await done
-
-    def add(self, rows: Sequence[ReplyRow]) -> None:
-        """The same without a loop."""
-        self.put(rows)
-        self.flush()
-
     def flush(self) -> None:
         """Return once everything handed over is on the disk."""
         self._writer.flush()
