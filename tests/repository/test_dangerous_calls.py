@@ -17,7 +17,7 @@ ALLOWED = {
     "pickle.loads": {
         "parallel/worker.py": "a worker of our own process tree reads what its parent wrote",
         "parallel/base.py": "the parent reads what its own worker wrote",
-        "viewer/audit_jobs.py": "the viewer and the process it starts for one page",
+        "viewer/audit_page.py": "the viewer and the process it starts for one page",
     },
     "pickle.load": {},
     "marshal.loads": {},

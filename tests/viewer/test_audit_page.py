@@ -18,8 +18,8 @@ from kofn.analysis.extraction_audit import audit_extractors
 from kofn.errors import InputError
 from kofn.runs.record import load_run, restore_table
 from kofn.scoring.configuration import GradingConfig
-from kofn.viewer import audit_jobs
-from kofn.viewer.audit_jobs import STORED, AuditQuery, SampleSize, audit_in_process, available_extractors, sample_of
+from kofn.viewer import audit_page
+from kofn.viewer.audit_page import STORED, AuditQuery, SampleSize, audit_in_process, available_extractors, sample_of
 from kofn.viewer.run_view import RunView
 
 NAMES = ["number", "number_anchor", "number_simple"]
@@ -122,7 +122,7 @@ def test_a_way_of_reading_that_is_not_ours_is_shown_as_it_was_stored(folder, tmp
     one = RunView("sums", replace(run, result=replace(run.result, extraction=extraction)))
     monkeypatch.setattr("os.system", lambda _: pytest.fail("what a run names was called"))
     assert "os:system" not in available_extractors(one)
-    found = audit_jobs.audit_of(one, AuditQuery(), 30)
+    found = audit_page.audit_of(one, AuditQuery(), 30)
     assert found.names == (*NAMES, STORED)
     assert found.agreement["number"][STORED] == 1.0
 
@@ -178,7 +178,7 @@ def test_what_cannot_be_done_is_one_line(base, run, query, words):
 
 @pytest.mark.long
 def test_a_pattern_without_end_is_ended_and_the_viewer_goes_on(folder, monkeypatch):
-    monkeypatch.setattr(audit_jobs, "TIME_LIMIT", 1.5)
+    monkeypatch.setattr(audit_page, "TIME_LIMIT", 1.5)
     with served(folder) as base:
         assert 'id="going"' in ask(base, f"/run/slow/-/audit?extract=number&pattern={quote(SLOW)}").text
         assert ask(base, "/run/sums").status == 200
@@ -198,8 +198,7 @@ def test_an_audit_apart_is_the_same(folder):
 
 def test_of_many_cases_a_sample_is_read_and_the_page_says_so(folder, monkeypatch):
     sizes = {2_000: SampleSize(10, 1_000, 10**6), 10_000: SampleSize(20, 1_000, 10**6)}
-    for module in ("audit_jobs", "audit_page"):
-        monkeypatch.setattr(f"kofn.viewer.{module}.SAMPLE_SIZES", sizes)
+    monkeypatch.setattr(audit_page, "SAMPLE_SIZES", sizes)
     with served(folder) as base:
         page = page_of(base, "sums")
         assert "Looked at: 10 of 40 cases, drawn with seed 0." in text_of(page)
@@ -226,13 +225,13 @@ def test_a_sample_ends_with_its_cases_its_outputs_or_its_bytes(folder, level, ca
 
 def test_an_audit_is_made_once_and_few_are_kept(folder, monkeypatch):
     one = RunView("sums", load_run(folder / "sums", texts=False))
-    asks = [AuditQuery(names=("number", "text"), seed=seed) for seed in range(audit_jobs.MAX_KEPT + 3)]
-    found = [audit_jobs.audit_of(one, ask, 30) for ask in asks]
-    assert audit_jobs.audit_of(one, asks[-1]) is found[-1]
-    assert len(audit_jobs._JOBS[one]) <= audit_jobs.MAX_KEPT
-    monkeypatch.setattr(audit_jobs, "MAX_WAITING", 0)
+    asks = [AuditQuery(names=("number", "text"), seed=seed) for seed in range(audit_page.MAX_KEPT + 3)]
+    found = [audit_page.audit_of(one, ask, 30) for ask in asks]
+    assert audit_page.audit_of(one, asks[-1]) is found[-1]
+    assert len(audit_page._JOBS[one]) <= audit_page.MAX_KEPT
+    monkeypatch.setattr(audit_page, "MAX_WAITING", 0)
     with pytest.raises(InputError, match="too many audits at once"):
-        audit_jobs.audit_of(one, AuditQuery(seed=99))
+        audit_page.audit_of(one, AuditQuery(seed=99))
 
 
 # --- in a browser

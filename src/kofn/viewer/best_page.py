@@ -96,10 +96,6 @@ class BestOfTables:
 
     # --- choices
 
-    @property
-    def many(self) -> bool:
-        return self.graded.table.n_candidates > MANY
-
     def selectors(self, metric: str) -> dict[str, str]:
         """The selectors with descriptions: columns of scores, and built-in ones, never a function that a run names."""
         sets = self.graded.metric(metric).sets
@@ -135,11 +131,16 @@ class BestOfTables:
         """The table and its report; of a large run only the table, unless `intervals` or it was computed before."""
         rough = self._rough(key)
         report_key = replace(key, measure="any")  # the report holds every measure
-        if not intervals and self.many and ("report", report_key) not in self._tables:
+        many = self.graded.table.n_candidates > MANY
+        if many and not intervals and ("report", report_key) not in self._tables:
             unknown: dict[str, Any] = dict.fromkeys(INTERVAL_FIELDS)
             return replace(rough, rows=tuple(replace(row, **unknown) for row in rough.rows)), None
         report = self._once("report", report_key, lambda: self._report(report_key))
-        return with_intervals(rough, report.table), report
+        rows = [
+            replace(row, **{field: getattr(other, field) for field in INTERVAL_FIELDS})
+            for row, other in zip(rough.rows, report.table.rows, strict=True)
+        ]
+        return replace(rough, rows=tuple(rows), notes=report.table.notes), report
 
     def _rough(self, key: TableKey) -> BestOf:
         """The values and gains, with intervals that are cheap and not shown.
@@ -213,9 +214,7 @@ def threshold_steps(graded: GradedCandidates, metric: str) -> ThresholdSteps | N
     low, high = float(values.min()), float(values.max())
     if low == high:
         return None
-    usual = graded.options.threshold
-    if usual is None:
-        usual = 1.0 if sets.higher_is_better else 0.0
+    usual = float(sets.higher_is_better) if graded.options.threshold is None else graded.options.threshold
     by = step_of(high - low)
     low, high = round(floor(low / by) * by, 10), round(ceil(high / by) * by, 10)
     return ThresholdSteps(low, high, by, min(high, max(low, usual)), sets.higher_is_better)
@@ -231,15 +230,6 @@ def step_of(span: float) -> float:
     return float(f"{max(m * size for m in (1, 2, 5) if m * size <= span / 100 * (1 + 1e-9)):.3g}")
 
 
-def with_intervals(rough: BestOf, whole: BestOf) -> BestOf:
-    """The values and gains of one table with the intervals and notes of another of the same columns."""
-    rows = [
-        replace(row, **{field: getattr(other, field) for field in INTERVAL_FIELDS})
-        for row, other in zip(rough.rows, whole.rows, strict=True)
-    ]
-    return replace(rough, rows=tuple(rows), notes=whole.notes)
-
-
 def with_cost(table: BestOf, cost: float | None) -> BestOf:
     """The table with a cost per candidate; None leaves it as it is.
 
@@ -251,10 +241,8 @@ def with_cost(table: BestOf, cost: float | None) -> BestOf:
     """
     if cost is None:
         return table
-    rows = [
-        replace(row, cost=row.k * cost, gain_per_cost=None if row.gain is None else row.gain / cost)
-        for row in table.rows
-    ]
+    gains = [None if row.gain is None else row.gain / cost for row in table.rows]
+    rows = (replace(row, cost=row.k * cost, gain_per_cost=g) for row, g in zip(table.rows, gains, strict=True))
     return replace(table, rows=tuple(rows), cost=cost, unit="dollars")
 
 
@@ -295,8 +283,6 @@ MEASURE_WORDS = {
     "selected": "the selector's pick passes",
     "majority": "the vote is right",
 }
-
-
 _BOUNDS = ("gain", "cost", "latency", "budget")
 
 
@@ -395,12 +381,8 @@ def table_data(tables: BestOfTables, key: TableKey, table: BestOf, report: BestO
     facts = [*cost_rows(table), *([] if report is None else selection_rows(report))]
     return {
         "key": {**asdict(key), "measure": table.measure},
-        "table": {
-            "measure": table.measure,
-            "cost": table.cost,
-            "tokens": table.tokens,
-            "rows": [row.to_dict() for row in table.rows],
-        },
+        "table": {name: getattr(table, name) for name in ("measure", "cost", "tokens")}
+        | {"rows": [row.to_dict() for row in table.rows]},
         "level": tables.graded.options.level,
         "ends": report is not None,
         "steps": None if steps is None else steps._asdict(),
@@ -466,9 +448,7 @@ def missing_data(tables: BestOfTables, table: BestOf) -> list[str]:
 
 def choose_n(table: BestOf, controls: BestControls) -> RecommendedN:
     """The recommended n; a candidate counts as 1 where its cost is unknown."""
-    bounds = SpendingBounds(
-        gain=controls.gain, latency=controls.latency, budget=controls.budget, sequential=controls.sequential
-    )
+    bounds = SpendingBounds(**{name: getattr(controls, name) for name in ("gain", "latency", "budget", "sequential")})
     unpriced = not table.cost
     if unpriced and controls.budget is not None:
         return RecommendedN(n=None, reason="what a candidate costs is not known: say it, or use outputs with a cost")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -119,8 +119,7 @@ SNIPPET = 300
 MAX_MARKS = 40  # candidates that are drawn one by one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseSelection:
+class CaseSelection(NamedTuple):
     """The rows that match, in order; `note` says where not every candidate was examined yet."""
 
     rows: Ints

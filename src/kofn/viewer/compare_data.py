@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from kofn.viewer.run_folder import RunFolder
     from kofn.viewer.run_view import RunView
 
-
 DIRECTIONS = {"down": "pass → fail", "up": "fail → pass"}
 _MAX_PARAMS = 100
 
@@ -49,13 +48,6 @@ class CompareFields:
     by: tuple[str, ...] = ()
     verdict: str = ""
     top_k: int | None = None
-
-    @property
-    def options(self) -> ComparisonOptions:
-        """The same for `compare_systems`."""
-        return ComparisonOptions(
-            aggregate=self.numbers, metrics=self.metrics, by=self.by, top_k=self.top_k, verdict=self.verdict or None
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +208,14 @@ def compare_views(a: RunView, b: RunView, fields: CompareFields) -> PageComparis
     """b against a."""
     sides = side_of(a), side_of(b)
     _check(sides, fields)
-    report = compare_systems(sides, fields.options, bodies=False)
+    options = ComparisonOptions(
+        aggregate=fields.numbers,
+        metrics=fields.metrics,
+        by=fields.by,
+        top_k=fields.top_k,
+        verdict=fields.verdict or None,
+    )
+    report = compare_systems(sides, options, bodies=False)
     changed = {change.case for change in report.changed}
     at_a, at_b = ({case: i for i, case in enumerate(side.cases) if case in changed} for side in sides)
     metrics = tuple(m for m in sides[0].metrics if m in sides[1].metrics)
@@ -258,13 +257,8 @@ def side_of(view: RunView) -> Side:
 
 
 def _side_of_program(view: RunView) -> Side:
-    scores = view.scores
-    rows = [
-        {"id": case, "score": value, "passed": None if value is None else passed, "group": group}
-        for case, value, passed, group in zip(
-            view.keys, scores["score"], scores["passed"], scores["group"], strict=True
-        )
-    ]
+    passed = pl.when(pl.col("score").is_not_null()).then("passed").alias("passed")
+    rows = view.scores.select(pl.Series("id", view.keys), "score", passed, "group").to_dicts()
     if not rows:
         raise InputError(f"{label(view.name)}: this run has no case")
     result = evaluate(load_table(rows, ReadOptions(everything=True)), GradingConfig(aggregate=("mean",), threshold=1.0))
@@ -291,12 +285,20 @@ def _check(sides: Sequence[Side], fields: CompareFields) -> None:
 
 
 def excerpts_of(view: RunView, row: int, metric: str, top_k: int | None) -> tuple[tuple[CandidateExcerpt, ...], int]:
-    """The candidates of a case without their texts, and how many are left out."""
+    """The candidates of a case, texts and all, and how many are left out."""
     sets = sets_of(view, metric)
-    if sets is None:
-        return (), 0
+    if sets is None:  # the verified attributes of a program's case, one line each
+        signs = {True: "✓", False: "✗"}
+        results = view.run.reports["results"][row].to_list()
+        lines = [f"{signs.get(r['is_correct'], '?')} {r['attribute']}" for r in results[:MAX_EXCERPTS]]
+        verdict = {1: True, 0: False}.get(int(view.verdicts[row]))
+        return (CandidateExcerpt(index=0, text="\n".join(lines), answer=None, passed=verdict),), 0
     n = int(sets.sizes[row]) if top_k is None else min(top_k, int(sets.sizes[row]))
-    return candidate_excerpts(sets, row, range(min(n, MAX_EXCERPTS))), max(0, n - MAX_EXCERPTS)
+    candidates = candidate_excerpts(sets, row, range(min(n, MAX_EXCERPTS)))
+    if view.has_texts:
+        texts = view.scan(CANDIDATES).slice(int(sets.offsets[row]), len(candidates)).select("text").collect()["text"]
+        candidates = tuple(replace(c, text=text) for c, text in zip(candidates, texts, strict=True))
+    return candidates, max(0, n - MAX_EXCERPTS)
 
 
 def sets_of(view: RunView, metric: str) -> CandidateSets | None:
@@ -319,7 +321,7 @@ def marks(view: RunView, row: int, metric: str, top_k: int | None) -> list[str]:
 def compared_case(
     a: RunView, b: RunView, rows: tuple[int, int], metric: str, top_k: int | None
 ) -> tuple[ChangedCase, tuple[int, int]]:
-    """A case of both runs with its candidates, texts and all, and how many of each side are left out."""
+    """A case of both runs with its candidates, and how many of each side are left out."""
     left, left_out = excerpts_of(a, rows[0], metric, top_k)
     right, right_out = excerpts_of(b, rows[1], metric, top_k)
     changed = ChangedCase(
@@ -328,24 +330,11 @@ def compared_case(
         name_b=label(b.name),
         passed_a=None,
         passed_b=None,
-        a=_with_texts(a, rows[0], left),
-        b=_with_texts(b, rows[1], right),
+        a=left,
+        b=right,
         **_question(b, rows[1]),
     )
     return changed, (left_out, right_out)
-
-
-def _with_texts(view: RunView, row: int, candidates: tuple[CandidateExcerpt, ...]) -> tuple[CandidateExcerpt, ...]:
-    if view.sets is None:  # the verified attributes of a program's case, one line each
-        signs = {True: "✓", False: "✗"}
-        results = view.run.reports["results"][row].to_list()
-        lines = [f"{signs.get(r['is_correct'], '?')} {r['attribute']}" for r in results[:MAX_EXCERPTS]]
-        verdict = {1: True, 0: False}.get(int(view.verdicts[row]))
-        return (CandidateExcerpt(index=0, text="\n".join(lines), answer=None, passed=verdict),)
-    if not view.has_texts or not candidates:
-        return candidates
-    texts = view.scan(CANDIDATES).slice(int(view.sets.offsets[row]), len(candidates)).select("text").collect()
-    return tuple(replace(c, text=text) for c, text in zip(candidates, texts["text"], strict=True))
 
 
 def _question(view: RunView, row: int) -> dict[str, Any]:

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from kofn.viewer.run_view import RunView
     from kofn.viewer.server import Viewer
 
-
 PAGE = 50  # changed cases on one page
 MAX_CHARACTERS = 2_000_000  # of the candidates of one case
 MAX_OFFERED = 1_000  # runs to choose from

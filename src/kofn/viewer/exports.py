@@ -197,23 +197,14 @@ class FileChunks:
     __del__ = close
 
 
-def open_chunks(path: Path) -> FileChunks:
-    """A file as it is on disk now; that it is replaced meanwhile changes nothing."""
-    return FileChunks(path.open("rb"))
-
-
 def write_parquet(frame: pl.LazyFrame) -> FileChunks:
     """A table as Parquet, in a temporary file that is unlinked while it is open, so that nothing of it stays."""
-    handle, name = tempfile.mkstemp(prefix="kofn-", suffix=".parquet")
-    os.close(handle)
-    path = Path(name)
-    try:
-        frame.sink_parquet(path)
-        return open_chunks(path)
-    except pl.exceptions.PolarsError as problem:
-        raise WorldError(f"the table cannot be made: {str(problem).splitlines()[0][:200]}") from None
-    finally:
-        path.unlink(missing_ok=True)
+    with tempfile.NamedTemporaryFile(prefix="kofn-", suffix=".parquet") as file:
+        try:
+            frame.sink_parquet(file.name)
+        except pl.exceptions.PolarsError as problem:
+            raise WorldError(f"the table cannot be made: {str(problem).splitlines()[0][:200]}") from None
+        return FileChunks(Path(file.name).open("rb"))
 
 
 def parquet_rows(path: Path, rows: Ints) -> FileChunks:
@@ -359,7 +350,8 @@ def _table(
     if isinstance(table, pl.DataFrame):
         chunks = write_parquet(table.lazy())
     else:
-        chunks = open_chunks(table) if rows is None else parquet_rows(table, rows)
+        # the file as it is on disk now: that it is replaced meanwhile changes nothing
+        chunks = FileChunks(table.open("rb")) if rows is None else parquet_rows(table, rows)
     return attachment(viewer, request, chunks, name, PARQUET, chunks.size)
 
 

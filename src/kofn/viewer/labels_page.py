@@ -18,6 +18,7 @@ from kofn.errors import KofnError
 from kofn.judge.calibration_report import MEANS
 from kofn.runs.files import CANDIDATES
 from kofn.runs.run_tables import first_validation_error
+from kofn.viewer.case_page import cut_text, joined
 from kofn.viewer.run_folder import NotFound
 from kofn.viewer.run_labels import (
     AGGREGATES,
@@ -47,7 +48,6 @@ from kofn.viewer.templating import (
     run_url,
     whole_number,
 )
-from kofn.viewer.text_display import cut_text, joined
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -173,9 +173,8 @@ def row(viewer: Viewer, request: Request, name: str) -> Response:
 
 
 def _confusion_page(view: RunView, sheet: LabelFile) -> Response:
-    result = calibrate_sheet(view, sheet)
+    metric, found, counts = calibrate_sheet(view, sheet) or ("", None, None)
     url = sheet_url(view, sheet)
-    found = None if result is None else result.calibration
     rates = None if found is None else found.rates
     return render_page(
         "confusion.html.j2",
@@ -184,10 +183,10 @@ def _confusion_page(view: RunView, sheet: LabelFile) -> Response:
         run=view.name,
         sheet=sheet,
         back=url,
-        metric=None if result is None else result.metric,
+        metric=metric,
         calibration=found,
         n=None if found is None else format_count(found.n_labels, "label"),
-        confusion=None if result is None else result.counts,
+        confusion=counts,
         rates=[] if rates is None else [(name, getattr(rates, name), MEANS[name]) for name in MEANS],
         **calibrate_commands(view, sheet),
     )

@@ -243,8 +243,9 @@ class _ListPoll:
     def __call__(self) -> StreamUpdate:
         before, now = self._last, self.recent.lines()
         self._last = now
+        running = sum(line.status == "running" for line in now.values())
         if before is None:
-            return StreamUpdate({"running": _n_running(now)})
+            return StreamUpdate({"running": running})
         if now is before:  # not scanned again since
             return StreamUpdate()
         changes = {
@@ -259,8 +260,4 @@ class _ListPoll:
             kind: [name.encode("utf-8", "replace").decode() for name in names[:MAX_NAMES]]
             for kind, names in changes.items()
         }
-        return StreamUpdate({**encoded, "running": _n_running(now)})
-
-
-def _n_running(lines: dict[str, RunLine]) -> int:
-    return sum(line.status == "running" for line in lines.values())
+        return StreamUpdate({**encoded, "running": running})

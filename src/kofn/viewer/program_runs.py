@@ -32,7 +32,6 @@ MAX_FLAKY = 20
 MAX_SUBMISSIONS = 200
 MAX_LINKS = 8
 _MAX_TEXT = 200
-_OF_A_CASE = "of a case, unless it says another"
 
 
 # --- how programs were executed
@@ -46,13 +45,14 @@ def execution_facts(view: RunView) -> list[tuple[str, str, str]]:
     seconds, memory = (limits.get(name) if isinstance(limits, dict) else None for name in ("seconds", "memory"))
     source = f"{first.get('path') or ''} {str(first.get('sha256') or '')[:12]}".strip()
     times = "" if not isinstance(repeats, int) else "once" if repeats == 1 else f"{repeats:,} times"
+    limit = format_duration(seconds) if isinstance(seconds, int | float) else ""
     facts = [
         *((name, verify.get(name), f"version {verify.get(f'{name}_version')}") for name in ("problem", "checkpoint")),
         ("submission", verify.get("submission"), source),
         ("entry", " ".join(map(str, entry)) if isinstance(entry, list) else entry, verify.get("adapter")),
         ("sandbox", verify.get("sandbox"), ""),
         ("python", str(verify.get("python") or "").partition(" ")[0], ""),
-        ("time limit", format_duration(seconds) if isinstance(seconds, int | float) else "", _OF_A_CASE),
+        ("time limit", limit, "of a case, unless it says another"),
         ("memory limit", f"{memory / MB:,.0f} MB" if isinstance(memory, int) else "", ""),
         ("every case was run", times, verify.get("part")),
     ]
@@ -79,7 +79,10 @@ def flaky_cases(viewer: Viewer, view: RunView) -> dict[str, Any]:
     """
     names = same_program(viewer, view)
     histories = {h.case: h for h in _histories(viewer, view, names)}
-    times = _times_passed(view)
+    times = {}  # how often each case passed that was flaky within this run
+    for row in view.flaky.nonzero()[0].tolist():
+        attributes = {entry["attribute"]: entry["value"] for entry in view.run.reports["case"][row]}
+        times[row] = f"{attributes.get('times_passed', '?')} of {attributes.get('times_run', '?')}"
     flaky = []
     for row, key in enumerate(view.keys):
         history, within = histories.get(key), times.get(row)
@@ -99,15 +102,6 @@ def flaky_cases(viewer: Viewer, view: RunView) -> dict[str, Any]:
     return {"rows": rows, "runs": len(names) + 1, "more": len(flaky) - len(rows)}
 
 
-def _times_passed(view: RunView) -> dict[int, str]:
-    """How often each case passed that was flaky within this run."""
-    times = {}
-    for row in view.flaky.nonzero()[0].tolist():
-        attributes = {entry["attribute"]: entry["value"] for entry in view.run.reports["case"][row]}
-        times[row] = f"{attributes.get('times_passed', '?')} of {attributes.get('times_run', '?')}"
-    return times
-
-
 def _histories(viewer: Viewer, view: RunView, names: Sequence[str]) -> list[CaseHistory]:
     runs = []
     for name in (view.name, *names):
@@ -119,16 +113,14 @@ def _histories(viewer: Viewer, view: RunView, names: Sequence[str]) -> list[Case
 
 def same_program(viewer: Viewer, view: RunView) -> list[str]:
     """Other runs of the same program against the same version of the checkpoint, newest first."""
-    key = program_key(view.run.manifest)
+    key, verify = program_key(view.run.manifest), verification(view)
     if key is None:
         return []
-    verify = view.run.manifest["verify"]
     lines = [
         line
-        for line in viewer.recent.lines().values()
+        for line in sorted(viewer.recent.lines().values(), key=lambda line: line.when, reverse=True)
         if line.kind == "verify" and line.problem == verify["problem"] and line.model == verify["submission"]
     ]
-    lines.sort(key=lambda line: line.when, reverse=True)
     names = []
     for line in lines[: 10 * MAX_RUNS]:  # a bound on the manifests that are read for one page
         with suppress(InputError, OSError):
@@ -229,24 +221,12 @@ def page_sections(viewer: Viewer, view: RunView) -> dict[str, Any]:
     """What the page of a run shows beyond report.html."""
     if view.run.result is not None:
         return {"submissions": submissions(viewer, view), "executed": [], "flaky": None}
-    flaky = flaky_cases(viewer, view)
-    return {
-        "submissions": None,
-        "executed": execution_facts(view),
-        "flaky": flaky,
-        "flaky_words": _flaky_words(view, flaky),
-    }
-
-
-def _flaky_words(view: RunView, flaky: Mapping[str, Any]) -> str:
-    """In which executions flaky cases were looked for."""
-    repeats = verification(view).get("repeats")
-    searched = []
+    flaky, repeats = flaky_cases(viewer, view), verification(view).get("repeats")
+    searched = []  # in which executions flaky cases were looked for
     if isinstance(repeats, int) and repeats > 1:
         searched.append(f"{repeats:,} times in this run")
     if flaky["runs"] > 1:
         searched.append(f"in {format_count(flaky['runs'], 'run')} of the same program in this folder")
-    if not searched:
-        return ""
-    words = f"Every case was executed {' and '.join(searched)}"
-    return f"{words}." if flaky["rows"] else f"{words}: no case passed at some times and failed at others."
+    end = "." if flaky["rows"] else ": no case passed at some times and failed at others."
+    words = f"Every case was executed {' and '.join(searched)}{end}" if searched else ""
+    return {"submissions": None, "executed": execution_facts(view), "flaky": flaky, "flaky_words": words}

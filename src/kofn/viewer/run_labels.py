@@ -7,7 +7,7 @@ import re
 import shlex
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import orjson
@@ -134,8 +134,7 @@ def _parse_row(name: str, number: int, line: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError as problem:
         raise InputError(f"{name}: line {number}: not JSON: {problem}") from None
     index = row.get("index", row.get("picked", 0)) if isinstance(row, dict) else None
-    fits = isinstance(index, int) and isinstance(row.get("id"), str) and row.get("human") in (0, 1, None)
-    if not fits:
+    if not isinstance(index, int) or not isinstance(row.get("id"), str) or row.get("human") not in (0, 1, None):
         raise InputError(f"{name}: line {number}: expected a row with id, and human 1, 0 or null")
     return dict(row)
 
@@ -212,21 +211,17 @@ def save_labels(
             at = update.row
             if at >= len(rows) or row_key(rows[at]) != (update.id, update.index):
                 raise InputError(f"{sheet.path.name}: row {at + 1} is not what was labelled: load the page again")
-            if is_own(rows[at], by):
-                rows[at] = _updated(rows[at], update, by, now)
-            else:
+            if not is_own(rows[at], by):
                 left.append(at)
+                continue
+            rest = {k: v for k, v in rows[at].items() if k not in ("human", "skipped", "by", "at", "sheet")}
+            mark = {"skipped": True} if update.skipped and update.human is None else {}
+            who = {**({"by": by} if by else {}), "at": now} if update.human is not None else {}
+            # the specification last: it is the longest part of a line, and of least interest to a reader
+            rows[at] = {**rest, "human": update.human, **mark, **who, "sheet": rows[at].get("sheet")}
         if len(left) < len(updates):
             _write(sheet.path, rows)
     return replace(sheet, rows=tuple(rows)), left
-
-
-def _updated(row: Mapping[str, Any], update: LabelUpdate, by: str, now: str) -> dict[str, Any]:
-    rest = {name: value for name, value in row.items() if name not in ("human", "skipped", "by", "at", "sheet")}
-    mark = {"skipped": True} if update.skipped and update.human is None else {}
-    who = {**({"by": by} if by else {}), "at": now} if update.human is not None else {}
-    # the specification last: it is the longest part of a line, and of least interest to a reader
-    return {**rest, "human": update.human, **mark, **who, "sheet": row.get("sheet")}
 
 
 class SheetSpec(BaseModel):
@@ -386,16 +381,8 @@ def _rows(
 N_RESAMPLES = 2_000
 
 
-class SheetCalibration(NamedTuple):
-    """The metric, its agreement with the labels, and the labels counted by verdict."""
-
-    metric: str
-    calibration: Calibration
-    counts: Confusion
-
-
-def calibrate_sheet(view: RunView, sheet: LabelFile) -> SheetCalibration | None:
-    """The agreement of verdicts with the labels so far; None where there are no labels or no verdicts."""
+def calibrate_sheet(view: RunView, sheet: LabelFile) -> tuple[str, Calibration, Confusion] | None:
+    """(metric, its agreement with the labels so far, the labels by verdict); None without labels or verdicts."""
     graded, spec = graded_metrics(view), sheet.spec
     if not graded or not sheet.done:
         return None
@@ -410,7 +397,7 @@ def calibrate_sheet(view: RunView, sheet: LabelFile) -> SheetCalibration | None:
     # as `kofn calibrate --apply` weighs labels: by the share of their verdict among all that could be drawn
     weights[both] = weights_by_verdict(rows.judge_values[both], verdicts[np.isfinite(verdicts)])
     rows = replace(rows, weights=weights)
-    return SheetCalibration(metric, calibrate(rows, None, CalibrationSettings(n_resamples=N_RESAMPLES)), counts)
+    return metric, calibrate(rows, None, CalibrationSettings(n_resamples=N_RESAMPLES)), counts
 
 
 def _verdicts_of_rows(view: RunView, sheet: LabelFile, verdicts: Any) -> Any:

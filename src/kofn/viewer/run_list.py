@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from kofn.viewer.run_folder import RunEntry, RunFolder
 
-
 # the aggregator whose estimate a line shows: that of the verdict, else the first of these that there is
 HEADLINE_RULES = ("any_pass", "majority", "mean", "first")
 SORTS = ("when", "name", "task", "model", "status", "point", "cases", "candidates", "cost")
@@ -180,9 +179,7 @@ def _stored_line(entry: RunEntry, body: Mapping[str, Any], manifest: Mapping[str
         parent=str((manifest.get("parent") or {}).get("name") or ""),
         metric=str(first.get("metric") or ""),
         aggregator=str(first["aggregator"]),
-        point=first.get("point"),
-        low=first.get("low"),
-        high=first.get("high"),
+        **{name: first.get(name) for name in ("point", "low", "high")},
     )
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kofn.scoring.result import ScoredResult
 
 MAX_EXECUTIONS = 20  # of a case on one page
+EXECUTION_TEXTS = ("stopped", "harness", "output", "stderr")
 
 
 def with_attribute(reports: pl.DataFrame, attribute: str, *values: str) -> Bools:
@@ -65,7 +66,7 @@ def rows_of_case(path: Path, is_case: pl.Expr, most: int | None = None) -> list[
 def _execution(number: int, row: Mapping[str, Any]) -> dict[str, Any]:
     signs = {True: ("pass", "pass"), False: ("fail", "fail"), None: ("none", "not verified")}
     sign, words = signs[row.get("passed")]
-    texts = {name: row.get(name) for name in ("stopped", "harness", "output", "stderr")}
+    texts = {name: row.get(name) for name in EXECUTION_TEXTS}
     return {"number": number, "sign": sign, "words": words, "facts": list(_usage(row)), **texts}
 
 
@@ -132,9 +133,11 @@ class ExtractorComparison:
 
     def _compare(self) -> None:
         for low in range(0, self.n, BATCH):
-            high = min(low + BATCH, self.n)
-            self.differs[low:high] = extractors_disagree(self.candidates, self.extractors, low, high)
-            self.done = high
+            texts = _scan(self.candidates).slice(low, BATCH).select("text").collect().to_series()
+            first, *others = [extract_column(extractor(name), texts) for name in self.extractors]
+            differs = np.any([first.ne_missing(other).to_numpy() for other in others], axis=0)
+            self.differs[low : low + len(texts)] = differs
+            self.done = low + len(texts)
 
 
 def related_extractors(result: ScoredResult | None) -> tuple[str, ...]:
@@ -143,14 +146,6 @@ def related_extractors(result: ScoredResult | None) -> tuple[str, ...]:
     A run names its extractor, and anybody may have written the run: the name is never imported, let alone called.
     """
     return () if result is None else FAMILIES.get(str(result.extraction.get("extractor")), ())
-
-
-def extractors_disagree(candidates: Path, extractors: Sequence[str], low: int, high: int) -> Bools:
-    """Which of the candidates low to high get another answer from one of the other extractors."""
-    texts = _scan(candidates).slice(low, high - low).select("text").collect().to_series()
-    first, *others = [extract_column(extractor(name), texts) for name in extractors]
-    differs: Bools = np.any([first.ne_missing(other).to_numpy() for other in others], axis=0)
-    return differs
 
 
 def _scan(path: Path) -> pl.LazyFrame:

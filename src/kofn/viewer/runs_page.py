@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from kofn.viewer.run_list import RunLine
     from kofn.viewer.server import Viewer
 
-
 PAGE = 100
 REFRESH = 10  # seconds after which a browser without JavaScript reloads while a run is active
 

@@ -120,7 +120,9 @@ class SecurityMiddleware:
             redirect.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=scope.get("scheme") == "https")
             return redirect
         bearer = headers.get("authorization", "").removeprefix("Bearer ")
-        if _equal(bearer, token) or any(_equal(cookie, token) for cookie in _cookies(headers)):
+        pairs = [part.strip().partition("=") for line in headers.getlist("cookie") for part in line.split(";")]
+        cookies = [value.strip('"') for name, _, value in pairs if name == COOKIE]
+        if any(_equal(one, token) for one in (bearer, *cookies)):
             return None
         return _refusal(401, "a token is needed: open the whole address that `kofn view` printed, with ?token= in it")
 
@@ -135,11 +137,6 @@ def _is_same_origin(method: str, headers: Headers) -> bool:
     if method != "POST" or site not in (None, "same-origin"):
         return False
     return origin is not None and origin.partition("://")[2].lower() == headers.get("host", "").lower()
-
-
-def _cookies(headers: Headers) -> list[str]:
-    pairs = [part.strip().partition("=") for cookies in headers.getlist("cookie") for part in cookies.split(";")]
-    return [value.strip('"') for name, _, value in pairs if name == COOKIE]
 
 
 def _equal(given: str, token: str) -> bool:

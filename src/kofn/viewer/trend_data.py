@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kofn.analysis.trend import build_trend
 from kofn.errors import InputError
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from kofn.viewer.run_folder import RunFolder, Stamp
     from kofn.viewer.run_list import RunLine
 
-
 NEWEST = 200  # runs on a page by default
 MAX_RUNS = 2_500  # on a page, and in memory
 CASES = 400_000  # of all runs on a page by default; two runs may have more
@@ -36,8 +35,7 @@ _LAYOUT = ("case_columns", "tags", "values", "metrics")
 _UNDERSTOOD = ("fields", "weight", "cluster", "metrics", "set_size")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunWindow:
+class RunWindow(NamedTuple):
     """The newest runs of a task, oldest first; `total` is how many it has."""
 
     lines: tuple[RunLine, ...]
@@ -150,9 +148,8 @@ class TrendCache:
         except InputError as problem:
             return _LoadedRun(stamp, reason=str(problem))
         except UnicodeEncodeError:
-            return _LoadedRun(
-                stamp, reason=f"{name}: its name is no Unicode text, so its files cannot be opened: rename it"
-            )
+            reason = f"{name}: its name is no Unicode text, so its files cannot be opened: rename it"
+            return _LoadedRun(stamp, reason=reason)
         groups = run.evaluation.group_outcomes.values()
         # ids that occur in several groups were joined with the groups' names when the run was loaded
         joined = len(groups) > 1 and sum(len(g.results) for g in groups) > len({c for g in groups for c in g.results})

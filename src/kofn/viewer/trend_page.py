@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from kofn.viewer.server import Viewer
     from kofn.viewer.trend_data import RunWindow
 
-
 PAGE = 100  # tasks
 MAX_NUMBERS = 6
 SPARKLINE_RUNS = 40
