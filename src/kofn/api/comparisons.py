@@ -44,7 +44,7 @@ def compare(*sides: Any, **options: Unpack[CompareKeywords]) -> ComparisonReport
     if len(sides) == 1 and isinstance(sides[0], Mapping):
         named, sides = dict(enumerate(sides[0])), tuple(sides[0].values())
     ways = [name for name in _WAYS if getattr(asked, name)]
-    if asked.field and sides and all(_is_directory(side) for side in sides):
+    if asked.field and sides and all(isinstance(side, (str, Path)) and Path(side).is_dir() for side in sides):
         raise OptionError("--field names fields of files: a run has its own names already")
     if len(ways) > 1:
         raise OptionError(f"{' and '.join(f'--{w}' for w in ways)} compare different things: give one of them")
@@ -57,10 +57,6 @@ def compare(*sides: Any, **options: Unpack[CompareKeywords]) -> ComparisonReport
         what = "no file" if not sides else f"{len(sides)} files"
         raise OptionError(f"--{ways[0]} compares on one run or file, before the option: {what} given")
     return _selectors(sides[0], asked) if ways[0] == "selectors" else _graders(sides[0], asked, ways[0])
-
-
-def _is_directory(side: Any) -> bool:
-    return isinstance(side, (str, Path)) and Path(side).is_dir()
 
 
 def _not_with(asked: SimpleNamespace, way: str) -> None:

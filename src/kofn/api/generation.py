@@ -71,7 +71,9 @@ def verify(
     if not paths:
         what = "samples (JSON lines with task_id and completion)" if data_set else "a submission, a folder or a file"
         raise OptionError(f"nothing to verify: give {what}")
-    asked.out = asked.out or Path("runs") / f"verify-{_name_of(place, data_set=data_set)}"
+    if asked.out is None:
+        name = place.name.partition(".")[0] if data_set else problems.load_problem(place).name
+        asked.out = Path("runs") / f"verify-{name}"
     try:
         return _verify_samples(place, paths, asked) if data_set else _verify_programs(place, paths, asked)
     except KeyboardInterrupt:
@@ -83,10 +85,6 @@ def verify(
 def is_data_set(problem: Path) -> bool:
     """Whether this is a data set of functions with tests, and no problem with checkpoints."""
     return problem.is_file() and problem.name != "config.yaml"
-
-
-def _name_of(problem: Path, *, data_set: bool) -> str:
-    return problem.name.partition(".")[0] if data_set else problems.load_problem(problem).name
 
 
 def _verify_programs(path: Path, submissions: tuple[Path, ...], asked: SimpleNamespace) -> Verification:

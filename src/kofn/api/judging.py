@@ -172,13 +172,11 @@ def calibrate(labels: Any = None, **options: Unpack[CalibrateKeywords]) -> Calib
     found = calibrate_rows(on_scale, judged, settings)
     if asked.save:
         _save(found, judged, labels, asked)
-    return found if judged is None else replace(found, source=_source(found, judged))
-
-
-def _source(found: Calibration, judged: VerdictRows) -> dict[str, str]:
+    if judged is None:
+        return found
     of_sets = found.of == "set" and judged.aggregate is not None
     metric = f"{judged.aggregate} by {judged.metric}" if of_sets else judged.metric
-    return {"name": judged.name, "metric": metric}
+    return replace(found, source={"name": judged.name, "metric": metric})
 
 
 def _verdicts_of(asked: SimpleNamespace, *, scores: bool) -> VerdictRows:

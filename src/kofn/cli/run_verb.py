@@ -11,7 +11,7 @@ import click
 from kofn import generate, models, runs, scoring
 from kofn.api.generation import run_config
 from kofn.api.options import RunKeywords
-from kofn.cli.verb_options import api_options, output_options, parse_sinks, send_to, sink_option, style, tell_run
+from kofn.cli.verb_options import api_options, output_options, parse_sinks, send_to, sink_option, style, tell, tell_run
 from kofn.core.escape import escape_controls
 from kofn.core.warnings import with_code
 from kofn.errors import WorldError
@@ -19,7 +19,6 @@ from kofn.errors import WorldError
 if TYPE_CHECKING:
     from kofn.cli.verb_options import OutputTarget
     from kofn.generate import PreparedRun
-    from kofn.models.base import Prompt
     from kofn.runs.record import Run
     from kofn.scoring import Config
 
@@ -62,15 +61,10 @@ def run_command(
         return
     for config in _each(chosen, model_path) if all_adapters else [chosen]:
         prepared = generate.prepare(task, config)
-        _tell(prepared)
+        for line in prepared.task.notes:  # what was left out of the task's file
+            tell(f"{prepared.task.source}: {line}")
         if not estimate or _agreed(prepared, yes=yes):
             send_to(targets, _run(prepared, output))
-
-
-def _tell(prepared: PreparedRun) -> None:
-    """What was left out of the task's file."""
-    for line in prepared.task.notes:
-        click.echo(escape_controls(f"{prepared.task.source}: {line}"), err=True)
 
 
 def _each(chosen: Config, model_path: str | None) -> list[Config]:
@@ -99,9 +93,7 @@ def _run(prepared: PreparedRun, output: OutputTarget) -> Path:
     try:
         done = generate.run_in(prepared, directory)
     except KeyboardInterrupt:
-        click.echo(
-            f"what was answered is kept in {escape_controls(str(directory))}: the same command goes on", err=True
-        )
+        tell(f"what was answered is kept in {directory}: the same command goes on")
         raise
     _show(done, output)
     tell_run(directory)
@@ -127,9 +119,5 @@ def _show_prompts(task: str, config: Config) -> None:
     """What would be sent for the first cases, and to whom."""
     for case, stage, model, prompt in generate.first_prompts(generate.prepare(task, config)):
         click.echo(click.style(escape_controls(f"--- case {case}, stage {stage}, to {model}"), bold=True))
-        click.echo(_prompt_text(prompt))
-
-
-def _prompt_text(prompt: Prompt) -> str:
-    text = prompt if isinstance(prompt, str) else "\n".join(f"[{m.role}]\n{m.content}" for m in prompt)
-    return "\n".join(escape_controls(line) for line in text.split("\n"))
+        text = prompt if isinstance(prompt, str) else "\n".join(f"[{m.role}]\n{m.content}" for m in prompt)
+        click.echo("\n".join(escape_controls(line) for line in text.split("\n")))
