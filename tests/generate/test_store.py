@@ -327,20 +327,19 @@ def test_pieces_are_in_the_order_they_came_and_of_the_stages_asked_for(tmp_path)
 def test_a_process_killed_while_it_commits_loses_only_what_it_never_said_was_done(tmp_path):
     code = """
 import asyncio
-from tests.generate.test_store import row
+from tests.generate.test_store import commit, row
 async def go():
     for i in range(10**6):
         await commit(store, row(3 * i), row(3 * i + 1), row(3 * i + 2))
         print(i, flush=True)
 asyncio.run(go())
 """
-    said = -1
     with another(tmp_path, code) as process:
-        for _ in range(4):
-            process.stdout.readline()
+        lines = "".join(process.stdout.readline() for _ in range(4))
         time.sleep(0.1)
         os.kill(process.pid, signal.SIGKILL)
-        said = max(int(line) for line in process.stdout.read().split("\n")[:-1])
+        lines += process.stdout.read()
+    said = max(int(line) for line in lines.split("\n")[:-1] if line.isdigit())
     with open_store(tmp_path) as store:
         keys = [row(i).key for i in range(3 * said + 3)]
         assert len(store.get(keys)) == len(keys)
