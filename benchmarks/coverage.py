@@ -21,7 +21,7 @@ import numpy as np
 from kofn.stats.estimates import choose_interval, rarer_side
 from kofn.stats.intervals import cluster_robust, t_interval, wilson
 from kofn.stats.laws import ratio_law
-from kofn.stats.resample import METHODS, as_units, interval_from, without_width
+from kofn.stats.resample import METHODS, as_units, without_width
 
 SIZES = (30, 100, 300, 1000)
 FEW = (6, 10, 15, 20)
@@ -71,7 +71,7 @@ def ends_of(
     units = as_units(values, weights, clusters)
     narrow = without_width(units, LEVEL)
     law = None if narrow else ratio_law(units.sums, units.weights)
-    found = {m: narrow or interval_from(law, LEVEL, m, units.sums.size, units.acceleration) for m in METHODS}
+    found = {m: narrow or units.interval(law, LEVEL, m) for m in METHODS}
     if weights is None and clusters is None:
         found["t"] = t_interval(values, LEVEL)
         if ((values == 0) | (values == 1)).all():
