@@ -30,8 +30,8 @@ SCORE = [
     ("stats.resample", "turns one value per case into an interval; `stats/estimates.py` picks the method"),
     ("scoring.diagnostics", "explains the numbers, and warns"),
     ("render.run_directory", "writes the run directory, all files at once, and the line of results.jsonl"),
-    ("runs.report_builder", "makes the case reports, and their pass policy"),
-    ("runs.case_reports", "puts them into the columns of reports.parquet"),
+    ("runs.report_builder", "makes the case reports as columns, and their pass policy"),
+    ("runs.case_reports", "says which columns reports.parquet has, and scores their values"),
     ("runs.manifest", "makes run.json"),
     ("runs.run_tables", "makes candidates.parquet, cases.parquet, reports.parquet and evaluation.json"),
     ("render.report_html", "collects what report.html shows"),
@@ -58,12 +58,12 @@ RUN = [
 # data that ships with the package, by the package that reads it
 DATA = {
     "core": [("core/warnings.toml", "the registry of warnings: severity, sentence and explanation of every code")],
-    "render": [("render/templates/", "templates, styles and scripts of report.html and the other pages")],
+    "render": [("render/templates/", "templates, styles and scripts of all pages; page.css holds the colours, light and dark")],
     "tasks": [("tasks/*.yaml", "the built-in tasks, one file each"), ("tasks/data/", "the data of the task `starter`")],
     "generate": [("generate/prices.yaml", "list prices of models")],
     "judge": [("judge/rubrics/", "the built-in rubrics, one file each")],
     "problems": [("problems/templates/", "what `kofn new problem` starts from")],
-    "viewer": [("viewer/templates/", "templates, styles and scripts of the viewer, light and dark")],
+    "viewer": [("viewer/templates/", "templates, styles and scripts of the viewer alone; colours are in render/templates/")],
 }
 _HEAD = """# Architecture
 

@@ -1,4 +1,4 @@
-"""`kofn.compare`: systems, ways to grade the same outputs, or ways to pick from the same candidates."""
+"""`kofn.compare`: systems, graders or selectors side by side; `audit`: extractors compared on the same outputs."""
 
 from __future__ import annotations
 

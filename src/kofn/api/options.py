@@ -1,4 +1,4 @@
-"""Every option of the API and of the command line: its name, type, default and help, declared once.
+"""Every option of the API and the command line, declared once: a new option of any verb starts here.
 
 A function takes the options of one of these classes as keywords; the verb of the same name offers them as `--name`.
 Options without a `Keyword` are for Python alone.

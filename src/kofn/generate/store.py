@@ -1,4 +1,4 @@
-"""The store of replies: one SQLite file per run directory, committed before a reply counts as done.
+"""Replies in SQLite: the store of a run, committed before a reply counts as done; the cache that runs share.
 
 A process that is killed loses what was under way and nothing else; the lock it held is gone with it. SQLite brings the
 file back to the last commit when it is opened again.

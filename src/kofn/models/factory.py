@@ -1,4 +1,4 @@
-"""Opens the backend that a spec such as `smollm2`, `openai:MODEL` or `hf:PATH` names, or any Python callable."""
+"""Opens the backend that a spec such as `openai:MODEL` names; holds `fake:`, a Python function as a model."""
 
 from __future__ import annotations
 

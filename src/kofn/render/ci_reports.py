@@ -1,4 +1,4 @@
-"""Reports for continuous integration: JUnit XML, and the summary of a job."""
+"""JUnit XML and a job summary for continuous integration, of a run and its checks: `kofn check` writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data of report.html: words, numbers and charts for its template."""
+"""What report.html shows, collected for its template; its judges and groups are worded in `run_summary.py`."""
 
 from __future__ import annotations
 

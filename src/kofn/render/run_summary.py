@@ -1,4 +1,4 @@
-"""A run in words: its status, headlines, judges, and what changed where it was graded again."""
+"""A run in words: status, groups, failing cases, judges and their costs, files, what grading again changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sandbox this machine uses: bubblewrap, or with `--unsafe` limits alone. A further driver is added here."""
+"""Which sandbox this machine uses: `find_sandbox` chooses among the drivers beside; `LimitsOnly` is here."""
 
 from __future__ import annotations
 

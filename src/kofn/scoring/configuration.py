@@ -1,4 +1,4 @@
-"""The configuration of a run in three parts: what to generate, how to grade, what to report.
+"""The configuration of a run (generate, grade, report), with `PassPolicy` and `Requirement`: when cases pass.
 
 It is built once, by `configure`, from the command line, a task file or Python, checked there, and passed on. How values
 become a pass, in `PassPolicy` and `Requirement`, is a part of what to report.

@@ -1,4 +1,4 @@
-"""`estimate`: the mean of one value per case with its interval, from the values or from tallies that add up."""
+"""The mean of one value per case with its interval; `choose_interval` is the rule for the default interval."""
 
 from __future__ import annotations
 
