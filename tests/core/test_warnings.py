@@ -101,6 +101,16 @@ def test_the_subject_of_an_older_sentence_is_found():
     assert str(found) == "verdicts: most verdicts needed a repair: the judge does not follow the rubric"
 
 
+@pytest.mark.parametrize("file", ["", "rows.jsonl: "])
+def test_a_segment_named_like_another_sentence_decides_nothing_in_older_files(file):
+    """Its code comes from how the sentence begins, not from what a segment is called."""
+    sentence = f"{file}segments of fewer than 30 cases: topic=a picks by `x` and is graded by y: double-dipping, z"
+    assert coded_sentence(sentence).code == "small-segments"
+    assert (
+        coded_sentence("selected(by='x') picks by `x` and is graded by x: double-dipping, z").code == "double-dipping"
+    )
+
+
 def test_a_code_of_another_version_keeps_its_sentence():
     (found,) = stored_warnings(["the moon is full"], [{"code": "full-moon", "severity": "info", "values": {"n": 1}}])
     assert (found.code, str(found)) == ("full-moon", "the moon is full")

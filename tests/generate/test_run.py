@@ -56,6 +56,16 @@ def texts(run):
 # the run directory
 
 
+@pytest.mark.parametrize(
+    "option", [{"top_k": 0}, {"threshold": float("nan")}, {"n_resamples": -1}, {"level": 2.0}, {"interval": "nope"}]
+)
+def test_grading_that_cannot_be_is_refused_before_anything_is_asked(option):
+    model = Echo()
+    with pytest.raises(InputError):
+        kofn.run(task(), model=model, repeats=2, **option)
+    assert model.requests == []
+
+
 def test_a_run_ends_in_a_directory_that_loads_as_what_was_returned(tmp_path):
     done = kofn.run(task(), model=Echo(), repeats=3, out=tmp_path / "r", by=["kind"])
     again = kofn.load_run(tmp_path / "r")

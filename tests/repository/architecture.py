@@ -58,12 +58,12 @@ RUN = [
 # data that ships with the package, by the package that reads it
 DATA = {
     "core": [("core/warnings.toml", "the registry of warnings: severity, sentence and explanation of every code")],
-    "render": [("render/templates/", "templates, styles and scripts of all pages; page.css holds the colours, light and dark")],
+    "render": [("render/templates/", "styles and scripts of all pages; page.css holds the colours, light and dark")],
     "tasks": [("tasks/*.yaml", "the built-in tasks, one file each"), ("tasks/data/", "the data of the task `starter`")],
     "generate": [("generate/prices.yaml", "list prices of models")],
     "judge": [("judge/rubrics/", "the built-in rubrics, one file each")],
     "problems": [("problems/templates/", "what `kofn new problem` starts from")],
-    "viewer": [("viewer/templates/", "templates, styles and scripts of the viewer alone; colours are in render/templates/")],
+    "viewer": [("viewer/templates/", "templates and scripts of the viewer alone; colours: render/templates/")],
 }
 _HEAD = """# Architecture
 

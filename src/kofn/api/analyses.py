@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -75,7 +76,7 @@ def curve(data: Any, **options: Unpack[CurveKeywords]) -> BestOfReport:
 
 
 def _best_of_options(graded: GradedCandidates, scored: Graded, asked: SimpleNamespace) -> analysis.BestOfOptions:
-    if asked.cost_per_candidate is not None and not asked.cost_per_candidate > 0:
+    if asked.cost_per_candidate is not None and not 0 < asked.cost_per_candidate < inf:
         raise InputError(f"--cost-per-candidate {asked.cost_per_candidate:g}: expected a number above 0")
     selector = analysis.only_selector(scored) if asked.selector is None else analysis.load_selector(asked.selector)
     measure = asked.measure or analysis.default_measure(graded.options)

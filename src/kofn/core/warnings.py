@@ -127,14 +127,18 @@ def coded_sentence(sentence: str) -> CodedWarning:
 
     Only whole sentences count: words inside one, such as the name of a segment, never decide.
 
-    >>> coded_sentence("* segments of fewer than 30 cases: topic=double-dipping").code
+    >>> coded_sentence("segments of fewer than 30 cases: x=a picks by `x` and is graded by y: double-dipping, z").code
     'small-segments'
     """
-    # whole sentences first: in front of one may be the file or the judge that it is about
-    for lead in ("", r"(?P<subject>.+?): "):
-        for code, pattern in _patterns().items():
-            if found := re.fullmatch(f"{lead}(?P<text>{pattern})", sentence, re.DOTALL):
-                return CodedWarning(code, subject=found.groupdict().get("subject", ""), text=found["text"])
+    # whole sentences first: in front of one may be the file or the judge that it is about. Those that begin with a name
+    # come last: the name could be all of another sentence, up to a segment that is called as this one goes on
+    for opens_with_name in (False, True):
+        for lead in ("", r"(?P<subject>.+?): "):
+            for code, pattern in _patterns().items():
+                if pattern.startswith((".+?", ".*?")) == opens_with_name and (
+                    found := re.fullmatch(f"{lead}(?P<text>{pattern})", sentence, re.DOTALL)
+                ):
+                    return CodedWarning(code, subject=found.groupdict().get("subject", ""), text=found["text"])
     return CodedWarning(OTHER, text=sentence)
 
 

@@ -20,7 +20,7 @@ from kofn.models.local_folders import base_of
 from kofn.registry import aggregator, extractor, metric
 from kofn.scoring.configuration import Requirement
 from kofn.stats.estimates import check_interval
-from kofn.stats.intervals import check_level
+from kofn.stats.intervals import check_level, check_resamples
 from kofn.tasks import load_task
 from kofn.tasks.load import with_records
 
@@ -251,6 +251,7 @@ def check_run(prepared: PreparedRun) -> None:
     options = prepared.grading
     check_interval(options.interval)
     check_level(options.level)
+    check_resamples(options.n_resamples)
     if options.extract is not None:
         extractor(options.extract)
     for name in options.metrics:

@@ -38,7 +38,7 @@ _MESSAGE_TOKENS = 4  # a chat template's special tokens around one message
 
 
 class _PriceModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class LongPrice(_PriceModel):

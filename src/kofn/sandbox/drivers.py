@@ -1,4 +1,4 @@
-"""Which sandbox this machine uses: `find_sandbox` chooses among the drivers beside; `LimitsOnly` is here."""
+"""Which sandbox this machine uses: register a further driver, from a file of its own, in `find_sandbox`."""
 
 from __future__ import annotations
 

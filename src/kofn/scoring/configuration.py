@@ -169,6 +169,11 @@ class GradingConfig:
     def __post_init__(self) -> None:
         if self.use is not None and self.use not in USES:
             raise UnknownName("use", self.use, list(USES), hint="expected any, vote, select, list or all")
+        k: Any = self.top_k
+        if k is not None and (not isinstance(k, int) or k < 1):
+            raise InputError(f"top_k takes a whole number of at least 1, not {k}")
+        if self.threshold is not None and not isfinite(self.threshold):
+            raise InputError(f"threshold takes a finite number, not {self.threshold}")
 
     @property
     def drawing(self) -> Drawing:

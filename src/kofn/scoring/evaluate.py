@@ -21,7 +21,7 @@ from kofn.scoring.grade import find_answers, score_table, with_labels
 from kofn.scoring.result import Result, count_candidates, coverage_aggregators
 from kofn.stats import estimate, segment_estimates
 from kofn.stats.estimates import check_interval
-from kofn.stats.intervals import check_level
+from kofn.stats.intervals import check_level, check_resamples
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -286,14 +286,10 @@ def _describe_input(table: Table, facts: Counts, answers: Graded, options: Gradi
 
 
 def check_options(table: Table, options: GradingConfig) -> None:
-    """Refuse options that mean nothing, and a table without cases."""
-    k: Any = options.top_k
-    if k is not None and (not isinstance(k, int) or k < 1):
-        raise InputError(f"top_k takes a whole number of at least 1, not {options.top_k}")
-    if options.threshold is not None and not np.isfinite(options.threshold):
-        raise InputError(f"threshold takes a finite number, not {options.threshold}")
+    """Refuse a table without cases, and intervals that mean nothing."""
     if not table.n_cases:
         raise InputError("no cases")
 
     check_level(options.level)
+    check_resamples(options.n_resamples)
     check_interval(options.interval)
