@@ -295,3 +295,22 @@ def test_cancelling_a_run_stops_its_calls_and_keeps_what_was_answered(tmp_path):
     done = kofn.run("starter", model=stuck, limit=2, repeats=2, out=tmp_path / "run")
     assert done.result.n_candidates == 4
     assert len(calls) - n == 3  # the first was answered before
+
+
+def test_lists_that_pandas_reads_from_parquet_are_rows(tmp_path):
+    """They are arrays of numpy there, of mappings too."""
+    rows = [{"id": f"q{i}", "outputs": [{"text": "1", "pass": 1}, {"text": str(i), "pass": 0}]} for i in range(3)]
+    pl.DataFrame(rows).write_parquet(tmp_path / "rows.parquet")
+    found, plain = kofn.score(pd.read_parquet(tmp_path / "rows.parquet")), kofn.score(rows)
+    assert found.to_dict()["estimates"] == plain.to_dict()["estimates"]
+
+
+@pytest.mark.parametrize("given", [[{"task_id": "a"}], pl.DataFrame({"task_id": ["a"]})])
+def test_programs_are_given_by_their_paths(given):
+    with pytest.raises(InputError, match=r"^expected paths of a problem and of submissions, not (list|DataFrame)$"):
+        kofn.verify(given)
+
+
+def test_several_files_to_judge_are_refused_in_one_line(tmp_path):
+    with pytest.raises(InputError, match=r"^expected one run or file, not 2$"):
+        kofn.judge([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], rubric="correctness", model="fake:nowhere")

@@ -211,3 +211,14 @@ def test_every_adapter_of_a_training_run_gets_a_directory_of_its_own(sums, tmp_p
     )
     assert done.returncode == 0, done.stderr
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["adapter_1000", "adapter_500"]
+
+
+@pytest.mark.parametrize("form", [["--json"], ["--output-format", "csv"], ["-o", "prompts.json"]])
+def test_prompts_have_no_other_form(form, tmp_path):
+    said = "kofn: --dry-run prints prompts: leave out --output-format, --json and -o"
+    for words in (["run", "starter"], ["judge", "rows.jsonl", "--rubric", "correctness", "-m", "smollm2"]):
+        (tmp_path / "rows.jsonl").write_text('{"input": "1 + 1?", "output": "2"}\n')
+        done = make(*words, "--dry-run", *form, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(said)
+        assert not (tmp_path / "prompts.json").exists()

@@ -66,7 +66,10 @@ def verify(
     Options are those of `kofn verify`.
     """
     asked = settle(VerifyKeywords, options)
-    place, paths = Path(problem), tuple(Path(one) for one in submissions)
+    for one in (problem, *submissions):
+        if not isinstance(one, (str, Path)):
+            raise InputError(f"expected paths of a problem and of submissions, not {type(one).__name__}")
+    place, paths = Path(problem), tuple(map(Path, submissions))
     data_set = is_data_set(place)
     if not paths:
         what = "samples (JSON lines with task_id and completion)" if data_set else "a submission, a folder or a file"

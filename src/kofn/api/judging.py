@@ -117,6 +117,10 @@ def _as_path(data: Any, name: str = "rows", out: Path | None = None) -> Iterator
 
     What is made is called `name` and gone afterwards; only the run of a result is kept where `out` says so.
     """
+    if isinstance(data, (list, tuple)) and data and all(isinstance(one, (str, Path)) for one in data):
+        if len(data) > 1:
+            raise InputError(f"expected one run or file, not {len(data)}")
+        data = data[0]
     if _is_stored(data):
         if not isinstance(data, (str, Path)) and data.path is None:
             raise InputError(f"{data.name}: this run is not stored: give its directory (out=DIR when it is made)")

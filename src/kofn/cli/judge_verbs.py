@@ -45,6 +45,7 @@ def judge_command(source: Path, dry_run: bool, strict: bool, output: OutputTarge
     are compared pair by pair, in both orders.
     """
     if dry_run:
+        output.refuse("--dry-run prints prompts")
         _show_prompts(source, asked)
         return
     found = api.judge(source, **asked, progress=True)

@@ -57,6 +57,7 @@ def run_command(
     asked["progress"] = True
     chosen = run_config(asked)
     if dry_run:
+        output.refuse("--dry-run prints prompts")
         _show_prompts(task, chosen)
         return
     for config in _each(chosen, model_path) if all_adapters else [chosen]:

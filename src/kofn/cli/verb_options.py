@@ -205,6 +205,11 @@ class OutputTarget:
             if place is not None:
                 _check_place(place)
 
+    def refuse(self, why: str) -> None:
+        """Refuse a form or a place that was asked for, where nothing is written in it."""
+        if self.form != "table" or self.named:
+            raise click.UsageError(f"{why}: leave out --output-format, --json and -o")
+
     def show(self, found: Displayable, *, width: tuple[int, int] | None = None, **layout: Any) -> None:
         """Print or write a result. `width` is the least and the most that its text takes on a terminal."""
         if self.form == "table":

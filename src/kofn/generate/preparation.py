@@ -18,6 +18,7 @@ from kofn.generate.runner import Fixed
 from kofn.models import open_model
 from kofn.models.local_folders import base_of
 from kofn.registry import aggregator, extractor, metric
+from kofn.runs.load import rows_of
 from kofn.scoring.configuration import Requirement
 from kofn.stats.estimates import check_interval
 from kofn.stats.intervals import check_level, check_resamples
@@ -165,7 +166,7 @@ def resolve_task(given: Any, generation: GenerationConfig) -> Task:
     """The task with what the configuration changes of it."""
     task = load_task(given)
     if generation.data is not None and not isinstance(generation.data, str | Path):
-        task = with_records(task, generation.data)
+        task = with_records(task, rows_of(generation.data))
     if generation.two_stage and task.spec.two_stage is None and len(task.spec.all_stages()) > 1:
         raise InputError(f"task {task.name} has several stages of its own: leave out --two-stage, or change the task")
     if generation.two_stage or generation.compare_markovian or task.spec.two_stage is not None:

@@ -234,7 +234,16 @@ def rows_of(data: Any) -> Any:
     if library == "polars":
         return (data.collect() if hasattr(data, "collect") else data).to_dicts()
     if library == "pandas":
-        return data.astype(object).where(data.notna(), None).to_dict("records")
+        return _without_arrays(data.astype(object).where(data.notna(), None).to_dict("records"))
     if not isinstance(data, Iterable) or isinstance(data, Mapping):
         raise InputError(f"expected a path, rows or a frame, not {type(data).__name__}")
     return data
+
+
+def _without_arrays(value: Any) -> Any:
+    """Lists in the place of numpy's arrays, at any depth: pandas reads lists from Parquet as such."""
+    if isinstance(value, dict):
+        return {name: _without_arrays(one) for name, one in value.items()}
+    if type(value).__module__ == "numpy":
+        value = value.tolist()
+    return [_without_arrays(one) for one in value] if isinstance(value, list) else value
