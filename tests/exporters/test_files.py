@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kofn
+from kofn.core.warnings import CodedWarning
 from kofn.exporters.base import write_csv, write_long, write_wide
 from kofn.importers import read
 from kofn.importers.base import ReadOptions
@@ -106,16 +107,25 @@ def test_a_spreadsheet_runs_nothing(tmp_path):
     messages = write_csv(before, tmp_path / "f.csv")
     cells = pl.read_csv(tmp_path / "f.csv", infer_schema=False)["output"].to_list()
     assert cells == ["'=1+1", "'+1", "'@SUM(A1)", "'-cmd|'/C calc'!A0", "-42", "'\t=1"]
-    assert "apostrophe" in messages[-1]
+    assert messages[-1] == CodedWarning.of("formulas-escaped", n=5)
 
 
 def test_what_a_file_cannot_say_is_said(tmp_path):
     rows = [{"id": "a", "outputs": [{"text": "x", "score": 0.6}]}, {"id": "b", "outputs": []}]
     messages = write_long(graded(rows, threshold=0.5), tmp_path / "f.parquet")
-    assert any("--threshold" in line for line in messages)
-    assert any("no candidates" in line for line in messages)
-    assert all("no candidates" not in line for line in write_wide(graded(rows), tmp_path / "f.jsonl"))
+    assert [w.code for w in messages] == ["cases-without-row", "threshold-not-written"]
+    assert str(messages[0]) == "1 case has no candidates and so no row"
+    assert write_wide(graded(rows), tmp_path / "f.jsonl") == []
     assert read([tmp_path / "f.jsonl"]).n_cases == 2
+
+
+def test_json_has_the_codes_beside_the_sentences(tmp_path):
+    rows = [{"id": "a", "outputs": [{"text": "x", "passed": True}]}, *({"id": f"{i}", "outputs": []} for i in (1, 2))]
+    (tmp_path / "o.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = json.loads(run("export", tmp_path / "o.jsonl", "--to", tmp_path / "f.parquet", "--json"))
+    assert "2 cases have no candidates and so no row" in found["notes"]
+    assert len(found["notes"]) == len(found["coded_notes"])
+    assert {"code": "cases-without-row", "severity": "info", "values": {"n": 2}} in found["coded_notes"]
 
 
 def test_a_large_file_is_written_in_blocks(tmp_path):

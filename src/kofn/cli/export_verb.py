@@ -11,6 +11,7 @@ from kofn import exporters, importers, registry, runs, scoring
 from kofn.api.options import ExportKeywords, settle
 from kofn.cli.verb_options import api_options, output_options, style
 from kofn.core.escape import escape_controls
+from kofn.core.warnings import OTHER, CodedWarning
 from kofn.errors import InputError, UnknownName, WorldError
 
 if TYPE_CHECKING:
@@ -44,9 +45,11 @@ def export_command(
         as_repeats=given.as_repeats,
     )
     try:
-        notes = [*found.table.notes, *exporter.write(found, path)]
+        said = [*found.table.notes, *exporter.write(found, path)]
     except OSError as problem:
         raise WorldError(f"{path}: cannot be written: {problem.strerror}") from None
+    # exporters of other packages may say sentences
+    notes = [w if isinstance(w, CodedWarning) else CodedWarning(OTHER, text=w) for w in said]
     n, cases = found.table.n_candidates, found.table.n_cases
     if output.form == "table":
         place = escape_controls(str(path))
@@ -55,7 +58,7 @@ def export_command(
             click.echo(f"{style('!', 'warn')} {escape_controls(str(line))}", err=True)
         return
     row = {"path": str(path), "form": exporter.name, "n_candidates": n, "n_cases": cases}
-    output.show_rows([row], {**row, "notes": [str(line) for line in notes]}, "")
+    output.show_rows([row], {**row, "notes": list(map(str, notes)), "coded_notes": [w.to_dict() for w in notes]}, "")
 
 
 def _exporter(path: Path, form: str | None) -> Exporter:

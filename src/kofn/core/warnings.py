@@ -159,11 +159,14 @@ def with_code(warnings: Iterable[CodedWarning], *codes: str) -> tuple[CodedWarni
 
 
 class _SentenceFormatter(Formatter):
-    """`str.format`, with two additions: `{n:#case}` counts ("1 case", "2 cases"), and tuples are joined by commas."""
+    """`str.format`, and `{n:#case}` counts ("1 case", "2 cases"), `{n:?has|have}` is its verb, tuples get commas."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec.startswith("#"):
             return format_count(value, format_spec[1:])
+        if format_spec.startswith("?"):
+            one, several = format_spec[1:].split("|")
+            return one if value == 1 else several
         if isinstance(value, tuple):
             return ", ".join(map(str, value))
         return str(super().format_field(value, format_spec))
@@ -213,7 +216,9 @@ class WarningKind:
 
 
 def _shape(spec: str) -> str:
-    """What a value of this format looks like: counts are digits, with their noun; anything else may be any text."""
+    """What a value of this format looks like: counts are digits and a noun, verbs one of two; others any text."""
+    if spec.startswith("?"):
+        return f"(?:{spec[1:]})"
     return r"[\d,]+" if spec == "," else rf"[\d,]+ {re.escape(spec[1:])}s?" if spec.startswith("#") else ".*?"
 
 

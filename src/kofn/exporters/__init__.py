@@ -1,6 +1,6 @@
 """Candidates and their grades, written as files for other tools.
 
-In: `kofn.runs.load.GradedCandidates` and a path. Out: the file, and a line for each thing that its format cannot say.
+In: `kofn.runs.load.GradedCandidates` and a path. Out: the file, and warnings of what its format cannot say.
 Imports runs and what is below it.
 """
 

@@ -14,11 +14,12 @@ import polars as pl
 
 from kofn.core.fields import CANDIDATE_ROLES, CASE_ROLES, PREFIXES, SELECTORS
 from kofn.core.fields import WIDE as WIDE_FIELDS
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.runs.files import write_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from kofn.runs.load import GradedCandidates
@@ -40,13 +41,13 @@ class Exporter:
     name      what --as calls it
     what      one line for `kofn list exporters`
     endings   of file names that select this format
-    write     writes graded candidates to a path; returns a line for each thing that the format cannot say
+    write     writes graded candidates to a path; returns a warning for each thing that the format cannot say
     """
 
     name: str
     what: str
     endings: tuple[str, ...]
-    write: Callable[[GradedCandidates, Path], list[str]]
+    write: Callable[[GradedCandidates, Path], Sequence[CodedWarning | str]]
 
 
 def case_frame(graded: GradedCandidates) -> pl.DataFrame:
@@ -98,19 +99,19 @@ def long_frame(graded: GradedCandidates) -> pl.DataFrame:
     return pl.concat([case_frame(graded)[owner], candidate_frame(graded)], how="horizontal")
 
 
-def omissions(graded: GradedCandidates) -> list[str]:
-    """A line for each thing a file of rows cannot say: empty cases, thresholds, metrics that are better when lower."""
+def omissions(graded: GradedCandidates) -> list[CodedWarning]:
+    """What a file of rows cannot say: empty cases, thresholds, metrics that are better when lower."""
     out = []
     empty = int((np.diff(graded.table.offsets) == 0).sum())
     if empty:
-        out.append(f"{empty:,} cases have no candidates and so no row")
+        out.append(CodedWarning.of("cases-without-row", n=empty))
     for one in graded.result.scored:
         is_graded = one.sets.graded
         flags = one.sets.values[is_graded] >= 1
         if one.metric and not one.sets.higher_is_better:
-            out.append(f"less of {one.metric} is better, which the file does not say")
+            out.append(CodedWarning.of("direction-not-written", metric=one.metric))
         elif one.metric and bool((flags != (one.sets.passes[is_graded] == 1)).any()):
-            out.append(f"{one.metric} does not pass from 1.0 here: score the file with --threshold, as this run was")
+            out.append(CodedWarning.of("threshold-not-written", metric=one.metric))
     return out
 
 
@@ -135,10 +136,11 @@ _FORMULA = r"^([=+@\t\r]|-[^0-9.])"  # how spreadsheets begin a formula (OWASP, 
 _BLOCK = 4096  # cases written at a time
 
 
-def write_wide(graded: GradedCandidates, path: Path) -> list[str]:
+def write_wide(graded: GradedCandidates, path: Path) -> list[CodedWarning]:
     """One case per line: its fields, and `outputs`, a list of objects."""
     write_atomically(path, lambda partial: _write_lines(graded, partial))
-    return [line for line in omissions(graded) if "no candidates" not in line]  # here such a case has an empty list
+    # here a case without candidates has an empty list
+    return [w for w in omissions(graded) if w.code != "cases-without-row"]
 
 
 def _write_lines(graded: GradedCandidates, path: Path) -> None:
@@ -165,13 +167,13 @@ def _output(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def write_long(graded: GradedCandidates, path: Path) -> list[str]:
+def write_long(graded: GradedCandidates, path: Path) -> list[CodedWarning]:
     """Parquet with one candidate per row."""
     write_atomically(path, long_frame(graded).write_parquet)
     return omissions(graded)
 
 
-def write_csv(graded: GradedCandidates, path: Path) -> list[str]:
+def write_csv(graded: GradedCandidates, path: Path) -> list[CodedWarning]:
     """CSV for spreadsheets, one candidate per row; lists are JSON, and no text begins like a formula.
 
     A cell that would be a formula gets an apostrophe in front, as spreadsheets write it; numbers keep their sign.
@@ -184,7 +186,7 @@ def write_csv(graded: GradedCandidates, path: Path) -> list[str]:
     )
     changed = frame.select(pl.col(pl.String).str.contains(_FORMULA).sum()).sum_horizontal().item()
     write_atomically(path, frame.with_columns(pl.col(pl.String).str.replace(_FORMULA, "'$1")).write_csv)
-    notes = [f"{changed:,} cells begin like a formula and have an apostrophe in front"] if changed else []
+    notes = [CodedWarning.of("formulas-escaped", n=changed)] if changed else []
     return [*omissions(graded), *notes]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import orjson
 
 from kofn._version import __version__
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.exporters.base import Exporter, candidate_frame, case_frame, origin_of
 from kofn.registry import higher_is_better
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 VERSION = "0.2.1"
 
 
-def write(graded: GradedCandidates, path: Path) -> list[str]:
+def write(graded: GradedCandidates, path: Path) -> list[CodedWarning]:
     """PATH.json and, beside it, PATH_samples.jsonl."""
     first = graded.result.scored[0]
     if not first.metric:
@@ -70,10 +71,10 @@ def write(graded: GradedCandidates, path: Path) -> list[str]:
         },
     }
     write_atomically(path, lambda partial: partial.write_bytes(to_json(record)))
-    notes = [f"{n_left:,} candidates were not graded and have no row in {samples.name}"] if n_left else []
+    notes = [CodedWarning.of("ungraded-without-row", n=n_left, file=samples.name)] if n_left else []
     undefined = sum(e.point is None for e in graded.result.estimates)
-    notes += [f"{undefined:,} undefined numbers are left out"] if undefined else []
-    return [*notes, "the organization and its relation to the model are not known here: fill in source_metadata"]
+    notes += [CodedWarning.of("undefined-numbers", n=undefined)] if undefined else []
+    return [*notes, CodedWarning.of("source-not-known")]
 
 
 def _result(graded: GradedCandidates, task: str, e: Estimate) -> dict[str, Any]:

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from kofn.core.warnings import CodedWarning
     from kofn.runs.load import GradedCandidates
 
 _ROW = ("note", "candidate_weight", "facets")
 _CASE = ("weight", "cluster", "required", "ideal")
-_LESS = "less of "  # the note that a metric is better when lower: this log does say it, in its header's metadata
 _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 
 
-def write(graded: GradedCandidates, path: Path) -> list[str]:
+def write(graded: GradedCandidates, path: Path) -> list[CodedWarning]:
     """Write a log that Inspect's `read_eval_log` reads. Every metric is a scorer, every estimate a result.
 
     A candidate that is not graded has no score, a failed one has its error; neither is a 0. The log is written sample
@@ -45,7 +45,8 @@ def write(graded: GradedCandidates, path: Path) -> list[str]:
             file.write(b"\n]}\n")
 
     write_atomically(path, fill)
-    return [line for line in omissions(graded) if not line.startswith(_LESS)]
+    # which way a metric is better, this log does say: in its header's metadata
+    return [w for w in omissions(graded) if w.code != "direction-not-written"]
 
 
 def _json(value: Any) -> bytes:
