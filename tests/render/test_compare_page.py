@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import kofn
 from kofn.analysis.compare.systems import ComparisonOptions, Side, compare_systems
+from kofn.core.warnings import CodedWarning
 from kofn.render.comparison_html import comparison_page
 
 EVIL = "</script><script>window.pwned=1</script><img src=x onerror='window.pwned=2'>"
@@ -29,6 +32,15 @@ def open_page(visit, tmp_path, **more):
     path = tmp_path / "page.html"
     path.write_text(comparison_page(found()))
     return visit(path, **more).when_ready()
+
+
+def test_warnings_have_their_codes(visit, tmp_path):
+    warnings = (CodedWarning.of("few-cases", n=2), CodedWarning.of("nothing-graded").about(EVIL))
+    report = replace(found(), warnings=warnings)
+    (tmp_path / "page.html").write_text(comparison_page(report))
+    items = visit(tmp_path / "page.html").page.locator("#warnings li")
+    assert items.evaluate_all("all => all.map(li => li.dataset.code)") == ["few-cases", "nothing-graded"]
+    assert items.all_text_contents() == list(map(str, warnings))
 
 
 def test_a_case_unfolds_with_both_sides_and_nothing_runs(visit, tmp_path):

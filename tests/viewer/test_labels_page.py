@@ -241,6 +241,7 @@ def test_the_table_of_verdicts_is_shown_to_whoever_asks_and_says_what_calibrate_
     cells = [int(n) for n in re.findall(r'<td class="n">(\d+)</td>', text)[:4]]
     assert cells == [counts[1, 1], counts[1, 0], counts[0, 1], counts[0, 0]]
     found = json.loads(kofn(*calibrate_command(base, page)[1:], "--json"))
+    assert re.findall(r'<li data-code="([\w-]+)">', text) == [one["code"] for one in found["coded_warnings"]] != []
     wait_for_item = dict(re.findall(r'<th scope="row">(\w+)</th><td class="n">([-\d.]+)</td>', text))
     for rate in ("sensitivity", "specificity", "agreement", "kappa"):
         assert float(wait_for_item[rate]) == pytest.approx(found[rate]["point"], abs=0.0006)

@@ -64,7 +64,7 @@ def comparison_data(found: ComparisonReport) -> dict[str, Any]:
         "head": _head(found),
         "stats": _stats(found),
         "said": sentences(found)[1:],
-        "warnings": [str(w) for w in found.warnings],
+        "warnings": [(str(w), w.code) for w in found.warnings],
         "tables": list(_tables(found)),
         "level": interval_heading(found.rules.level),
         "agreements": list(map(_agreement, found.agreements)),

@@ -57,7 +57,7 @@ def curve_page(found: BestOfReport) -> str:
             "facts": [*cost_rows(found.table), *selection_rows(found)],
             "notes": tuple(map(str, found.table.notes)),
             "checklist": checklist_rows(found.checklist),
-            "warnings": tuple(map(str, found.warnings)),
+            "warnings": [(str(w), w.code) for w in found.warnings],
             "by_segment": segment_rows(found),
             "n_hidden": max(0, len(found.segments) - MOST_SEGMENTS),
             "split": found.split,

@@ -388,7 +388,7 @@ def table_data(tables: BestOfTables, key: TableKey, table: BestOf, report: BestO
         "steps": None if steps is None else steps._asdict(),
         "measures": [name for name in MEASURE_WORDS if any(row.value(name) is not None for row in table.rows)],
         "notes": [_sentence(str(note)) for note in table.notes],
-        "warnings": [] if report is None else [_sentence(str(warning)) for warning in report.warnings],
+        "warnings": [] if report is None else [(_sentence(str(w)), w.code) for w in report.warnings],
         "facts": [[name, show_hidden(text)] for name, text in facts],
         "keys": main_chart(table, tables.graded.options.level).keys,
         "kept": LOOKS[table.measure][0],

@@ -185,6 +185,7 @@ def _confusion_page(view: RunView, sheet: LabelFile) -> Response:
         back=url,
         metric=metric,
         calibration=found,
+        warnings=[] if found is None else [(str(w), w.code) for w in found.warnings],
         n=None if found is None else format_count(found.n_labels, "label"),
         confusion=counts,
         rates=[] if rates is None else [(name, getattr(rates, name), MEANS[name]) for name in MEANS],

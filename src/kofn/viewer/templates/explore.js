@@ -204,7 +204,7 @@ function showBeside() {
   byId("gains-key")?.style.setProperty("--key", { any: "var(--accent)", selected: "var(--mark-line)", majority: "var(--second)" }[answer.key.measure]);
   if (byId("band-note")) byId("band-note").textContent = answer.ends ? `Bands are ${+(100 * answer.level).toPrecision(6)} % intervals over cases.` : "";
   byId("warnings").hidden = !answer.warnings.length;
-  byId("warnings").querySelector("ul").replaceChildren(...answer.warnings.map((text) => el("li", {}, visible(text))));
+  byId("warnings").querySelector("ul").replaceChildren(...answer.warnings.map(([text, code]) => el("li", { "data-code": code }, visible(text))));
   byId("notes").replaceChildren(...answer.notes.map((text) => el("li", {}, visible(text))));
   byId("facts").replaceChildren(...answer.facts.map(([name, text]) => el("tr", {}, el("th", { scope: "row", className: "quiet" }, name), el("td", {}, visible(text)))));
   for (const option of byId("measure").options) option.disabled = !answer.measures.includes(option.value);
