@@ -84,7 +84,7 @@ def test_no_number_of_repeats_is_cheaper_than_the_cheapest(between, within, case
 def test_cases_that_cost_nothing_are_asked_once():
     found = make_plan(PlanQuestion(width=0.1), Variances(between=0.1, within=0.1), UnitPrices(candidate=0.01))
     assert found.cheapest.repeats == 1
-    assert any("--cost-per-case" in note for note in found.notes)
+    assert any("--cost-per-case" in str(note) for note in found.notes)
 
 
 def test_more_repeats_never_need_more_cases():
@@ -99,7 +99,7 @@ def test_too_few_cases_cannot_be_made_up_by_repeats():
     found = make_plan(PlanQuestion(width=0.05), v, UnitPrices(), most_cases=100)
     assert found.mixes == ()
     assert plan_sentence(found) == "A 95 % interval of width 0.05 is out of reach"
-    assert any("would still take 615 cases" in note for note in found.notes)
+    assert any("would still take 615 cases" in str(note) for note in found.notes)
     some = make_plan(PlanQuestion(width=0.05), v, UnitPrices(), most_cases=900)
     assert some.mixes[0].repeats > 1
 
@@ -182,14 +182,14 @@ def test_pilots_are_paired_by_case_and_not_by_place():
 def test_a_pilot_in_which_all_are_alike_is_planned_with_caution(value):
     found = pilot_variances(CandidateSets.from_lists([[value, value]] * 20))
     assert found.between == pytest.approx((2 / 24) * (22 / 24))
-    assert "the cautious end of what 20 cases can tell" in found.notes[0]
+    assert "the cautious end of what 20 cases can tell" in str(found.notes[0])
     assert make_plan(PlanQuestion(width=0.1), found, UnitPrices()).cheapest.repeats == 1
 
 
 def test_a_pilot_of_one_candidate_a_case_says_that_repeats_are_not_known():
     found = pilot_variances(CandidateSets.from_lists([[1], [0], [1], [1]]))
     assert found.within is None
-    assert "one candidate a case" in found.notes[0]
+    assert "one candidate a case" in str(found.notes[0])
     assert [mix.repeats for mix in make_plan(PlanQuestion(width=0.1), found, UnitPrices()).mixes] == [1]
 
 
@@ -275,7 +275,7 @@ def test_so_many_cases_get_the_repeats_they_need_and_no_more():
 def test_a_price_of_cases_alone_chooses_nothing_in_dollars():
     found = make_plan(PlanQuestion(width=0.05), Variances(between=0.05, within=0.2), UnitPrices(case=1.0))
     assert all(mix.dollars is None for mix in found.mixes)
-    assert any("--cost-per-candidate" in note for note in found.notes)
+    assert any("--cost-per-candidate" in str(note) for note in found.notes)
 
 
 def test_labels_without_a_price_are_refused_and_so_are_differences():
@@ -322,7 +322,10 @@ def test_against_another_pilot(tmp_path):
 def test_clusters_and_weights_of_a_pilot_are_not_passed_over_in_silence(tmp_path):
     rows = [{"id": f"q{i}", "outputs": ["a", "b"], "passes": [i % 2, i % 3 > 0], "cluster": i // 4, "weight": 1 + i % 2}
             for i in range(20)]  # fmt: skip
-    notes = " ".join(plan_json(lines(tmp_path / "pilot.jsonl", rows), "--width", "0.1")["notes"])
+    found = plan_json(lines(tmp_path / "pilot.jsonl", rows), "--width", "0.1")
+    notes = " ".join(found["notes"])
+    assert len(found["coded_notes"]) == len(found["notes"])
+    assert [one["values"]["about"] for one in found["coded_notes"] if one["code"] == "pilot-units"][:1] == ["clusters"]
     assert "come in clusters" in notes
     assert "have weights" in notes
 

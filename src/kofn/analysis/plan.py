@@ -16,6 +16,7 @@ import numpy as np
 from kofn.core.document import Displayable, Document, Grid, grid_lines
 from kofn.core.escape import escape_controls
 from kofn.core.format import format_count, format_dollars, format_level
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError
 from kofn.stats import cases_for_width, cases_needed, detectable_difference, variance_shares
 from kofn.stats.intervals import check_level, normal_quantile
@@ -46,7 +47,7 @@ class Variances:
     mean: float | None = None
     n_cases: int | None = None
     repeats: float | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[CodedWarning, ...] = ()
 
     def per_case(self, repeats: float) -> float:
         """between + within/K, the variance of a case's mean."""
@@ -147,7 +148,7 @@ class Plan(Displayable):
     mixes: tuple[Mix, ...]
     systems: int = 1
     pilot_precision: float | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[CodedWarning, ...] = ()
 
     @property
     def cheapest(self) -> Mix | None:
@@ -168,7 +169,8 @@ class Plan(Displayable):
             "mixes": self.rows(),
             "cheapest": None if best is None else asdict(best),
             "answer": plan_sentence(self),
-            "notes": list(self.notes),
+            "notes": list(map(str, self.notes)),
+            "coded_notes": [note.to_dict() for note in self.notes],
         }
 
 
@@ -178,7 +180,7 @@ def format_plan(plan: Plan, style: Callable[[str, str], str] = lambda text, _: t
     lines += [*grid_lines(plan_grid(plan), style), ""] if plan.mixes else []
     lines += [style(line, "strong") for line in wrap(f"{plan_sentence(plan)}.", _WIDTH)]
     for note in plan.notes:
-        lines.append(f"{style('note', 'dim')}  " + "\n      ".join(wrap(escape_controls(note), _WIDTH - 6)))
+        lines.append(f"{style('note', 'dim')}  " + "\n      ".join(wrap(escape_controls(str(note)), _WIDTH - 6)))
     return "\n".join(lines)
 
 
@@ -186,7 +188,7 @@ def plan_document(plan: Plan) -> Document:
     """The same for a notebook."""
     headline = (f"{plan_sentence(plan)}.", *plan_assumptions(plan))
     grids = (plan_grid(plan),) if plan.mixes else ()
-    return Document(headline, grids, tuple(("note", note) for note in plan.notes), ())
+    return Document(headline, grids, tuple(("note", str(note)) for note in plan.notes), ())
 
 
 # where variances come from
@@ -213,10 +215,7 @@ def pilot_variances(sets: CandidateSets) -> Variances:
             raise InputError(f"every value of the pilot is {value:g}: give --between and --within instead")
         # Agresti and Coull: two passes and two failures are added, by case, for repeats alike add no evidence
         p = (n * value + 2) / (n + 4)
-        note = (
-            f"every candidate of the pilot {'passes' if value else 'fails'}: planned with a share of {p:.3f}, "
-            f"the cautious end of what {format_count(n, 'case')} can tell"
-        )
+        note = CodedWarning.of("pilot-all-alike", verdict="passes" if value else "fails", p=p, n=n)
         known: dict[str, Any] = {"mean": value, "n_cases": n, "repeats": len(values) / n}
         return Variances(between=p * (1 - p), within=None, notes=(note,), **known)
     shares = variance_shares(values, cases)
@@ -226,9 +225,9 @@ def pilot_variances(sets: CandidateSets) -> Variances:
         raise InputError("the pilot has one case: nothing can be said of how cases differ; give --between and --within")
     if isnan(shares.within):
         between = float(values.var(ddof=1))
-        note = "the pilot has one candidate a case: how much repeats vary is not known, so one is planned with"
+        note = CodedWarning.of("repeats-not-known", about="pilot")
         return Variances(between=between, within=None, notes=(note,), **common)
-    notes = ("no variance between cases was found, so repeats count as much as cases",) if shares.clipped else ()
+    notes = (CodedWarning.of("no-variance-between", about="pilot"),) if shares.clipped else ()
     return Variances(between=shares.between, within=shares.within, notes=notes, **common)
 
 
@@ -245,7 +244,7 @@ def share_variances(p: float) -> Variances:
     """
     if not 0 < p < 1:
         raise InputError(f"p = {p:g} has no variance: give the share nearest to it that would still matter")
-    note = "from p alone nothing is known of repeats, so one a case is planned with"
+    note = CodedWarning.of("repeats-not-known", about="share")
     return Variances(between=p * (1 - p), within=None, mean=p, notes=(note,))
 
 
@@ -261,10 +260,8 @@ def alike_variances(v: Variances, correlation: float) -> Variances:
     if not -1 <= correlation <= 1:
         raise InputError(f"correlation: expected a number from -1 to 1, not {correlation:g}")
     within = None if v.within is None else 2 * v.within
-    note = (
-        f"two systems like the pilot on the same cases, which agree on what is hard with a correlation of "
-        f"{correlation:g}{'' if correlation else ' (cautious: give --against or --correlation)'}"
-    )
+    about = "given" if correlation else "cautious"
+    note = CodedWarning.of("systems-alike", about=about, correlation=correlation)
     return replace(v, between=2 * v.between * (1 - correlation), within=within, mean=None, notes=(*v.notes, note))
 
 
@@ -287,11 +284,11 @@ def paired_variances(a: CandidateSets, b: CandidateSets) -> Variances:
     if not spread and not (within_a > 0 and within_b > 0):
         raise InputError("the two pilots have the same value in every case: there is no variance to plan with")
     if isnan(within_a) or isnan(within_b):
-        note = "a pilot has one candidate a case: how much repeats vary is not known, so one is planned with"
+        note = CodedWarning.of("repeats-not-known", about="either")
         return Variances(between=spread, within=None, notes=(note,), **common)
     # the variance that repeats leave in a case's mean, averaged over cases of unequal size
     noise = within_a * float((1 / size_a[at_a]).mean()) + within_b * float((1 / size_b[at_b]).mean())
-    notes = ("no variance between cases was found beyond that of repeats",) if noise > spread else ()
+    notes = (CodedWarning.of("no-variance-between", about="difference"),) if noise > spread else ()
     return Variances(between=max(0.0, spread - noise), within=within_a + within_b, notes=notes, **common)
 
 
@@ -388,21 +385,21 @@ def _mark_cheapest(mixes: Sequence[Mix]) -> tuple[Mix, ...]:
 
 def _notes(
     mixes: Sequence[Mix], v: Variances, prices: UnitPrices, most_cases: int | None, question: PlanQuestion
-) -> list[str]:
+) -> list[CodedWarning]:
     out = []
     if mixes and len(mixes) > 1 and not prices.case:
-        out.append("with cases that cost nothing one candidate a case is the cheapest: --cost-per-case says otherwise")
+        out.append(CodedWarning.of("price-not-known", about="case"))
     if prices.case and prices.candidate is None:
-        out.append("what a candidate costs is not known, so no mix is the cheapest in dollars: --cost-per-candidate")
+        out.append(CodedWarning.of("price-not-known", about="candidate"))
     if mixes and min(mix.cases for mix in mixes) < ROUGH:
-        out.append(f"under {ROUGH} cases the normal approximation is rough")
+        out.append(CodedWarning.of("rough-plan", fewest=ROUGH))
     if not mixes and most_cases is not None:
         least = question.cases(replace(v, within=0.0), 1)
         why = "repeats only shrink what is within cases" if v.within else "and what repeats would bring is not known"
         many = "any number of" if ceil(least) > most_cases else f"up to {MOST_REPEATS:,}"
-        out.append(f"{format_count(most_cases, 'case')} are not enough with {many} repeats: {why}")
+        out.append(CodedWarning.of("plan-not-possible", about="cases", n=most_cases, many=many, why=why))
         if v.within:
-            out.append(f"with repeats without end it would still take {ceil(least):,} cases")
+            out.append(CodedWarning.of("plan-not-possible", about="least", n=ceil(least)))
     return out
 
 
@@ -436,10 +433,14 @@ def plan_with_labels(
     variance = (question.width / (2 * normal_quantile((1 + question.level) / 2))) ** 2
     repeats = repeats_to_try(verdicts, prices, 1)
     mixes = [_label_mix(verdicts.per_case(k) * (p1 - p0) ** 2, b, variance, k, prices) for k in repeats]
-    notes = [f"corrected rate {pi:.3f} from sensitivity {s:.3f} and specificity {t:.3f}; {n_labels:,} labels are there"]
-    notes.append("labels are drawn by verdict from the judged candidates, half of each: kofn calibrate --sample")
+    notes = [
+        CodedWarning.of(
+            "plan-of-labels", about="rate", rate=float(pi), sensitivity=float(s), specificity=float(t), n=n_labels
+        )
+    ]
+    notes.append(CodedWarning.of("plan-of-labels", about="drawn"))
     if not b:
-        notes.append("the judge made no mistake on the labels: how many more are needed cannot be told from them")
+        notes.append(CodedWarning.of("plan-of-labels", about="no-mistake"))
     return Plan(question=question, variances=verdicts, mixes=_mark_cheapest(mixes), notes=(*verdicts.notes, *notes))
 
 

@@ -12,7 +12,7 @@ from kofn import analysis, render, runs, scoring, stats
 from kofn.api.judging import labelled_candidates
 from kofn.api.options import CheckKeywords, CurveKeywords, OptionError, PlanKeywords, TrendKeywords, settle
 from kofn.api.output_scores import score
-from kofn.core.warnings import with_code
+from kofn.core.warnings import CodedWarning, with_code
 from kofn.errors import InputError
 
 if TYPE_CHECKING:
@@ -206,17 +206,17 @@ def _check_given(data: Any, asked: SimpleNamespace) -> None:
         raise OptionError("--correlation goes with --difference and a single pilot or --p")
 
 
-def _pilot(data: Any, metric: str | None) -> tuple[Graded, tuple[str, ...]]:
+def _pilot(data: Any, metric: str | None) -> tuple[Graded, tuple[CodedWarning, ...]]:
     """The pilot's graded candidates, and what of it a plan does not use."""
     graded = runs.load_graded(data)
     units = graded.units()
     notes = []
     if units["clusters"] is not None:
-        notes.append("the pilot's cases come in clusters, and are planned for as if they were apart: take more")
+        notes.append(CodedWarning.of("pilot-units", about="clusters"))
     if units["weights"] is not None:
-        notes.append("the pilot's cases have weights, which the plan does not use")
+        notes.append(CodedWarning.of("pilot-units", about="weights"))
     if graded.options.use == "list":
-        notes.append("the pilot's sets are ranked lists: places are no repeats, and this plan counts them as such")
+        notes.append(CodedWarning.of("pilot-units", about="lists"))
     return graded.metric(metric), tuple(notes)
 
 
@@ -248,7 +248,7 @@ def _with_labels(pilot: Graded, labels: Any, question: PlanQuestion, prices: Uni
     human = np.asarray(errors.human, dtype=float)
     rates = stats.corrected_curve.rates_of(human, errors.judge, errors.weights)
     found = analysis.plan_with_labels(question, verdicts, rates, len(human), prices)
-    return replace(found, notes=(*found.notes, *map(str, errors.notes)))
+    return replace(found, notes=(*found.notes, *errors.notes))
 
 
 # trends
