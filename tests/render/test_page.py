@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
@@ -28,6 +29,7 @@ from kofn.render.page import (
     fit_chunks,
     html_document,
     pack,
+    read_template,
     round_digits,
     shift_spans,
 )
@@ -208,7 +210,7 @@ def test_only_the_scripts_of_the_page_may_run():
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     hashes = {f"'sha256-{base64.b64encode(sha256(s.encode()).digest()).decode()}'" for s in read.scripts}
     assert set(rules["script-src"].split()) == hashes
-    assert len(hashes) == 2  # what every page needs, and the cases
+    assert len(hashes) == 3  # the theme, what every page needs, and this page  # what every page needs, and the cases
     assert rules["style-src"] == f"'sha256-{base64.b64encode(sha256(read.styles[0].encode()).digest()).decode()}'"
     assert len(read.styles) == 1
     assert rules["default-src"] == "'none'"
@@ -568,3 +570,13 @@ def test_a_number_to_five_digits_is_near_and_never_longer(value):
 
 def test_packing_the_same_twice_gives_the_same():
     assert pack(b"abc") == pack(b"abc")
+
+
+def test_dark_as_the_system_says_and_dark_as_chosen_are_the_same_colours():
+    css = read_template("page.css")
+    by_system, chosen = (
+        re.search(re.escape(start) + r"[^{}]*?((?:\s*--[\w-]+:[^;]+;)+)", css)[1].split()
+        for start in (':root:not([data-theme="light"]) {', ':root[data-theme="dark"] {')
+    )
+    assert by_system == chosen
+    assert "--paper:" in by_system

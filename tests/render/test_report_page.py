@@ -471,6 +471,22 @@ def test_the_screen_is_not_blank_and_dark_differs_from_light(pages, visit):
     assert light[1] > 200 > 80 > dark[1]
 
 
+def test_a_theme_is_chosen_kept_and_given_back_to_the_system(pages, visit):
+    tab = visit(pages["plain"], scheme="dark").when_ready()
+    paper = lambda: tab.evaluate("getComputedStyle(document.body).backgroundColor")  # noqa: E731
+    dark = paper()
+    tab.select_option("[data-theme-choice]", "light")
+    light = paper()
+    assert light != dark
+    tab.page.reload()
+    # the script of the head has run before the body is there: nothing is drawn in the other colours first
+    assert (paper(), tab.evaluate("document.querySelector('[data-theme-choice]').value")) == (light, "light")
+    tab.select_option("[data-theme-choice]", "")
+    tab.page.reload()
+    assert paper() == dark
+    tab.clean()
+
+
 def test_charts_follow_the_colours_of_the_system_without_being_drawn_again(pages, visit):
     tab = visit(pages["plain"]).when_ready()
     colour = "getComputedStyle(document.querySelector('[data-chart=passing] .bars rect')).fill"

@@ -158,6 +158,19 @@ def test_a_choice_asks_at_once_and_keys_walk_the_table(browser, base):
     tab.page.context.close()
 
 
+@pytest.mark.browser
+def test_a_theme_is_kept_from_page_to_page(browser, base):
+    tab = open_in(browser, base, "/", scheme="light")
+    try:
+        tab.page.select_option("[data-theme-choice]", "dark")
+        tab.page.goto(f"{base}/compare", wait_until="commit")
+        tab.page.wait_for_selector("html[data-ready]")
+        assert tab.page.evaluate("document.documentElement.dataset.theme") == "dark"
+        assert tab.messages == []
+    finally:
+        tab.page.context.close()
+
+
 @pytest.mark.parametrize("width", [390, 800, 1400])
 def test_nothing_is_wider_than_the_screen(browser, base, width):
     tab = open_in(browser, base, "/", width=width)

@@ -114,6 +114,24 @@ def html_lines(text: str) -> Markup:
     return Markup("\n").join(escape(show_hidden(line)) for line in text.split("\n"))
 
 
+_CODE = re.compile(r"`([^`\n]+)`")
+
+
+def html_prose(text: str) -> Markup:
+    """A sentence that may quote names and commands in backticks: these as code, everything escaped.
+
+    >>> html_prose("no `level` < 2")
+    Markup('no <code>level</code> &lt; 2')
+    """
+    from markupsafe import Markup, escape
+
+    if hasattr(text, "__html__"):  # markup already
+        return Markup(text)  # noqa: S704
+    # odd parts are what stood between backticks
+    parts = enumerate(_CODE.split(text))
+    return Markup().join(html_element("code", show_hidden(s)) if i % 2 else escape(show_hidden(s)) for i, s in parts)
+
+
 def html_element(name: str, *content: Markup | str, **attributes: str | float | None) -> Markup:
     """An element of HTML or SVG; texts and values are escaped, None leaves an attribute out.
 

@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 from markupsafe import Markup
 
-from kofn.core.escape import escape_json, escape_script, html_lines, show_hidden
+from kofn.core.escape import escape_json, escape_script, html_lines, html_prose, show_hidden
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,15 +36,16 @@ def html_document(
     blocks   ID -> bytes, put in as `<script type="text/plain" id=ID>` gzipped in base64; `kofn.embedded(ID)` gives a
              script a promise of the text
     """
-    code = [wrap_script(script) for script in (read_template("page.js"), *scripts)]
+    theme, *code = (wrap_script(script) for script in (*map(read_template, ("theme.js", "page.js")), *scripts))
     style = read_template("page.css")
     return (
         environment()
         .get_template("document.html.j2")
         .render(
             title=title,
-            policy=content_policy(code, style),
+            policy=content_policy([theme, *code], style),
             style=Markup(style),  # noqa: S704 - our own file
+            theme=Markup(theme),  # noqa: S704 - ours, made fit for a script element; in the head, so that nothing flashes
             body=body,
             scripts=[Markup(text) for text in code],  # noqa: S704 - ours, made fit for a script element
             blocks={
@@ -127,6 +128,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     env.filters["lines"] = html_lines
+    env.filters["prose"] = html_prose
     env.filters["json"] = lambda data: Markup(escape_json(data))  # noqa: S704 - `<` is escaped
     return env
 

@@ -76,7 +76,7 @@ def changed_pairs(values: Mapping[str, Any], usual: Mapping[str, Any]) -> list[t
 
 _TEMPLATES = files("kofn.viewer") / "templates"
 OWN = tuple(file.name for file in _TEMPLATES.iterdir() if file.name.endswith((".css", ".js")))
-SHARED = ("page.css", "page.js", "compare.js", "trend.js")  # with report.html and its siblings
+SHARED = ("page.css", "theme.js", "page.js", "compare.js", "trend.js")  # with report.html and its siblings
 _CONTENT_TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 
 

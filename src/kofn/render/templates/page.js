@@ -34,6 +34,13 @@ function visible(text, { lines = false } = {}) {
   return out;
 }
 
+/** A sentence that may quote names and commands in backticks: these as code. */
+function prose(text) {
+  const out = document.createDocumentFragment();
+  text.split(/`([^`\n]+)`/).forEach((part, i) => out.append(i % 2 ? el("code", {}, visible(part)) : visible(part)));
+  return out;
+}
+
 const ready = new Promise((resolve) => {
   if (document.readyState !== "loading") resolve();
   else document.addEventListener("DOMContentLoaded", () => resolve(), { once: true });
@@ -219,4 +226,4 @@ addEventListener("afterprint", () => {
   for (const details of folded) details.open = false;
 });
 
-window.kofn = { el, visible, embedded, ready, showTip, addSaves, download, fileName };
+window.kofn = { el, prose, visible, embedded, ready, showTip, addSaves, download, fileName };

@@ -1,6 +1,6 @@
 // Best of n as it is dragged: the server makes the table, the rule of recommend_n.js is applied to it here.
 
-const { el, visible } = window.kofn;
+const { el, prose, visible } = window.kofn;
 const { priced, choose, number, between, seconds, dollars, dear, fixed, grouped } = window.kofn.best;
 
 const byId = (id) => document.getElementById(id);
@@ -134,7 +134,7 @@ function update() {
   byId("word").textContent = choice.n === null ? "No n chosen" : `n = ${choice.n}`;
   byId("word").parentElement.classList.toggle("passed", choice.n !== null);
   const said = `${choice.reason[0].toUpperCase()}${choice.reason.slice(1)}.`;
-  if (byId("reason").textContent !== said) byId("reason").textContent = said; // it is read out when it changes
+  if (byId("reason").textContent !== said.replaceAll("`", "")) byId("reason").replaceChildren(prose(said)); // it is read out when it changes
   byId("n").placeholder = String(row.k);
   showStats(row);
   showTable(row);
@@ -204,8 +204,8 @@ function showBeside() {
   byId("gains-key")?.style.setProperty("--key", { any: "var(--accent)", selected: "var(--mark-line)", majority: "var(--second)" }[answer.key.measure]);
   if (byId("band-note")) byId("band-note").textContent = answer.ends ? `Bands are ${+(100 * answer.level).toPrecision(6)} % intervals over cases.` : "";
   byId("warnings").hidden = !answer.warnings.length;
-  byId("warnings").querySelector("ul").replaceChildren(...answer.warnings.map(([text, code]) => el("li", { "data-code": code }, visible(text))));
-  byId("notes").replaceChildren(...answer.notes.map((text) => el("li", {}, visible(text))));
+  byId("warnings").querySelector("ul").replaceChildren(...answer.warnings.map(([text, code]) => el("li", { "data-code": code }, prose(text))));
+  byId("notes").replaceChildren(...answer.notes.map((text) => el("li", {}, prose(text))));
   byId("facts").replaceChildren(...answer.facts.map(([name, text]) => el("tr", {}, el("th", { scope: "row", className: "quiet" }, name), el("td", {}, visible(text)))));
   for (const option of byId("measure").options) option.disabled = !answer.measures.includes(option.value);
   byId("measure").value = answer.key.measure;
