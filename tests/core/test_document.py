@@ -90,7 +90,7 @@ def test_every_result_that_people_hold_is_whole_html(runs):
     plan = read(kofn.plan(EXAMPLES / "arithmetic.jsonl", width=0.05))
     assert {"repeats", "◂ cheapest"} <= set(plan.text)
     calibration = read(kofn.calibrate(EXAMPLES / "labels.csv", apply=EXAMPLES / "judged.jsonl"))
-    assert {"judge passes", "sensitivity", "corrected by labels", "0.579"} <= set(calibration.text)
+    assert {"judge passes", "sensitivity", "corrected with labels", "0.579"} <= set(calibration.text)
 
 
 @pytest.mark.parametrize("by", ["country", None])

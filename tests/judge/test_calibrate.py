@@ -16,7 +16,7 @@ from kofn.cli.score_verb import score_command as score
 from kofn.errors import InputError, KofnError
 from kofn.judge.label_sheet import csv_text, draw_by_verdict
 from kofn.judge.labels import read_labels
-from kofn.stats import estimate, fleiss_kappa, judge_rates, rogan_gladen
+from kofn.stats import cohen_kappa, estimate, fleiss_kappa, judge_rates, rogan_gladen
 
 KEYS = {"n_labels", "confusion", "sensitivity", "specificity", "agreement", "kappa", "raw", "corrected", "warnings",
         "segments"}  # fmt: skip
@@ -348,8 +348,8 @@ def test_options_that_do_not_go_together_are_refused(run, tmp_path):
         ([labels, "--apply", path, "--known-rates", "0.9"], "expected sensitivity,specificity"),
         ([labels, "--metric", "pass"], "give --apply RUN too"),
         ([path, "--sample", "5"], "-o FILE"),
-        ([path, "--sample", "5", "-o", "x.csv", "--json"], "--json is for labels"),
-        ([path, "--sample", "5", "-o", "x.csv", "--by-selector", "reward"], "give --selected too"),
+        ([path, "--sample", "5", "-o", "x.csv", "--json"], "--json does not apply to --sample"),
+        ([path, "--sample", "5", "-o", "x.csv", "--by-selector", "reward"], "add --selected"),
         ([], "give LABELS"),
     ):
         done = CliRunner().invoke(command, [str(a) for a in arguments])
@@ -433,7 +433,7 @@ def test_weights_of_a_sheet_may_be_left_out_where_its_labels_are_of_the_judged_r
     confusion = without["confusion"]  # of the labels as they are: plain s is off
     plain = confusion["tp"] / (confusion["tp"] + confusion["fn"])
     assert abs(plain - with_weights["sensitivity"]["point"]) > 0.1
-    assert "stand for all with that verdict" in calibrate(tmp_path / "l.jsonl", "--apply", path)
+    assert "the labels of each verdict stand for" in calibrate(tmp_path / "l.jsonl", "--apply", path)
 
 
 def test_sheets_of_sets_show_all_outputs_and_those_of_picks_one(run, tmp_path):
@@ -479,6 +479,87 @@ def test_text_from_a_file_cannot_move_the_cursor(tmp_path):
     printed = calibrate(write(tmp_path / "l.jsonl", rows))
     assert "\x1b" not in printed
     assert "\\x1b[31mred" in printed
+
+
+# several annotators
+
+
+def by_annotator(rows, **labels):
+    return [
+        {**row, "annotator": name, "human": given[i]}
+        for i, row in enumerate(rows)
+        for name, given in labels.items()
+        if given[i] is not None
+    ]
+
+
+FOUR = [{"id": f"q{i}", "index": 0, "judge": i % 2, "weight": 2.0, "cluster": f"c{i // 2}"} for i in range(4)]
+
+
+def test_the_majority_of_annotators_is_the_label_and_a_tie_is_left_out(tmp_path):
+    rows = by_annotator(FOUR, Ann=[1, 1, 0, 1], Ben=[1, 0, 0, 0], Cleo=[0, 0, None, None])
+    found = read_labels(write(tmp_path / "l.jsonl", rows))
+    assert found.ids == ("q0", "q1", "q2", "q3")
+    assert np.isnan(found.human[3])
+    assert found.human[:3].tolist() == [1, 0, 0]
+    assert found.indices == (0, 0, 0, 0)
+    assert found.weights.tolist() == [2.0] * 4
+    assert found.judge.tolist() == [0, 1, 0, 1]
+    assert "annotator" not in found.fields
+    said = calibrate_json(tmp_path / "l.jsonl")
+    assert (said["n_rows"], said["n_labels"], said["n_unlabelled"]) == (4, 3, 0)
+    assert said["annotators"]["n_tied"] == 1
+    assert said["annotators"]["n_labels"] == {"Ann": 4, "Ben": 4, "Cleo": 2}
+    assert "annotators tied on 1 item: left out" in said["warnings"]
+    assert "3 labelled candidates by 3 annotators, 1 tied" in calibrate(tmp_path / "l.jsonl")
+
+
+def test_two_annotators_have_cohens_kappa_and_three_that_of_fleiss_with_every_pair(tmp_path):
+    rng = np.random.default_rng(5)
+    truth = rng.random(80) < 0.6
+    given = {name: (truth ^ (rng.random(80) < 0.15)).astype(int).tolist() for name in ("Ann", "Ben", "Cleo")}
+    rows = [{"id": f"q{i}", "judge": int(t)} for i, t in enumerate(truth)]
+    two = {name: given[name] for name in ("Ann", "Ben")}
+    found = calibrate_json(write(tmp_path / "two.jsonl", by_annotator(rows, **two)))["annotators"]
+    assert found["kappa"]["point"] == pytest.approx(cohen_kappa(given["Ann"], given["Ben"]))
+    assert found["agreement"]["point"] == pytest.approx(np.mean(np.equal(given["Ann"], given["Ben"])))
+    assert (found["statistic"], found["agreement"]["method"], found["pairs"]) == ("Cohen's kappa", "wilson", [])
+    assert found["kappa"]["low"] < found["kappa"]["point"] < found["kappa"]["high"]
+    found = calibrate_json(write(tmp_path / "three.jsonl", by_annotator(rows, **given)))["annotators"]
+    assert found["kappa"]["point"] == pytest.approx(fleiss_kappa(np.array(list(given.values())).T))
+    assert found["statistic"] == "Fleiss' kappa"
+    assert [pair["annotators"] for pair in found["pairs"]] == [["Ann", "Ben"], ["Ann", "Cleo"], ["Ben", "Cleo"]]
+    assert found["pairs"][1]["kappa"]["point"] == pytest.approx(cohen_kappa(given["Ann"], given["Cleo"]))
+
+
+def test_one_file_per_annotator_is_the_same_as_one_file(tmp_path):
+    labels = {"Ann": [1, 1, 0, 1], "Ben": [1, 0, 0, 0]}
+    both = write(tmp_path / "both.jsonl", by_annotator(FOUR, **labels))
+    files = [write(tmp_path / f"{name}.jsonl", by_annotator(FOUR, **{name: given})) for name, given in labels.items()]
+    assert calibrate_json(*files) == calibrate_json(both)
+    unnamed = [
+        write(tmp_path / f"{name}-2.jsonl", [{**row, "human": label} for row, label in zip(FOUR, given, strict=True)])
+        for name, given in labels.items()
+    ]
+    assert calibrate_json(*unnamed)["annotators"]["n_labels"] == {"Ann-2.jsonl": 4, "Ben-2.jsonl": 4}
+
+
+def test_an_annotator_who_labelled_a_thing_twice_is_refused_and_scores_are_averaged(tmp_path):
+    rows = by_annotator([{"id": f"q{i}", "judge": 1} for i in range(4)], Ann=[1, 1, 0, 1], Ben=[1, 0, 0, 0])
+    with pytest.raises(InputError, match="Ann labelled q0 twice: keep one row per annotator"):
+        calibrate(write(tmp_path / "l.jsonl", [*rows, rows[0]]))
+    scores = read_labels([{"id": "q", "human": h, "annotator": a, "judge": 3} for a, h in (("A", 2), ("B", 5))])
+    assert (scores.human.tolist(), scores.scores) == ([3.5], True)
+
+
+def test_one_annotator_and_old_sheets_are_read_as_before(tmp_path):
+    """`by` of a single person changes nothing, also where an id stands for several candidates without a place."""
+    rows = [{"id": "q0", "human": 1, "judge": 1, "by": "Ann"}, {"id": "q0", "human": 0, "judge": 1, "by": "Ann"}]
+    found = read_labels(rows)
+    assert (len(found), found.annotators, found.votes) == (2, (), None)
+    assert calibrate_json(write(tmp_path / "l.jsonl", rows))["annotators"] is None
+    old = [{"id": "q0", "index": 0, "human": 1, "by": "Ann"}, {"id": "q1", "index": 0, "human": 0, "by": "Ben"}]
+    assert read_labels(old).human.tolist() == [1, 0]
 
 
 # real labels

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kofn.errors import InputError
 from kofn.judge import load_rubric, names
 from kofn.judge.client import JudgeQuestion, judge_prompt, mark_text, repair_prompt
-from kofn.judge.rubric import parse_verdict
+from kofn.judge.rubric import parse_verdict, rubric_question
 
 STARS, BAR, PAIRS = (load_rubric(name) for name in ("helpfulness", "correctness", "preference"))
 
@@ -22,6 +22,16 @@ def test_four_rubrics_ship_and_each_says_what_it_is():
         rubric = load_rubric(name)
         assert rubric.name == name
         assert rubric.description
+
+
+def test_the_question_for_people_is_the_rubrics_and_older_runs_have_that_of_the_shipped_one():
+    entry = {"rubric": "correctness", "prompt_sha256": BAR.prompt_sha256()}
+    assert rubric_question(entry) == BAR.question == "Does this output reach the same final result as the reference?"
+    assert rubric_question({**entry, "prompt_sha256": "another"}) == ""
+    assert rubric_question({**entry, "question": "Is it right?"}) == "Is it right?"
+    assert rubric_question({}) == ""
+    renamed = load_rubric({"name": "mine", "prompt": BAR.prompt, "system": BAR.system, "question": "Another?"})
+    assert renamed.prompt_sha256() == BAR.prompt_sha256()  # what people are asked does not make another judge
 
 
 @pytest.mark.parametrize(

@@ -147,11 +147,11 @@ def _as_path(data: Any, name: str = "rows", out: Path | None = None) -> Iterator
 
 
 def calibrate(labels: Any = None, **options: Unpack[CalibrateKeywords]) -> Calibration:
-    """Compare a judge with people, and correct the rates it measured.
+    """Measure a judge against human labels, and correct the rates it measured.
 
-    `labels` (a file, rows or a frame) has one row per case or candidate: id, human, judge, and perhaps index, segment,
-    cluster, weight. `apply` names the run or the outputs whose rate is corrected. Options are those of
-    `kofn calibrate`; `known_rates` is (sensitivity, specificity).
+    `labels` (a file, rows, a frame, or a list of files) has one row per case or candidate: id, human, judge, and
+    optionally index, segment, cluster, weight, annotator. `apply` names the run or the outputs whose rate is corrected.
+    Options are those of `kofn calibrate`; `known_rates` is (sensitivity, specificity).
 
     >>> labels = [{"id": f"q{i}", "human": i % 3 > 0, "judge": i % 4 > 0} for i in range(60)]
     >>> calibrate(labels).rates.agreement.point
@@ -199,7 +199,7 @@ def _save(found: Calibration, judged: VerdictRows | None, labels: Any, asked: Si
     if judged is None:
         raise OptionError("--save keeps what --apply RUN corrects: give --apply too")
     if labels is not None and not isinstance(labels, (str, Path)):
-        raise InputError("save keeps the file of the labels too: give the path of one")
+        raise InputError("--save records the labels file, and takes exactly one: concatenate several files first")
     with _as_path(asked.apply) as directory:
         save_calibration(directory, found, judged, None if labels is None else Path(labels))
 

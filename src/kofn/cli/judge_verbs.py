@@ -12,6 +12,7 @@ from kofn import api, runs
 from kofn.api.options import CalibrateKeywords, JudgeKeywords
 from kofn.cli.verb_options import PATH, api_options, leave_if_dipping, output_options, strict_option, style, tell_run
 from kofn.core.escape import escape_controls
+from kofn.core.format import format_count
 from kofn.errors import WorldError
 from kofn.judge import (
     draw_label_sheet,
@@ -105,51 +106,55 @@ _FOR_LABELS = ("apply", "by", "known_rates", "method", "level", "save")
 
 
 @click.command("calibrate")
-@click.argument("labels", metavar="LABELS", type=PATH, required=False)
+@click.argument("files", metavar="LABELS...", type=PATH, nargs=-1)
 @api_options(CalibrateKeywords)
 @click.option("--sample", type=int, metavar="N", help="Draw N cases of a run to label, and write a sheet to -o FILE "
-              "(.csv, .jsonl or .html, a page to label in): LABELS is then the run or file.")  # fmt: skip
-@click.option("--candidates", is_flag=True, help="Sample candidates, not sets.")
+              "(.csv, .jsonl, or .html: a page to label in); LABELS is then the run or file.")  # fmt: skip
+@click.option("--candidates", is_flag=True, help="Sample candidates instead of cases.")
+@click.option("--question", metavar="TEXT", help="Question on the sheet (default: the question of the judge's rubric).")
 @output_options()
 def calibrate_command(
-    labels: Path | None, sample: int | None, candidates: bool, output: OutputTarget, asked: dict[str, Any]
+    files: tuple[Path, ...], sample: int | None, output: OutputTarget, asked: dict[str, Any], **sheet: Any
 ) -> None:
-    """Compare a judge with people, and correct the rates it measured.
+    """Measure a judge against human labels, and correct the rates it measured.
 
-    LABELS has a line a case or candidate: id, human, judge, and perhaps index, segment, cluster, weight. It is JSON
-    lines, CSV or Parquet; `kofn calibrate --sample 100 RUN -o sheet.csv` makes one to fill in.
+    LABELS is JSON lines, CSV or Parquet with one row per case or candidate: id, human, judge, and optionally index,
+    segment, cluster, weight, annotator. With several annotators (in one file, or one file each) the majority counts.
+    `kofn calibrate --sample 100 RUN -o sheet.csv` draws a sheet to fill in.
     """
     if sample is None:
-        if candidates:
-            raise click.UsageError("--candidates is for a sheet to label: give --sample N too")
-        output.show(api.calibrate(labels, **asked))
+        unused = [f"--{name}" for name, value in sheet.items() if value]
+        if unused:
+            raise click.UsageError(f"{unused[0]} applies to a label sheet; add --sample N")
+        output.show(api.calibrate((files[0] if len(files) == 1 else list(files)) if files else None, **asked))
         if asked.get("save"):
             place, page = (escape_controls(str(p)) for p in (asked["apply"], asked["apply"] / "report.html"))
-            click.echo(f"kept in {place}; open {page}", err=True)
+            click.echo(f"saved to {place}; open {page}", err=True)
         return
     unused = [f"--{name.replace('_', '-')}" for name in _FOR_LABELS if name in asked]
     if click.get_current_context().get_parameter_source("as_json") is ParameterSource.COMMANDLINE:
         unused.append("--json")
     if unused:
-        raise click.UsageError(f"{unused[0]} is for labels: --sample only draws what to label")
-    if labels is None or output.path is None:
-        raise click.UsageError("--sample N takes a run or file to draw from and -o FILE for the sheet")
+        raise click.UsageError(f"{unused[0]} does not apply to --sample, which only draws a label sheet")
+    if len(files) != 1 or output.path is None:
+        raise click.UsageError("--sample N needs one run or file to draw from, and -o FILE for the sheet")
     if output.path.exists():
-        raise click.UsageError(f"{output.path}: already there, perhaps with labels in it: give another name")
-    _sample(labels, sample, output.path, candidates=candidates, **asked)
+        raise click.UsageError(f"{output.path}: file exists and may hold labels; choose another name")
+    _sample(files[0], sample, output.path, **sheet, **asked)
 
 
-def _sample(source: Path, n: int, sheet_path: Path, *, candidates: bool, **asked: Any) -> None:
+def _sample(source: Path, n: int, sheet_path: Path, *, candidates: bool, question: str | None, **asked: Any) -> None:
     selected, selector = asked.get("selected", False), asked.get("by_selector")
     if selector and not selected:
-        raise click.UsageError("--by-selector says whose picks --selected draws: give --selected too")
+        raise click.UsageError("--by-selector names the selector of --selected; add --selected")
     verdicts: dict[str, Any] = {name: asked.get(name) for name in ("metric", "aggregate", "threshold")}
     judged = open_verdicts(source, **verdicts)
     seed = asked.get("seed", 0)
-    sheet = draw_label_sheet(judged, n, candidates=candidates, selected=selected, selector=selector, seed=seed)
+    drawing: dict[str, Any] = {"candidates": candidates, "selected": selected, "selector": selector, "seed": seed}
+    sheet = draw_label_sheet(judged, n, question=question, **drawing)
     write_sheet(sheet, sheet_path, judged.name)
-    click.echo(f"the question: {sheet.question}", err=True)
+    click.echo(f"question: {escape_controls(sheet.question)}", err=True)
     click.echo(
-        f"{len(sheet.rows)} {sheet.of}s to label in {escape_controls(str(sheet_path))}: "
-        f"{sheet.n_passing} the judge passes, {sheet.n_failing} it fails; {sheet.n_left:,} left"
+        f"{format_count(len(sheet.rows), sheet.of)} to label in {escape_controls(str(sheet_path))}: "
+        f"{sheet.n_passing} passed by the judge, {sheet.n_failing} failed; {sheet.n_left:,} not drawn"
     )

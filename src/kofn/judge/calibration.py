@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from kofn.stats import (
     FEW_LABELS,
     Confusion,
     Corrected,
+    annotator_agreement,
     any_of_candidates,
     corrected_rate,
     corrected_with_known_rates,
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
     from kofn.core.types import Estimate
     from kofn.judge.labels import LabelRows, VerdictRows
-    from kofn.stats import AnyOfCandidates, JudgeRates, MoreLabels, PredictionPowered
+    from kofn.stats import AnnotatorAgreement, AnyOfCandidates, JudgeRates, MoreLabels, PredictionPowered
 
 NO_SEGMENT = "(none)"
 _NOT_LABELLED = "no row is labelled yet: fill in the column `human`"
@@ -65,6 +67,20 @@ class ScoreCorrection:
     correlation: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotators:
+    """Several people who labelled the same things: how many labels each gave, and how far they agree.
+
+    n_labels    name -> number of labels; n_tied: things with as many passes as failures, which are left out
+    together    the agreement of all, by items with at least two labels; pairs: that of every two annotators
+    """
+
+    n_labels: Mapping[str, int]
+    n_tied: int
+    together: AnnotatorAgreement
+    pairs: tuple[AnnotatorAgreement, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Calibration(Displayable):
     """What labels say of a judge and, where a judged file was given, of its rate.
@@ -83,6 +99,7 @@ class Calibration(Displayable):
     n_labels: int
     n_unlabelled: int
     n_not_graded: int
+    annotators: Annotators | None = None
     n_judged: int | None = None
     n_judged_not_graded: int | None = None
     rates: JudgeRates | None = None
@@ -128,7 +145,7 @@ def calibrate(labels: LabelRows | None, verdicts: VerdictRows | None, settings: 
         return replace(calibration, warnings=tuple(_warnings(calibration, verdicts, settings)))
     target = None if verdicts is None else _matching_rows(labels, verdicts)
     labels, differing = _with_verdicts(labels, target)
-    calibration = _calibrate_rows(labels, target, settings)
+    calibration = replace(_calibrate_rows(labels, target, settings), annotators=annotators_of(labels, settings))
     if calibration.why is not None:
         raise InputError(f"{labels.source}: {calibration.why}")
     warnings = [*_warnings(calibration, verdicts, settings), *([differing] if differing else [])]
@@ -137,6 +154,25 @@ def calibrate(labels: LabelRows | None, verdicts: VerdictRows | None, settings: 
     names = settings.by or tuple(name for name in ("segment",) if name in labels.fields)
     segments = tuple(segment for name in names for segment in _segments(labels, target, settings, name))
     return replace(calibration, warnings=tuple(warnings), segments=segments)
+
+
+def annotators_of(labels: LabelRows, settings: CalibrationSettings) -> Annotators | None:
+    """How far annotators agree; None for one annotator, and for scores."""
+    if labels.votes is None or labels.scores:
+        return None
+    drawing: dict[str, Any] = {"level": settings.level, "seed": settings.seed, "n_resamples": settings.n_resamples}
+    votes, names, clusters = labels.votes, labels.annotators, _cluster_names(labels)
+
+    def agreement(*columns: int) -> AnnotatorAgreement:
+        some = [names[i] for i in columns]
+        return annotator_agreement(votes[:, list(columns)], some, clusters=clusters, **drawing)
+
+    return Annotators(
+        n_labels=dict(zip(names, np.isfinite(votes).sum(axis=0).tolist(), strict=True)),
+        n_tied=int(labels.tied.sum()),
+        together=agreement(*range(len(names))),
+        pairs=tuple(agreement(i, k) for i, k in combinations(range(len(names)), 2)) if len(names) > 2 else (),
+    )
 
 
 def _matching_rows(labels: LabelRows, verdicts: VerdictRows) -> LabelRows:
@@ -189,7 +225,7 @@ def _calibrate_rows(labels: LabelRows, target: LabelRows | None, settings: Calib
         of="candidate" if (target or labels).of_candidates else "set",
         n_rows=len(labels),
         n_labels=len(labelled),
-        n_unlabelled=int((~has_label).sum()),
+        n_unlabelled=int((~has_label & ~labels.tied).sum()),
         n_not_graded=int((has_label & ~has_verdict).sum()),
     )
     if labels.scores:
@@ -410,6 +446,8 @@ def _warnings(
         for verdict, n in (("pass", calibration.rates.n_passing), ("fail", calibration.rates.n_failing)):
             if n < FEW_LABELS:
                 out.append(CodedWarning.of("few-labels", n=n, verdict=verdict, fewest=FEW_LABELS))
+    if calibration.annotators is not None and calibration.annotators.n_tied:
+        out.append(CodedWarning.of("annotators-tied", n=calibration.annotators.n_tied))
     if calibration.n_not_graded:
         out.append(CodedWarning.of("without-verdict", n=calibration.n_not_graded, noun="label"))
     if calibration.n_judged_not_graded:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.core.document import Document, Grid, grid_lines
 from kofn.core.escape import escape_controls
-from kofn.core.format import format_interval, format_level, format_number
+from kofn.core.format import format_count, format_interval, format_level, format_number
 from kofn.core.warnings import warnings_dict
 from kofn.errors import InputError
 from kofn.render.run_directory import update_run
@@ -22,18 +22,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kofn.core.types import Estimate
-    from kofn.judge.calibration import Calibration, ScoreCorrection
+    from kofn.judge.calibration import Annotators, Calibration, ScoreCorrection
     from kofn.judge.labels import VerdictRows
     from kofn.runs.record import Run
-    from kofn.stats import Corrected, JudgeRates
+    from kofn.stats import AnnotatorAgreement, Corrected, JudgeRates
 
 
 MEANS = {
-    "sensitivity": "of what people pass, the judge passes",
-    "specificity": "of what people fail, the judge fails",
-    "agreement": "both say the same",
+    "sensitivity": "share of human passes that the judge passes",
+    "specificity": "share of human fails that the judge fails",
+    "agreement": "share of labels on which both agree",
     "kappa": "agreement beyond chance",
 }
+MAX_PAIRS = 10  # of annotators, in a table
 _WIDTH, _INDENTED = 110, "\n  "
 
 
@@ -55,6 +56,7 @@ def to_dict(calibration: Calibration) -> dict[str, Any]:
         "n_labels": calibration.n_labels,
         "n_unlabelled": calibration.n_unlabelled,
         "n_not_graded": calibration.n_not_graded,
+        "annotators": None if calibration.annotators is None else _annotators_dict(calibration.annotators),
         "n_passing": None if rates is None else rates.n_passing,
         "n_failing": None if rates is None else rates.n_failing,
         "confusion": confusion,
@@ -74,6 +76,18 @@ def to_dict(calibration: Calibration) -> dict[str, Any]:
     if calibration.segment is not None:
         return {"segment": calibration.segment, **fields}
     return {**fields, **warnings_dict(calibration.warnings), "segments": [to_dict(s) for s in calibration.segments]}
+
+
+def _annotators_dict(annotators: Annotators) -> dict[str, Any]:
+    """Who labelled how much, the agreement of all, and that of every pair where there are more than two."""
+
+    def agreement(of: AnnotatorAgreement) -> dict[str, Any]:
+        rates = {"agreement": _estimate(of.agreement), "kappa": _estimate(of.kappa)}
+        return {"n": of.n, **rates, "statistic": of.statistic}
+
+    pairs = [{"annotators": list(one.annotators), **agreement(one)} for one in annotators.pairs]
+    together = agreement(annotators.together)
+    return {"n_labels": dict(annotators.n_labels), "n_tied": annotators.n_tied, **together, "pairs": pairs}
 
 
 def _fields_of(value: object | None, names: Sequence[str]) -> dict[str, Any] | None:
@@ -97,6 +111,8 @@ def _corrected(c: Corrected | PredictionPowered | None) -> dict[str, Any] | None
 def as_text(calibration: Calibration, style: Callable[[str, str], str] = lambda text, _: text) -> str:
     """A few lines: how many labels, the confusion, the rates, the corrected rate, segments, warnings."""
     parts = [[style(_headline(calibration), "strong")]] if calibration.n_rows else []
+    if calibration.annotators is not None:
+        parts.append(grid_lines(annotators_grid(calibration.annotators), style))
     if calibration.rates is not None and calibration.n_labels:
         parts += [grid_lines(_confusion(calibration.rates), style), grid_lines(_rates_grid(calibration.rates), style)]
     if calibration.scores is not None:
@@ -118,6 +134,8 @@ def as_text(calibration: Calibration, style: Callable[[str, str], str] = lambda 
 def document(calibration: Calibration) -> Document:
     """The same for a notebook."""
     grids, notes = [], []
+    if calibration.annotators is not None:
+        grids.append(annotators_grid(calibration.annotators))
     if calibration.rates is not None and calibration.n_labels:
         grids += [_confusion(calibration.rates), _rates_grid(calibration.rates)]
     if calibration.scores is not None:
@@ -134,12 +152,36 @@ def _things(calibration: Calibration) -> str:
 
 
 def _headline(calibration: Calibration) -> str:
-    parts = [f"{calibration.n_labels:,} labels of {_things(calibration)}"]
+    parts = [f"{format_count(calibration.n_labels, f'labelled {_things(calibration)[:-1]}')}"]
+    if calibration.annotators is not None:
+        parts[0] += f" by {len(calibration.annotators.n_labels)} annotators"
+        if calibration.annotators.n_tied:
+            parts.append(f"{calibration.annotators.n_tied:,} tied")
     if calibration.n_unlabelled:
         parts.append(f"{calibration.n_unlabelled:,} not labelled yet")
     if calibration.n_not_graded:
-        parts.append(f"{calibration.n_not_graded:,} the judge did not grade")
+        parts.append(f"{calibration.n_not_graded:,} without a verdict of the judge")
     return ", ".join(parts)
+
+
+def annotators_grid(annotators: Annotators) -> Grid:
+    """Agreement of all annotators, then of each pair; the labels of each in the title."""
+    together, level = annotators.together, format_level(annotators.together.agreement.level)
+    rows = [_agreement_row("all" if annotators.pairs else " and ".join(together.annotators), together)]
+    rows += [_agreement_row(" and ".join(one.annotators), one) for one in annotators.pairs[:MAX_PAIRS]]
+    left = len(annotators.pairs) - MAX_PAIRS
+    if left > 0:
+        rows.append((f"{left} more pairs: --json", "", "", "", "", ""))
+    given = ", ".join(f"{name or '(no name)'} {n:,}" for name, n in annotators.n_labels.items())
+    header = ("annotators", "shared", "agreement", f"{level} interval", "kappa", f"{level} interval")
+    kappas = "Fleiss', of pairs Cohen's" if annotators.pairs else "Cohen's"
+    return Grid(f"labels: {given} (kappa: {kappas})", header, tuple(rows), (False, True, True, False, True, False))
+
+
+def _agreement_row(name: str, of: AnnotatorAgreement) -> tuple[str, ...]:
+    a, k = of.agreement, of.kappa
+    ends = format_interval(a.low, a.high), format_interval(k.low, k.high)
+    return name, f"{of.n:,}", _value(a.point), ends[0], _value(k.point), ends[1]
 
 
 def _confusion(rates: JudgeRates) -> Grid:
@@ -147,7 +189,7 @@ def _confusion(rates: JudgeRates) -> Grid:
     digits = 0 if all(n == int(n) for n in (c.tp, c.fp, c.fn, c.tn)) else 1
     counts = (("judge passes", c.tp, c.fp), ("judge fails", c.fn, c.tn))
     rows = tuple((name, f"{people:,.{digits}f}", f"{others:,.{digits}f}") for name, people, others in counts)
-    return Grid("", ("", "people pass", "people fail"), rows, (False, True, True))
+    return Grid("", ("", "human pass", "human fail"), rows, (False, True, True))
 
 
 def _value(point: float | None) -> str:
@@ -165,7 +207,7 @@ def _rates_grid(rates: JudgeRates) -> Grid:
         (name, _value(e.point), format_interval(e.low, e.high), str(e.n), e.method, MEANS[name])
         for name, e in estimates
     )
-    header = ("rate", "value", f"{format_level(rates.sensitivity.level)} interval", "labels", "interval by", "which is")
+    header = ("rate", "value", f"{format_level(rates.sensitivity.level)} interval", "labels", "method", "meaning")
     return Grid("", header, rows, (False, True, False, True, False, False))
 
 
@@ -173,42 +215,44 @@ def _scores_grid(s: ScoreCorrection) -> Grid:
     rows = [_row(e.aggregator, e) for e in (s.human, s.judge, s.difference)]
     rows.append(("correlation", _value(s.correlation), "", ""))
     level = f"{format_level(s.human.level)} interval"
-    return Grid("", ("score", "mean", level, "interval by"), tuple(rows), (False, True, False, False))
+    return Grid("", ("score", "mean", level, "method"), tuple(rows), (False, True, False, False))
 
 
 def _corrections(calibration: Calibration, source: Mapping[str, str]) -> Grid:
     raw, c = calibration.raw, calibration.corrected
     assert raw is not None
-    rows = [_row(f"raw: {source.get('metric', 'the judge')}, uncorrected", raw)]
+    rows = [_row(f"raw ({source.get('metric', 'the judge')})", raw)]
     if c is not None:
         mark = " (clipped)" if getattr(c, "clipped", False) else ""
-        how = "with known rates" if getattr(c, "design", "") == "known rates" else "by labels"
+        how = "with known rates" if getattr(c, "design", "") == "known rates" else "with labels"
         rows.append(_row(f"corrected {how}{mark}", c))
     if calibration.sets is not None and calibration.raw_sets is not None:
-        rows.append(_row("raw: any candidate passes, uncorrected", calibration.raw_sets))
-        rows.append(_row("corrected, upper bound (independent)", calibration.sets))
+        rows.append(_row("raw (any candidate passes)", calibration.raw_sets))
+        rows.append(_row("corrected, upper bound if independent", calibration.sets))
     of = f" of {source['name']}" if "name" in source else ""
     title = f"{'rate' if calibration.scores is None else 'mean'}{of}, {calibration.n_judged:,} {_things(calibration)}"
     level = f"{format_level(raw.level)} interval"
-    return Grid("", (title, "value", level, "interval by"), tuple(rows), (False, True, False, False))
+    return Grid("", (title, "value", level, "method"), tuple(rows), (False, True, False, False))
 
 
 def _labels_words(calibration: Calibration) -> list[str]:
-    """Of which cases the labels are, and how many more would halve the interval."""
+    """Which cases the labels cover, and how many more labels would halve the interval."""
     words = {
-        "inside": "labels are of judged cases: in every rate those of a verdict stand for all with that verdict",
-        "separate": "labels are of other cases than the judged ones",
-        "overlapping": "some labels are of judged cases, the others are not",
+        "inside": "The labels cover judged cases: the labels of each verdict stand for all cases with that verdict.",
+        "separate": "The labels cover other cases than the judged ones.",
+        "overlapping": "The labels cover some of the judged cases, and others.",
     }
     lines = [text for design, text in words.items() if getattr(calibration.corrected, "design", "") == design]
     more = calibration.more
     if more is not None:
-        lines.append(f"half the interval: {more.reason if more.more is None else f'about {more.more:,} more labels'}")
+        lines.append(
+            f"To halve the interval: {more.reason if more.more is None else f'about {more.more:,} more labels'}."
+        )
     return lines
 
 
 def _by_segment(segments: Sequence[Calibration]) -> list[Grid]:
-    """A table a field: rates and corrected rates of its segments."""
+    """One table per field: rates and corrected rates of its segments."""
     fields: dict[str, list[Calibration]] = {}
     for one in segments:
         fields.setdefault((one.segment or "").partition("=")[0], []).append(one)
@@ -234,24 +278,24 @@ def _segment_grid(name: str, segments: Sequence[Calibration]) -> Grid:
     rated = ("sensitivity", "specificity", "kappa") if segments[0].rates is not None else ()
     header = (name, "labels", *rated, *(("raw", "corrected") if corrected else ()))
     some = any(row[0].endswith("*") for row in rows)
-    title = f"by {name}" + (f" (*: fewer than {FEW_LABELS} labels of a class)" if some else "")
+    title = f"by {name}" + (f" (*: fewer than {FEW_LABELS} passes or fails labelled)" if some else "")
     return Grid(title, header, tuple(rows), tuple(h in ("labels", "raw") for h in header))
 
 
 def save_calibration(directory: Path, calibration: Calibration, verdicts: VerdictRows, labels: Path | None) -> Run:
     """Write a calibration to a run's manifest and make its page again. The judge's grades stay as they are."""
     if not directory.is_dir():
-        raise InputError(f"{directory}: a file keeps no calibration: --save is for a run directory")
+        raise InputError(f"{directory}: not a run directory. --save stores a calibration in a run; omit it for a file")
     with lock_directory(directory):
         run = load_run(directory)
         what = load_graded(run)
         judges = what.result.judges
         if verdicts.metric not in judges:
-            known = f"its judges are {', '.join(judges)}" if judges else "no judge of kofn judge graded it"
-            raise InputError(f"{directory}: --save: metric {verdicts.metric} is no judge's: {known}")
+            known = f"use one of {', '.join(judges)}" if judges else "grade the run with kofn judge first"
+            raise InputError(f"{directory}: --save: metric {verdicts.metric} is not from a judge; {known}")
         if None in (calibration.rates, calibration.raw, calibration.corrected) or not calibration.n_labels:
             raise InputError(
-                f"{directory}: --save keeps what labels say, and there are none: give labels that are verdicts"
+                f"{directory}: --save: no labels to store; pass a labels file with pass or fail in the column human"
             )
         entry = calibration_entry(calibration, verdicts, labels)
         kept = {**judges[verdicts.metric], "calibrated": True, "calibration": entry}

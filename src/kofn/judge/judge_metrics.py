@@ -194,6 +194,7 @@ def judge_entry(
         "rubric": rubric.name,
         "version": rubric.version,
         "kind": rubric.kind,
+        "question": rubric.question,
         "models": names,
         "prompt_sha256": rubric.prompt_sha256(),
         "parameters": judge_parameters(rubric, settings),

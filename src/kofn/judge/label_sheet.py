@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from kofn.errors import InputError
 from kofn.judge.labels import DANGEROUS, picked_rows
+from kofn.judge.rubric import rubric_question
 from kofn.render.page import environment, html_document, read_template
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def draw_label_sheet(
     candidates: bool = False,
     selected: bool = False,
     selector: str | None = None,
+    question: str | None = None,
     seed: int = 0,
 ) -> LabelSample:
     """n things drawn at random, half of those the judge passes and half of those it fails, as far as there are.
@@ -50,6 +52,7 @@ def draw_label_sheet(
     `selected` draws from what a selector picks, one candidate a case: a spot check of what people are shown. Its labels
     are of cases (the pick's place is in `picked`): they correct the rate of the picks, not that of all candidates. The
     weight of a row is how many things it stands for, N_v/n_v. Things the judge did not grade are never drawn.
+    `question` is what people are asked; that of the judge's rubric unless given.
     """
     if n < 1:
         raise InputError(f"--sample {n}: expected how many to label, at least 1")
@@ -71,21 +74,32 @@ def draw_label_sheet(
         n_passing=passing,
         n_failing=at.size - passing,
         n_left=int(np.isfinite(values).sum()) - at.size,
-        question=question_for(None if rows.of_candidates else verdicts.aggregate),
+        question=question
+        or question_for(None if rows.of_candidates else verdicts.aggregate, _rubric_question(verdicts)),
     )
 
 
-def question_for(aggregate: str | None) -> str:
-    """What people are asked of a set, by what makes it pass, or of one output.
+def _rubric_question(verdicts: VerdictRows) -> str:
+    judges = {} if verdicts.graded is None else verdicts.graded.result.judges
+    return rubric_question(judges.get(verdicts.metric, {}))
+
+
+def question_for(aggregate: str | None, rubric: str = "") -> str:
+    """What people are asked about one output (aggregate None) or about a set, by what makes it pass.
+
+    `rubric` is the question of the judge's rubric about one output, where there is one.
 
     >>> question_for("any_pass"), question_for(None)
     ('Is at least one of these outputs good?', 'Is this output good?')
+    >>> question_for("all_pass", "Is the summary faithful?")
+    'For every one of these outputs: Is the summary faithful?'
     """
-    known = {
-        None: "Is this output good?",
-        "any_pass": "Is at least one of these outputs good?",
-        "all_pass": "Are all of these outputs good?",
-    }
+    if aggregate is None:
+        return rubric or "Is this output good?"
+    if rubric:
+        sets = {"any_pass": "For at least one of these outputs", "all_pass": "For every one of these outputs"}
+        return f"{sets.get(aggregate, f'For this set of outputs, by {aggregate}')}: {rubric}"
+    known = {"any_pass": "Is at least one of these outputs good?", "all_pass": "Are all of these outputs good?"}
     return known.get(aggregate, f"Is this set of outputs good, by {aggregate}?")
 
 

@@ -38,6 +38,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "weight": ("weight",),
     "cluster": ("cluster",),
     "segment": ("segment",),
+    "annotator": ("annotator", "annotator_id", "labeller", "rater", "by"),
 }
 DANGEROUS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes a cell that begins so for a formula
 _EMPTY = ("", "null", "none", "nan", "n/a")
@@ -50,7 +51,8 @@ class LabelRows:
 
     human is None where nobody was asked (rows of a judge alone); NaN: not labelled. judge is None where the file says
     nothing of a judge; NaN: not graded. indices: the candidate's place, None where the row is about a whole set.
-    scores: the values are scores, not verdicts.
+    scores: the values are scores, not verdicts. votes: where several annotators labelled, their labels, one row per
+    thing and one column per annotator (NaN: none); `human` is then their majority (of scores the mean), NaN in a tie.
     """
 
     source: str
@@ -62,6 +64,8 @@ class LabelRows:
     clusters: tuple[str | None, ...] | None
     fields: Mapping[str, tuple[str | None, ...]]
     scores: bool = False
+    annotators: tuple[str, ...] = ()
+    votes: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -77,6 +81,13 @@ class LabelRows:
         """What the judge said, of rows that have a judge."""
         assert self.judge is not None
         return self.judge
+
+    @property
+    def tied(self) -> NDArray[np.bool_]:
+        """The rows that annotators labelled, as many passing as failing."""
+        if self.votes is None:
+            return np.zeros(len(self), dtype=bool)
+        return np.isnan(self.human_values) & np.isfinite(self.votes).any(axis=1)
 
     @property
     def of_candidates(self) -> bool:
@@ -110,18 +121,83 @@ class LabelRows:
             weights=of(self.weights),
             clusters=None if self.clusters is None else tuple(self.clusters[i] for i in some),
             fields={name: tuple(column[i] for i in some) for name, column in self.fields.items()},
+            votes=of(self.votes),
         )
 
 
 def read_labels(source: Any, threshold: float | None = None) -> LabelRows:
-    """Labels from JSON lines, CSV, Parquet, rows or a frame.
+    """Labels from JSON lines, CSV, Parquet, rows or a frame, or from several files, one per annotator.
 
-    Columns: id, human, and judge, index, segment, cluster, weight.
+    Columns: id, human, and judge, index, segment, cluster, weight, annotator.
     human and judge are 0/1, true/false, pass/fail, yes/no, or scores; `threshold` makes scores verdicts. An empty
-    human is not labelled yet; one that cannot be read is refused. A judge that says neither is not graded.
+    human is not labelled yet; one that cannot be read is refused. A judge that says neither is not graded. With several
+    annotators the label of a row is their majority (of scores the mean); a tie is no label, and is counted.
     """
+    if isinstance(source, (list, tuple)) and source and all(isinstance(one, (str, Path)) for one in source):
+        if len(source) > 1:
+            return _rows_of_files([Path(one) for one in source], threshold)
+        source = source[0]
     name = str(source) if isinstance(source, (str, Path)) else "labels"
-    return _rows(list(_records(source)), name, threshold, needed=("id", "human"))
+    return by_majority(_rows(list(_records(source)), name, threshold, needed=("id", "human")))
+
+
+def _rows_of_files(paths: Sequence[Path], threshold: float | None) -> LabelRows:
+    """The rows of several files; those without an annotator take the name of their file."""
+    records = []
+    for path in paths:
+        rows = list(_records(path))
+        named = "annotator" in _columns([row for _, row in rows])
+        records += [(f"{path}: {place}", row if named else {**row, "annotator": path.name}) for place, row in rows]
+    return by_majority(_rows(records, " ".join(map(str, paths)), threshold, needed=("id", "human"), placed=True))
+
+
+def by_majority(rows: LabelRows) -> LabelRows:
+    """One row per thing: several annotators' labels of it become their majority, in the order of the file.
+
+    >>> rows = [{"id": "q1", "human": h, "annotator": a} for a, h in (("Ann", 1), ("Ben", 0), ("Cleo", 1))]
+    >>> found = read_labels(rows)
+    >>> found.human_values.tolist(), found.annotators, found.votes.tolist()
+    ([1.0], ('Ann', 'Ben', 'Cleo'), [[1.0, 0.0, 1.0]])
+    """
+    if not rows.annotators:
+        return rows
+    names = tuple(dict.fromkeys(rows.annotators))
+    first: dict[tuple[str, int | None], int] = {}
+    of = [first.setdefault(thing, len(first)) for thing in rows.things()]
+    votes = np.full((len(first), len(names)), np.nan)
+    column = {name: i for i, name in enumerate(names)}
+    for row, thing, name, label in zip(range(len(rows)), of, rows.annotators, rows.human_values, strict=True):
+        if np.isfinite(label):
+            if np.isfinite(votes[thing, column[name]]):
+                what = rows.ids[row] if rows.indices is None else f"{rows.ids[row]}, candidate {rows.indices[row]}"
+                raise InputError(
+                    f"{rows.source}: {name or 'an unnamed annotator'} labelled {what} twice: keep one row per annotator"
+                )
+            votes[thing, column[name]] = label
+    there = np.isfinite(votes)
+    given = there.sum(axis=1)
+    mean = np.where(given > 0, np.nansum(votes, axis=1) / np.maximum(given, 1), np.nan)
+    labelled = there.any(axis=0)  # a row that is not labelled yet has no annotator
+    at = np.unique(of, return_index=True)[1]
+    known = rows.take(at)
+    judge = None if rows.judge is None else _first_finite(rows.judge, np.asarray(of), known.judge_values)
+    majority = np.select([np.isnan(mean) | (mean == 0.5), mean > 0.5], [np.nan, 1.0], 0.0)
+    return replace(
+        known,
+        human=mean if rows.scores else majority,
+        judge=judge,
+        annotators=tuple(name for name, one in zip(names, labelled, strict=True) if one),
+        votes=votes[:, labelled],
+    )
+
+
+def _first_finite(values: NDArray[np.float64], of: NDArray[np.intp], known: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Per thing the first value of its rows that there is."""
+    out = known.copy()
+    for thing, value in zip(of.tolist(), values.tolist(), strict=True):
+        if np.isnan(out[thing]):
+            out[thing] = value
+    return out
 
 
 def read_judge_rows(path: Any, threshold: float | None = None) -> LabelRows | None:
@@ -206,7 +282,12 @@ def _json_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _rows(
-    records: list[tuple[str, dict[str, Any]]], source: str, threshold: float | None, needed: tuple[str, ...]
+    records: list[tuple[str, dict[str, Any]]],
+    source: str,
+    threshold: float | None,
+    needed: tuple[str, ...],
+    *,
+    placed: bool = False,
 ) -> LabelRows:
     if not records:
         raise InputError(f"{source}: no rows")
@@ -216,7 +297,7 @@ def _rows(
         if role not in names:
             seen = ", ".join(dict.fromkeys(name for row in rows[:20] for name in row))
             raise InputError(f"{source}: no column {role}: expected one of {', '.join(ROLES[role])}; found {seen}")
-    where = [f"{source}: {place}" for place in places]
+    where = places if placed else [f"{source}: {place}" for place in places]
 
     def column(role: str) -> list[Any] | None:
         return [row.get(names[role]) for row in rows] if role in names else None
@@ -226,13 +307,14 @@ def _rows(
     if None in ids:
         raise InputError(f"{where[ids.index(None)]}: no id: every row needs the id of its case")
     indices = _indices(column("index"), where)
-    placed: set[object] = set()
+    annotators = _annotators(column("annotator"), human)
+    seen_things: set[object] = set()
     # the same candidate twice is refused; the same id without places may be several of its candidates
-    for place, case, index in zip(where, ids, indices or (), strict=False):
-        if (case, index) in placed:
+    for place, case, index, by in zip(where, ids, indices or (), annotators or (None,) * len(ids), strict=False):
+        if (case, index, by) in seen_things:
             raise InputError(f"{place}: candidate {index} of case {case!r} is there twice: keep one line")
-        placed.add((case, index))
-    taken = {names[role] for role in names if role != "segment"}
+        seen_things.add((case, index, by))
+    taken = {names[role] for role in names if role != "segment" and (role != "annotator" or annotators)}
     others = dict.fromkeys(name for row in rows for name in row if name not in taken)
     return LabelRows(
         source=source,
@@ -248,7 +330,17 @@ def _rows(
             if not any(isinstance(row.get(name), (dict, list)) for row in rows)
         },
         scores=scores,
+        annotators=annotators,
     )
+
+
+def _annotators(values: list[Any] | None, human: NDArray[np.float64] | None) -> tuple[str, ...]:
+    """Who labelled each row, "" where that is not said; empty where fewer than two people labelled."""
+    if values is None or human is None:
+        return ()
+    names = tuple((_text(value) or "").strip() for value in values)
+    labelled = {name for name, label in zip(names, human, strict=True) if isfinite(label)}
+    return names if len(labelled) > 1 else ()
 
 
 def _text(value: Any) -> str | None:

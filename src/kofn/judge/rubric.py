@@ -31,6 +31,7 @@ class Rubric(Strict):
     scale        `pass/fail`, or whole numbers such as `1-5`; a score is normalised to [0, 1]
     threshold    the place on the scale from which on an output passes; a scale of numbers needs one. Of several
                  verdicts the mean counts; of pass/fail an output passes by more than half
+    question     what people are asked who label one output: a question with yes (pass) or no (fail)
     parse        `label` (the last "Score: 4"), `json` ({"score": 4}), a regular expression with one group, or `choose`:
                  no reply is written, the verdict is the likeliest of all there are (models that give log-likelihoods)
     temperature, max_tokens   how the judge is sampled
@@ -39,6 +40,7 @@ class Rubric(Strict):
     name: str = Field(pattern=r"^[A-Za-z_][\w-]*$")
     version: int = Field(default=1, ge=1)
     description: str = ""
+    question: str = Field(default="", max_length=500)
     kind: Literal["score", "pairwise"] = "score"
     system: str = ""
     prompt: str
@@ -143,6 +145,20 @@ class Rubric(Strict):
 def names() -> list[str]:
     """The rubrics that ship with kofn."""
     return sorted(path.stem for path in HERE.glob("*.yaml"))
+
+
+def rubric_question(entry: Mapping[str, Any]) -> str:
+    """The question of a judge in run.json; of older runs that of the shipped rubric with its name and prompt, else "".
+
+    >>> rubric_question({"rubric": "mine", "question": "Is it polite?"}), rubric_question({"rubric": "mine"})
+    ('Is it polite?', '')
+    """
+    if "question" in entry:
+        return str(entry["question"])
+    if entry.get("rubric") not in names():
+        return ""
+    shipped = load_rubric(str(entry["rubric"]))
+    return shipped.question if entry.get("prompt_sha256") == shipped.prompt_sha256() else ""
 
 
 def load_rubric(rubric: str | Path | Mapping[str, Any] | Rubric) -> Rubric:

@@ -24,10 +24,12 @@ from kofn.stats.intervals import normal_interval as normal_interval
 from kofn.stats.intervals import t_interval as t_interval
 from kofn.stats.intervals import wilson as wilson
 from kofn.stats.judge_accuracy import FEW_LABELS as FEW_LABELS
+from kofn.stats.judge_accuracy import AnnotatorAgreement as AnnotatorAgreement
 from kofn.stats.judge_accuracy import Confusion as Confusion
 from kofn.stats.judge_accuracy import DawidSkene as DawidSkene
 from kofn.stats.judge_accuracy import JudgeRates as JudgeRates
 from kofn.stats.judge_accuracy import PositionBias as PositionBias
+from kofn.stats.judge_accuracy import annotator_agreement as annotator_agreement
 from kofn.stats.judge_accuracy import cohen_kappa as cohen_kappa
 from kofn.stats.judge_accuracy import dawid_skene as dawid_skene
 from kofn.stats.judge_accuracy import fleiss_kappa as fleiss_kappa

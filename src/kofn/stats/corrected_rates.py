@@ -543,7 +543,7 @@ def labels_to_halve(found: Corrected) -> MoreLabels:
         return MoreLabels(more=None, reason="labels are not what makes the interval wide")
     left = total / 4 - found.of_judged
     if left <= 0:
-        return MoreLabels(more=None, reason="labels alone cannot: the judged cases are too few, judge more of them")
+        return MoreLabels(more=None, reason="more labels alone are not enough; judge more cases")
     needed = found.n_labels * found.of_labels / left
     if found.design == "inside" and needed > found.n_judged:
         return MoreLabels(more=None, reason="labelling every judged case would not do it: judge more of them")

@@ -19,6 +19,8 @@ from kofn.stats.estimates import estimate, suitable_interval
 from kofn.stats.intervals import at_rows, check_level, check_resamples, cluster_codes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import ArrayLike, NDArray
 
     from kofn.core.candidate_sets import Floats
@@ -145,6 +147,7 @@ def judge_rates(
     sensitivity 0.667 [0.208, 0.939]; specificity 1.000 [0.439, 1.000]
     """
     check_level(level)
+    check_resamples(n_resamples)
     columns = label_columns(human, judge, weights)
     h, j = as_verdicts("human", human), as_verdicts("judge", judge)
     w = None if weights is None else np.asarray(weights, dtype=float)
@@ -159,24 +162,6 @@ def judge_rates(
         own = at_rows(of, weights=w, clusters=codes)
         return estimate(np.asarray(right)[of], aggregator=name, interval=interval, **own, **drawing)
 
-    # kappa with its percentile bootstrap by label or cluster; no interval where most draws have none
-    check_resamples(n_resamples)
-    point, ends = float(_kappa(columns.sum(axis=0, keepdims=True))[0]), None
-    units = columns if codes is None else sums_by_cluster(columns, codes)
-    if len(units) > 1 and isfinite(point):
-        drawn = _kappa(resampled_sums_of_units(units, n_resamples, np.random.default_rng(seed)))
-        drawn = drawn[~np.isnan(drawn)]
-        ends = percentile_ends(drawn, level) if drawn.size > n_resamples / 2 else None
-    kappa = Estimate(
-        aggregator="kappa",
-        point=None if isnan(point) else point,
-        low=ends and ends[0],
-        high=ends and ends[1],
-        level=level,
-        n=len(columns),
-        n_missing=0,
-        method="bootstrap" if ends else "none",
-    )
     return JudgeRates(
         confusion=Confusion.of(h, j, w),
         n=h.size,
@@ -185,7 +170,30 @@ def judge_rates(
         sensitivity=rate("sensitivity", j, h == 1),
         specificity=rate("specificity", 1 - j, h == 0),
         agreement=rate("agreement", h == j, np.ones(h.size, dtype=bool)),
-        kappa=kappa,
+        kappa=_bootstrapped_kappa(columns, codes, _kappa, drawing),
+    )
+
+
+def _bootstrapped_kappa(
+    columns: Floats, codes: NDArray[np.intp] | None, kappa_of: Callable[[Floats], Floats], drawing: Drawing
+) -> Estimate:
+    """Kappa of summed columns with a percentile bootstrap by row or cluster; no interval where most draws have none."""
+    point, ends = float(kappa_of(columns.sum(axis=0, keepdims=True))[0]), None
+    units = columns if codes is None else sums_by_cluster(columns, codes)
+    n_resamples, level = drawing["n_resamples"], drawing["level"]
+    if len(units) > 1 and isfinite(point):
+        drawn = kappa_of(resampled_sums_of_units(units, n_resamples, np.random.default_rng(drawing["seed"])))
+        drawn = drawn[~np.isnan(drawn)]
+        ends = percentile_ends(drawn, level) if drawn.size > n_resamples / 2 else None
+    return Estimate(
+        aggregator="kappa",
+        point=None if isnan(point) else point,
+        low=ends and ends[0],
+        high=ends and ends[1],
+        level=level,
+        n=len(columns),
+        n_missing=0,
+        method="bootstrap" if ends else "none",
     )
 
 
@@ -320,6 +328,82 @@ def fleiss_kappa(votes: ArrayLike) -> float:
     common = counts.sum(axis=0) / n.sum()
     by_chance = float(common @ common)
     return (agree - by_chance) / (1 - by_chance) if by_chance < 1 - 1e-12 else nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnotatorAgreement:
+    """How far annotators agree on the same items.
+
+    n          items that at least two of them labelled
+    agreement  per item the share of pairs of labels that are equal, averaged over items
+    kappa      agreement beyond chance: Cohen's for two annotators, Fleiss' for more; `statistic` names it
+    """
+
+    annotators: tuple[str, ...]
+    n: int
+    statistic: str
+    agreement: Estimate
+    kappa: Estimate
+
+
+def annotator_agreement(
+    votes: ArrayLike,
+    names: Sequence[str] = (),
+    *,
+    clusters: ArrayLike | None = None,
+    level: float = 0.95,
+    n_resamples: int = 10_000,
+    seed: int = 0,
+) -> AnnotatorAgreement:
+    """Agreement and kappa of annotators, each with its interval.
+
+    `votes` holds 0/1 labels, one row per item and one column per annotator; NaN marks an item that an annotator did not
+    label. Items with fewer than two labels are left out. The agreement of two annotators has Wilson's interval, other
+    intervals are the percentile bootstrap by item, or by cluster. Kappa is undefined where chance alone would always
+    agree (only passes, or only failures).
+
+    >>> found = annotator_agreement([[1, 1], [0, 0], [1, 0], [1, 1], [0, 0], [0, float("nan")]], ["Ann", "Ben"])
+    >>> found.n, found.agreement.point, round(found.kappa.point, 3), found.statistic
+    (5, 0.8, 0.615, "Cohen's kappa")
+    """
+    check_level(level)
+    check_resamples(n_resamples)
+    table = np.asarray(votes, dtype=float)
+    if table.ndim != 2 or not np.isin(table[np.isfinite(table)], (0.0, 1.0)).all():
+        raise InputError("labels of annotators must be 0, 1 or NaN: one row per item, one column per annotator")
+    shared = np.isfinite(table).sum(axis=1) >= 2
+    codes = None if clusters is None else cluster_codes(clusters)[shared]
+    table, two = table[shared], table.shape[1] == 2
+    columns = label_columns(table[:, 0], table[:, 1]) if two else _fleiss_columns(table)
+    agreeing = columns[:, [0, 3]].sum(axis=1) if two else columns[:, 0]
+    interval = suitable_interval("wilson", rate=two, plain=codes is None)
+    drawing: Drawing = {"level": level, "n_resamples": n_resamples, "seed": seed}
+    agreement = estimate(agreeing, aggregator="agreement", clusters=codes, interval=interval, **drawing)
+    return AnnotatorAgreement(
+        annotators=tuple(names),
+        n=len(table),
+        statistic="Cohen's kappa" if two else "Fleiss' kappa",
+        agreement=agreement,
+        kappa=_bootstrapped_kappa(columns, codes, _kappa if two else _fleiss, drawing),
+    )
+
+
+def _fleiss_columns(table: Floats) -> Floats:
+    """One row per item, to be summed: its agreement, 1, its passes, its labels."""
+    passes, n = np.nansum(table, axis=1), np.isfinite(table).sum(axis=1)
+    fails = n - passes
+    agree = (passes * (passes - 1) + fails * (fails - 1)) / np.maximum(n * (n - 1), 1)
+    return np.column_stack([agree, np.ones(len(table)), passes, n])
+
+
+def _fleiss(columns: Floats) -> Floats:
+    """Fleiss' kappa of each row of sums of `_fleiss_columns`."""
+    agree, items, passes, n = columns.T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = passes / n
+        by_chance = share**2 + (1 - share) ** 2
+        kappa = (agree / items - by_chance) / (1 - by_chance)
+    return np.asarray(np.where(1 - by_chance > 1e-12, kappa, nan))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
