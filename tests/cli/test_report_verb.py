@@ -422,6 +422,7 @@ def test_json_is_the_evaluation_and_what_explains_it(texts):
     assert list(body)[: len(stored)] == list(stored)
     assert {k: body[k] for k in stored} == stored
     keys = [
+        "headline",
         "status",
         "reason",
         "incomplete",
@@ -441,7 +442,8 @@ def test_json_is_the_evaluation_and_what_explains_it(texts):
     assert list(body)[len(stored) :] == keys
     assert body["status"] == "not passed"
     manifest = json.loads((texts / "run.json").read_text())["result"]
-    assert [body[k] for k in keys[3:]] == [manifest[k] for k in keys[3:]]
+    assert [body[k] for k in keys[4:]] == [manifest[k] for k in keys[4:]]
+    assert body["headline"] == manifest["headline"]
 
 
 def test_json_has_the_same_keys_for_programs(program, texts):

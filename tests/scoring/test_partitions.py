@@ -71,6 +71,9 @@ def plain(result):
     said = cut(json.loads(re.sub(r"\d+ of \d+ references", "references", text)))  # of a sample too
     for lines in ("warnings", "told"):
         said[lines] = sorted(line.partition(" (q")[0] for line in said[lines] if "depends on the extractor" not in line)
+    # which of equally severe warnings comes first depends on the sample; that one is there is compared above
+    said["headline"]["text"] = said["headline"]["text"].partition(". Warning: ")[0]
+    del said["headline"]["warning"]
     said["coded_warnings"] = sorted(one["code"] for one in said["coded_warnings"] if one["code"] != "extractor-matters")
     return said
 

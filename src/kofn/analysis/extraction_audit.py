@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import polars as pl
 
-from kofn.core.document import Displayable
+from kofn.core.document import Displayable, estimate_dict
 from kofn.core.format import format_count
 from kofn.errors import InputError
 from kofn.metrics import default_metric
@@ -17,7 +17,6 @@ from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.diagnostics import FAMILIES
 from kofn.scoring.evaluate import result_of
 from kofn.scoring.grade import find_answers, score_table, with_answers, with_labels
-from kofn.scoring.result import estimate_dict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

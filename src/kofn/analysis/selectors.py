@@ -11,9 +11,9 @@ import numpy as np
 from kofn.aggregators.scores import Selected
 from kofn.aggregators.votes import voter_codes
 from kofn.core.candidate_sets import NOT_GRADED
+from kofn.core.document import estimate_dict
 from kofn.errors import InputError, UnknownName
 from kofn.registry import named_object
-from kofn.scoring.result import estimate_dict
 from kofn.stats.estimates import estimate, suitable_interval
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from kofn.core.escape import escape_controls, escape_html
+from kofn.core.format import format_estimate
 from kofn.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from kofn.core.types import Estimate
+    from kofn.core.warnings import CodedWarning
 
 BAR_WIDTH = 25
 _WIDTH = 110  # columns of wrapped text; tables are as wide as they are
@@ -49,6 +51,68 @@ class Grid:
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     right: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """What a result says first, the same sentence everywhere: an estimate with its interval, and what may be wrong.
+
+    estimate   of the declared use, else the mean; None where nothing could be estimated
+    about      what it is of: cases, candidates, and how they were graded
+    use        how the product uses a set: any, vote, select, list, all; None where that was not declared
+    measured   whether the estimate measures that use
+    warning    the most severe warning of the result; notes for information do not count
+    """
+
+    estimate: Estimate | None
+    about: str
+    use: str | None = None
+    measured: bool = True
+    warning: CodedWarning | None = None
+
+    @property
+    def number(self) -> str:
+        """The name of the number, its value and its interval."""
+        if (e := self.estimate) is None:
+            return ""
+        return f"{e.aggregator} {format_estimate(e.point, e.low, e.high)}"
+
+    @property
+    def sentence(self) -> str:
+        """The number and what it is of, without the warning."""
+        missing = "" if self.measured else ", not measured here"
+        use = "" if self.use is None else f" (intended use: {self.use}{missing})"
+        return ", ".join(filter(None, (self.number, self.about))) + use
+
+    @property
+    def text(self) -> str:
+        """The sentence, and the warning where there is one.
+
+        >>> from kofn.core.types import Estimate
+        >>> e = Estimate(aggregator="majority", point=.617, low=.5, high=.733, level=.95, n=60, n_missing=0, method="")
+        >>> Headline(estimate=e, about="60 cases x 5 candidates, metric numeric", use="vote").text
+        'majority 0.617 [0.500, 0.733], 60 cases x 5 candidates, metric numeric (intended use: vote)'
+        """
+        if self.warning is None:
+            return self.sentence
+        return f"{self.sentence}. {self.warning.severity.capitalize()}: {self.warning}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "text": self.text,
+            "estimate": None if self.estimate is None else estimate_dict(self.estimate),
+            "about": self.about,
+            "use": self.use,
+            "measured": self.measured,
+            "warning": None if self.warning is None else {**self.warning.to_dict(), "text": str(self.warning)},
+        }
+
+
+def estimate_dict(e: Estimate) -> dict[str, Any]:
+    """An estimate as plain data, in a stable order."""
+    names = ("metric", "aggregator", "segment", "point", "low", "high", "level", "n", "n_missing", "method")
+    return {name: getattr(e, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)

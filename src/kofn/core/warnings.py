@@ -87,6 +87,19 @@ class CodedWarning:
         return hash((self.code, self.subject, str(self)))
 
 
+def most_severe(warnings: Iterable[CodedWarning]) -> CodedWarning | None:
+    """The first of the most severe warnings; None where there are at most notes for information.
+
+    >>> few, double = CodedWarning.of("few-cases", n=9), CodedWarning("double-dipping")
+    >>> most_severe([few, double]).code, most_severe([CodedWarning("tied-votes")])
+    ('double-dipping', None)
+    """
+    order = list(SEVERITIES)
+    graver = [w for w in warnings if w.severity != "info"]
+    # max keeps the first of equals
+    return max(graver, key=lambda w: order.index(w.severity), default=None)
+
+
 def warnings_dict(warnings: Iterable[CodedWarning]) -> dict[str, list[Any]]:
     """Warnings as every JSON output and stored file has them: the sentences, and beside them the values.
 

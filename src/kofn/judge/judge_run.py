@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from kofn.core.candidate_sets import NOT_GRADED
-from kofn.core.document import Displayable
+from kofn.core.document import Displayable, estimate_dict
 from kofn.core.sync import run_sync
 from kofn.core.warnings import CodedWarning, warnings_dict
 from kofn.errors import InputError
@@ -59,7 +59,6 @@ from kofn.runs.files import (
 )
 from kofn.runs.load import load_graded
 from kofn.scoring.configuration import GradingConfig, ReportConfig
-from kofn.scoring.result import estimate_dict
 from kofn.stats import estimate, sign_flip_p
 from kofn.stats.judge_accuracy import position_bias
 from kofn.stats.resample import as_units

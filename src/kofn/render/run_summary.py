@@ -125,6 +125,7 @@ def run_dict(run: Run, *, detailed: bool = False) -> dict[str, Any]:
     nothing |= {"judges": {}, "checklist": [], "told": []}
     return {
         **evaluation_body(run.evaluation),
+        "headline": run.headline.to_dict(),
         "status": status.word.lower(),
         "reason": status.reason,
         "incomplete": list(status.gaps),

@@ -144,6 +144,8 @@ class _Understood(_ManifestPart):
     metrics: dict[str, str]
     answers: str
     top_k: int | None
+    use: str | None = None
+    aggregators: list[str] | None = None  # none before schema 3; empty where the defaults are shown
     selectors: list[str]
     weight: str | None
     cluster: str | None

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from kofn.core.candidate_sets import NOT_GRADED, offsets_of
-from kofn.core.document import Displayable
+from kofn.core.document import Displayable, Headline
+from kofn.core.format import format_count, format_number
 from kofn.core.table import CASE_COLUMNS, Table
 from kofn.core.types import Estimate
 from kofn.core.warnings import coded_sentence, stored_warnings
@@ -22,7 +23,7 @@ from kofn.runs.run_tables import EVALUATION, REPORTS, CorrectnessResults, load_e
 from kofn.scoring.configuration import GradingConfig
 from kofn.scoring.diagnostics import line_from_dict
 from kofn.scoring.grade import with_answers
-from kofn.scoring.result import ScoredResult
+from kofn.scoring.result import ScoredResult, headline_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -69,6 +70,16 @@ class Run(Displayable):
         if self.result is None:
             raise InputError(f"{self.path or self.name}: this run has no candidates, only case reports")
         return self.result
+
+    @property
+    def headline(self) -> Headline:
+        """What the run says first: the headline of its result; of programs, how many cases pass."""
+        if self.result is not None:
+            return self.result.headline
+        e = self.evaluation
+        passed, total, score = sum(e.pass_counts.values()), sum(e.total_counts.values()), e.score()
+        known = f"score {format_number(score)}, " if score is not None else ""
+        return Headline(estimate=None, about=f"{known}{passed:,} of {format_count(total, 'case')} pass")
 
     @property
     def directory(self) -> Path:
@@ -171,7 +182,7 @@ def _rebuild_result(manifest: Mapping[str, Any], table: Table, cases: pl.DataFra
         n_cases=stored["n_cases"],
         n_candidates=stored["n_candidates"],
         n_missing=stored["n_missing"],
-        understood=stored["understood"],
+        understood=stored_understanding(manifest),
         estimates=tuple(_estimate(manifest, e) for e in stored["estimates"]),
         extraction=stored["extraction"],
         diagnostics=stored["diagnostics"],
@@ -183,6 +194,26 @@ def _rebuild_result(manifest: Mapping[str, Any], table: Table, cases: pl.DataFra
         scored=tuple(_stored_grades(table, stored["extraction"], layout["metrics"])),
         case_values={(v["metric"], v["aggregator"]): cases[v["column"]].to_numpy() for v in layout["values"]},
         table=table,
+    )
+
+
+def stored_understanding(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """How the outputs were understood; runs of earlier versions name the use and the aggregators in their options."""
+    options = manifest["options"]
+    usual = {"use": options.get("use"), "aggregators": list(options.get("aggregate") or ())}
+    return {**usual, **manifest["result"]["understood"]}
+
+
+def stored_headline(manifest: Mapping[str, Any]) -> Headline | None:
+    """The headline of a stored run, from its manifest alone; None for a run without candidates."""
+    if (stored := manifest.get("result")) is None:
+        return None
+    return headline_of(
+        [Estimate(**e) for e in stored["estimates"]],
+        stored_understanding(manifest),
+        (stored["diagnostics"]["sizes"]["min"], stored["diagnostics"]["sizes"]["max"]),
+        stored["n_cases"],
+        stored_warnings(stored["warnings"], stored.get("coded_warnings")),
     )
 
 

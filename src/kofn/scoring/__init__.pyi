@@ -9,6 +9,5 @@ from kofn.scoring.configuration import Requirement as Requirement
 from kofn.scoring.configuration import configure as configure
 from kofn.scoring.configuration import validate_tags as validate_tags
 from kofn.scoring.result import ScoredResult as ScoredResult
-from kofn.scoring.result import estimate_dict as estimate_dict
 from kofn.scoring.splits import Split as Split
 from kofn.scoring.splits import draw_cases as draw_cases

@@ -279,6 +279,8 @@ def _describe_input(table: Table, facts: Counts, answers: Graded, options: Gradi
         if answers.extractor is None
         else f"extracted by {answers.extractor}: {answers.reason}",
         "top_k": options.top_k,
+        "use": options.use,
+        "aggregators": [aggregator(spec).name for spec in options.aggregate],
         "selectors": list(facts.selectors),
         "weight": options.weight or ("weight" if "weight" in table.cases.columns else None),
         "cluster": options.cluster or ("cluster" if "cluster" in table.cases.columns else None),

@@ -6,6 +6,7 @@ counts of both, on one machine or on many.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field, fields, replace
 from functools import reduce
@@ -17,11 +18,13 @@ import numpy as np
 from kofn.aggregators.diversity import UniqueTexts
 from kofn.aggregators.votes import MajAt, graded_votes, output_counts, tally_votes, without_votes
 from kofn.core.candidate_sets import histogram
-from kofn.core.document import Displayable
-from kofn.core.warnings import DOUBLE_DIPPING, warnings_dict, with_code
+from kofn.core.document import Displayable, Headline, estimate_dict
+from kofn.core.format import format_count
+from kofn.core.warnings import DOUBLE_DIPPING, most_severe, warnings_dict, with_code
 from kofn.errors import UnknownName
 from kofn.metrics import default_metric
 from kofn.registry import aggregator
+from kofn.scoring.configuration import USES
 from kofn.scoring.grade import count_unmatched, score_table
 
 if TYPE_CHECKING:
@@ -377,6 +380,7 @@ class Result(Displayable):
     def to_dict(self) -> dict[str, Any]:
         """As `kofn score --json` prints it."""
         return {
+            "headline": self.headline.to_dict(),
             "n_cases": self.n_cases,
             "n_candidates": self.n_candidates,
             "n_missing": self.n_missing,
@@ -396,6 +400,12 @@ class Result(Displayable):
         # once each: a run that is read and scored again brings its warnings along
         new = [w for w in dict.fromkeys(warnings) if w not in self.source_warnings]
         return replace(self, source_warnings=(*new, *self.source_warnings), warnings=(*new, *self.warnings))
+
+    @property
+    def headline(self) -> Headline:
+        """What the result says first."""
+        sizes = self.diagnostics["sizes"]
+        return headline_of(self.estimates, self.understood, (sizes["min"], sizes["max"]), self.n_cases, self.warnings)
 
     @property
     def double_dipping(self) -> tuple[CodedWarning, ...]:
@@ -422,7 +432,66 @@ class ScoredResult(Result):
     table: Table = field(repr=False)
 
 
-def estimate_dict(e: Estimate) -> dict[str, Any]:
-    """An estimate as plain data, in a stable order."""
-    names = ("metric", "aggregator", "segment", "point", "low", "high", "level", "n", "n_missing", "method")
-    return {name: getattr(e, name) for name in names}
+# --- what is said first
+
+# without a declared use, and where no aggregator measures it: the first of these that there is
+_USUAL = ("mean", "first", "any_pass", "majority", "best_score", "agreement")
+
+
+def headline_of(
+    estimates: Sequence[Estimate],
+    understood: Mapping[str, Any],
+    sizes: tuple[int, int],
+    n_cases: int,
+    warnings: Sequence[CodedWarning],
+) -> Headline:
+    """The headline of a result, or of what is stored of one; `sizes` are those of the smallest and the largest set."""
+    use = understood.get("use")
+    found, measured = headline_estimate(estimates, use)
+    low, high = sizes
+    each = format_count(high, "candidate") if low == high else f"{low:,} to {high:,} candidates"
+    known = n_cases if found is None else found.n
+    cases = format_count(n_cases, "case") if known == n_cases else f"{known:,} of {format_count(n_cases, 'case')}"
+    graded = describe_metric(understood, "" if found is None else found.metric)
+    about = f"{cases} x {each}, {graded}"
+    return Headline(estimate=found, about=about, use=use, measured=measured, warning=most_severe(warnings))
+
+
+def headline_estimate(estimates: Sequence[Estimate], use: str | None) -> tuple[Estimate | None, bool]:
+    """The estimate that a result leads with, and whether it measures the declared use (true where there is none).
+
+    Of the first metric, over all cases: the number of the use, with the largest k; else the mean; else a usual one. The
+    order in which aggregators were asked for does not matter.
+    """
+    overall = [e for e in estimates if e.segment is None]
+    own = {e.aggregator: e for e in overall if e.metric == overall[0].metric}
+    if not own:
+        return None, use is None
+    if use is not None and (fitting := [name for name in own if name.startswith(USES[use])]):
+        return own[min(fitting, key=lambda name: _place(name, USES[use]))], True
+    return own[min(own, key=lambda name: _place(name, _USUAL))], use is None
+
+
+def _place(name: str, families: Sequence[str]) -> tuple[int, bool, int, str]:
+    """Where an aggregator stands among families in order: a family by itself first, then the largest k.
+
+    >>> sorted(["pass@2", "pass@10", "any_pass", "majority_pass", "majority"], key=lambda n: _place(n, USES["any"]))
+    ['any_pass', 'pass@10', 'pass@2', 'majority', 'majority_pass']
+    """
+    base, digits = name.partition("(")[0], re.search(r"\d+", name)
+    at = next((i for i, family in enumerate(families) if base.startswith(family)), len(families))
+    return at, at < len(families) and base != families[at], -int(digits[0]) if digits else 0, name
+
+
+def describe_metric(understood: Mapping[str, Any], metric: str) -> str:
+    """How the candidates were graded, in words.
+
+    >>> describe_metric({"metrics": {"pass": "correct", "numeric": "reference"}}, "pass")
+    'labels in `correct`'
+    """
+    source = understood["metrics"].get(metric)
+    if not metric or source is None:
+        return "no labels"
+    if metric in ("pass", "score"):
+        return f"{'labels' if metric == 'pass' else 'scores'} in `{source}`"
+    return f"`{metric}` as given" if metric in understood.get("labels", {}) else f"metric {metric}"

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from kofn.core.document import Displayable
+from kofn.core.document import Displayable, estimate_dict
 from kofn.core.format import format_count
 from kofn.core.warnings import DOUBLE_DIPPING, warnings_dict, with_code
 from kofn.errors import InputError
-from kofn.scoring.result import estimate_dict
 from kofn.stats import compare, holm
 from kofn.stats.intervals import at_rows
 from kofn.stats.paired import same_cases
