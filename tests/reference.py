@@ -259,6 +259,14 @@ def selected(s):
     return None if None in picked else sum(picked) / len(picked)
 
 
+def selected_pass(s):
+    if not len(s):
+        return None
+    scores = s.selectors["judge"]
+    picked = [p for p, score in zip(s.passes, scores, strict=True) if score == max(scores)]
+    return None if None in picked else sum(picked) / len(picked)
+
+
 def selected_at(k):
     """Over all k-subsets with a candidate that can be picked, the mean of the value of the pick, ties shared."""
 
@@ -333,6 +341,7 @@ REFERENCE = {
     "unique_texts": unique_texts,
     "redundancy": redundancy,
     "selected": selected,
+    "selected_pass": selected_pass,
     "selected@1": selected_at(1),
     "selected@3": selected_at(3),
     "selected_at(k=2, by='judge')": selected_at(2),

@@ -66,6 +66,7 @@ AGGREGATORS = {
     "redundancy_penalty": "kofn.aggregators.diversity:RedundancyPenalty",
     "semantic_diversity": "kofn.aggregators.diversity:SemanticDiversity",
     "selected": "kofn.aggregators.scores:Selected",
+    "selected_pass": "kofn.aggregators.scores:SelectedPass",
     "selected_at": "kofn.aggregators.scores:SelectedAt",
 }
 

@@ -255,7 +255,46 @@ def test_sets_of_another_size_are_remarked_and_top_k_cuts_both():
 def test_numbers_that_fewer_candidates_do_not_have_are_left_out():
     sides = [side(n, [[1, 0, 1], [0, 0, 1]], aggregate=("pass@1", "pass@3")) for n in "ab"]
     found = compare_systems([sides[0], replace(sides[1], name="c")], ComparisonOptions(top_k=2))
-    assert [d.aggregator for d in found.differences] == ["pass@1"]
+    assert [d.aggregator for d in found.differences] == ["pass@1", "mean"]
+
+
+def test_a_number_that_the_candidates_of_one_side_cannot_give_is_left_out_and_said():
+    wide, narrow = (
+        side("a", [[1, 0, 1]] * 12, aggregate=("pass@3", "mean")),
+        side("b", [[1, 0]] * 12, aggregate=("mean",)),
+    )
+    found = compare_systems([wide, narrow])
+    assert [d.aggregator for d in found.differences] == ["mean"]
+    assert "pass@3 is not compared: it cannot be computed for b" in list(map(str, found.warnings))
+
+
+def test_no_headline_says_no_difference_while_a_row_is_significant():
+    # every candidate of the second fails in turn: all_pass falls, any_pass stays, and the mean hardly moves
+    a = [[1] * 20] * 40
+    b = [[0] + [1] * 19] * 8 + [[1] * 20] * 32
+    found = compare_systems([side("a", a), side("b", b)], ComparisonOptions(use="any"))
+    assert found.main == ("pass", "any_pass")
+    assert not found.main_differences[0].holds
+    assert any(d.holds for d in found.differences)
+    text = found.headline.text
+    assert text.startswith("any_pass (intended use: any) 1.000 to 1.000, difference 0.000")
+    assert "not significant; but b against a is worse on " in text
+    assert "No significant difference" not in text
+
+
+def test_a_number_that_goes_the_other_way_is_in_the_headline():
+    # the second always gives one right answer of four: any_pass rises, all_pass falls
+    a, b = [[1, 1, 1, 1]] * 10 + [[0, 0, 0, 0]] * 30, [[1, 0, 0, 0]] * 40
+    text = compare_systems([side("a", a), side("b", b)], ComparisonOptions(use="any")).headline.text
+    assert text.startswith("b is better than a on any_pass (intended use: any): 0.250 to 1.000")
+    assert "; but it is worse on all_pass (-0.250" in text
+
+
+def test_runs_of_different_uses_are_summarised_by_the_mean_and_it_is_said():
+    sides = [replace(side(n, [[1, 0]] * 12), use=use) for n, use in (("a", "any"), ("b", "vote"))]
+    found = compare_systems(sides)
+    assert found.main == ("pass", "mean")
+    assert "different-uses" in [w.code for w in found.warnings]
 
 
 def test_metrics_that_are_not_shared_are_refused_with_what_each_has():
@@ -486,8 +525,10 @@ def test_scores_without_a_threshold_are_remarked():
 
 def test_values_of_the_picks_are_compared_where_they_are_more_than_pass_and_fail():
     found = picked(ROWS, "first", "length", evaluator="score")
-    assert [d.aggregator for d in found.differences] == ["selected", "value of the pick"]
-    assert found.differences[1].comparison.a == pytest.approx(0.2)
+    assert [d.aggregator for d in found.differences] == ["selected", "selected_pass"]
+    assert found.differences[0].comparison.a == pytest.approx(0.2)
+    assert found.selections[0].selected.point == pytest.approx(0.2)
+    assert found.selections[0].selected_pass.point == found.differences[1].comparison.a
     assert [d.aggregator for d in picked(ROWS, "first", "length").differences] == ["selected"]
 
 

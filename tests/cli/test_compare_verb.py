@@ -63,7 +63,15 @@ def test_json_holds_every_number_of_every_difference():
     assert len(found["changed"]) == by["any_pass"]["wins"] + by["any_pass"]["losses"]
     assert {"input", "reference", "a", "b", "passed_a", "passed_b"} <= set(found["changed"][0])
     assert len(found["changed"][0]["a"]) == 5
-    assert found["unmatched"] == found["warnings"] == []
+    assert found["unmatched"] == []
+    disagreeing = {name for name, one in by.items() if not one["interval_agrees"]}
+    assert (
+        disagreeing
+        == {name for name, one in by.items() if (one["low"] > 0) != (one["p"] < 0.05)}
+        == {"any_pass", "pass@5"}
+    )
+    assert [w["code"] for w in found["coded_warnings"]] == ["interval-and-p-disagree"]
+    assert set(found["coded_warnings"][0]["values"]["numbers"]) == disagreeing
 
 
 def test_a_run_and_its_file_give_the_same_numbers(tmp_path):
@@ -267,7 +275,9 @@ def test_selectors_by_name_and_by_file(tmp_path):
 
 
 def test_double_dipping_is_told_in_every_form_and_refused_when_strict(tmp_path):
-    rows = [{"id": str(i), "outputs": [{"text": "x", "score": (i * k) % 7 / 7} for k in range(1, 4)]} for i in range(9)]
+    rows = [
+        {"id": str(i), "outputs": [{"text": "x", "score": (i * k) % 7 / 7} for k in range(1, 4)]} for i in range(12)
+    ]
     path = write(tmp_path / "scored.jsonl", rows)
     args = (path, "--selectors", "first", "score")
     html = tmp_path / "page.html"
@@ -280,6 +290,69 @@ def test_double_dipping_is_told_in_every_form_and_refused_when_strict(tmp_path):
     assert strict.exit_code == 1
     assert "double-dipping" in strict.stdout
     assert run(path, "--selectors", "first", "random", "--strict").exit_code == 0
+
+
+def test_few_shared_cases_are_too_few_to_tell_and_exit_code_2_when_strict(tmp_path):
+    for name, passes in (("a", (1, 1)), ("b", (0, 0))):
+        write(tmp_path / f"{name}.jsonl", [case(i, *passes) for i in range(9)])
+    few = run(tmp_path / "a.jsonl", tmp_path / "b.jsonl", "-a", "mean")
+    assert few.exit_code == 0
+    assert few.stdout.startswith("Too few shared cases to tell (9, at least 10 needed): mean 1.000 to 0.000")
+    assert "▼" not in few.stdout
+    strict = run(tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--strict")
+    assert strict.exit_code == 2
+    assert "Too few shared cases" in strict.stderr
+    write(tmp_path / "b.jsonl", [case(i, 0, 0) for i in range(10)])
+    write(tmp_path / "a.jsonl", [case(i, 1, 1) for i in range(10)])
+    assert run(tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--strict").exit_code == 0
+
+
+def test_runs_scored_with_different_options_compare_fully(tmp_path):
+    full, narrow, both = tmp_path / "full", tmp_path / "narrow", (tmp_path / "full", tmp_path / "other")
+    kofn.score(A, out=full)
+    kofn.score(B, out=tmp_path / "other")
+    kofn.score(B, out=narrow, aggregate=("any_pass",))
+    mixed, alike = compare_json(full, narrow), compare_json(*both)
+    drop = {"name_a", "name_b"}
+    assert [{k: v for k, v in one.items() if k not in drop} for one in mixed["comparisons"]] == [
+        {k: v for k, v in one.items() if k not in drop} for one in alike["comparisons"]
+    ]
+    backwards = {one["aggregator"]: one["difference"] for one in compare_json(narrow, full)["comparisons"]}
+    assert backwards == pytest.approx({one["aggregator"]: -one["difference"] for one in alike["comparisons"]})
+
+
+def test_the_declared_use_gives_the_headline_whatever_the_order_of_options(tmp_path):
+    for name, path in (("a", A), ("b", B)):
+        kofn.score(path, out=tmp_path / name, aggregate=("pass@1", "any_pass"), use="vote")
+    found = compare_json(tmp_path / "a", tmp_path / "b")
+    assert found["headline"]["aggregator"] == "majority"
+    assert found["headline"]["use"] == "vote"
+    assert found["verdict"] == "majority"
+    assert "majority (intended use: vote)" in found["headline"]["text"]
+    assert compare_json(tmp_path / "a", tmp_path / "b", "--use", "any")["headline"]["aggregator"] == "any_pass"
+    for options in (("-a", "any_pass", "-a", "mean"), ("-a", "mean", "-a", "any_pass")):
+        assert compare_json(A, B, *options)["headline"]["aggregator"] == "mean"
+
+
+def test_systems_without_a_metric_in_common_are_graded_by_one_of_theirs(tmp_path):
+    kofn.score(A, out=tmp_path / "numbers")
+    kofn.score(B, out=tmp_path / "words", metric="contains")
+    found = compare_json(tmp_path / "numbers", tmp_path / "words")
+    assert {one["metric"] for one in found["comparisons"]} == {"numeric"}
+    assert "no metric in common: numeric was computed for words from the stored outputs" in found["warnings"]
+    plain = {one["aggregator"]: one["difference"] for one in compare_json(A, B)["comparisons"]}
+    assert {one["aggregator"]: one["difference"] for one in found["comparisons"]}.items() >= {
+        "mean": plain["mean"]
+    }.items()
+
+
+def test_three_systems_stand_beside_each_other_before_the_pairs(tmp_path):
+    kofn.score(A, out=tmp_path / "c")
+    text = run(A, B, tmp_path / "c", "--changed", "0").stdout
+    assert text.startswith(
+        "mean over 60 shared cases: arithmetic 0.487, arithmetic-b 0.620, c 0.487. arithmetic-b is better"
+    )
+    assert re.search(r"^mean +0.487 +0.620 ▲ +0.487 · +60$", text, re.MULTILINE)
 
 
 # forms
@@ -316,10 +389,15 @@ def test_tables_fit_the_terminal_and_hidden_characters_are_shown(width):
 
 def test_the_terminal_says_what_was_found_in_a_sentence():
     first = " ".join(format_comparison(found_of()).split("\n\n")[0].split())
-    assert "b is better than a on any_pass of numeric: +0." in first
-    assert "4 of 4 differences hold after Holm (p below 0.05): any_pass (better), mean (better), any_pass in" in first
+    assert first.startswith(
+        "b is better than a on mean: 0.200 to 0.800, difference +0.600 [0.525, 0.683], p < 0.0001, 40"
+    )
+    assert (
+        "4 of 4 differences are significant (p below 0.05 after Holm): any_pass (better), mean (better), any_pass in"
+        in first
+    )
     quiet = run(A, B).stdout
-    assert "No difference on any_pass of numeric between arithmetic and arithmetic-b beyond chance" in quiet
+    assert quiet.startswith("arithmetic-b is better than arithmetic on mean: 0.487 to 0.620, difference +0.133")
     assert "fail → pass" in quiet
 
 
@@ -417,4 +495,4 @@ def test_the_top_of_the_page_shows_every_side_and_not_the_first_three(tmp_path):
     done = run(A, "--selectors", "first", "random", "length", "vote", "--changed", "0", "--html", html)
     assert done.exit_code == 0, done.output
     tiles = re.findall(r'<div class="stat"><dt title="([^"]*)"', html.read_text())
-    assert tiles == ["first", "random", "length", "vote", "hold after Holm"]
+    assert tiles == ["first", "random", "length", "vote", "significant"]

@@ -6,12 +6,13 @@ graded the result is undefined, since taking the second would answer another que
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kofn.aggregators.base import Aggregator, positive
+from kofn.core.candidate_sets import NOT_GRADED
 from kofn.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
@@ -182,6 +183,27 @@ class Selected(Aggregator, label="selected", needs=("selectors",), of_values=Tru
             return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
         return sets.map_blocks(kernel, sets.values, selector_scores(sets, self.by))
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedPass(Aggregator, label="selected_pass", needs=("selectors",)):
+    """Whether the candidate the selector ranks first passes; equal scores share.
+
+    The same as `selected` where values are 0 or 1; of other values `selected` is the mean value of the picks, and this
+    the share of the picks that reach the threshold. Candidates without a selector score cannot be picked; a pick that
+    was not graded makes the set undefined.
+
+    >>> from kofn.core.candidate_sets import CandidateSets
+    >>> sets = CandidateSets.from_lists([[0.4, 1]], selectors={"judge": [[.9, .2]]})
+    >>> Selected()(sets).tolist(), SelectedPass()(sets).tolist(), SelectedPass()(sets.passing_from(0.4)).tolist()
+    ([0.4], [0.0], [1.0])
+    """
+
+    by: str = ""
+
+    def compute(self, sets: CandidateSets) -> Floats:
+        passes = np.where(sets.passes == NOT_GRADED, np.nan, sets.passes).astype(np.float64)
+        return Selected(self.by).compute(replace(sets, values=passes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,10 +134,11 @@ def with_selector(sets: CandidateSets, name: str, scores: Floats) -> CandidateSe
 class Selection:
     """What a selector makes of the candidates there are.
 
-    selected    its pick passes
+    selected    the value of its pick, as the aggregator `selected`; of 0/1 values the same as selected_pass
+    selected_pass   its pick passes
     mean        a random pick passes
     oracle      any candidate passes: what a perfect selector would give
-    headroom    oracle - selected, case by case
+    headroom    oracle - selected_pass, case by case
     regret      of the cases that any candidate passes, the share its pick fails
     agreement   of the cases in which some candidates pass and others fail, the share its pick passes: where the choice
                 matters, does it agree with the oracle; `chance` is what a random pick has there
@@ -146,6 +147,7 @@ class Selection:
     selector: Selector
     metric: str
     selected: Estimate
+    selected_pass: Estimate
     mean: Estimate
     oracle: Estimate
     headroom: Estimate
@@ -166,7 +168,7 @@ class Selection:
         }
 
 
-PARTS = ("selected", "mean", "oracle", "headroom", "regret", "agreement", "chance")
+PARTS = ("selected", "selected_pass", "mean", "oracle", "headroom", "regret", "agreement", "chance")
 
 
 def evaluate_selector(
@@ -182,7 +184,7 @@ def evaluate_selector(
     >>> sets = CandidateSets.from_lists([[0, 1], [1, 0], [0, 0], [1, 1]])
     >>> found = evaluate_selector(sets, Selector(name="first", by="first"), GradingConfig())
     >>> [round(e.point, 3) for e in found.rows()]
-    [0.5, 0.5, 0.75, 0.25, 0.333, 0.5, 0.5]
+    [0.5, 0.5, 0.5, 0.75, 0.25, 0.333, 0.5, 0.5]
     """
     picked, average, best = pick_outcomes(sets, selector)
     # cases without a pick are left out of all, so that differences are between the same cases
@@ -190,7 +192,8 @@ def evaluate_selector(
     # some pass and some fail: only there does it matter which one is picked
     mixed = (best == 1) & (average < 1)
     columns = {
-        "selected": picked,
+        "selected": picked if sets.zero_one else pick_values(sets, selector),
+        "selected_pass": picked,
         "mean": average,
         "oracle": best,
         "headroom": best - picked,
@@ -212,6 +215,11 @@ def pick_outcomes(sets: CandidateSets, selector: Selector) -> tuple[Floats, Floa
     known = n > 0
     share = np.where(known, c / np.maximum(n, 1), np.nan)
     return picked, share, np.where(known, (c > 0).astype(np.float64), np.nan)
+
+
+def pick_values(sets: CandidateSets, selector: Selector) -> Floats:
+    """The value of the pick of every set, as the aggregator `selected` has it; NaN where undefined."""
+    return Selected(selector.name)(with_selector(sets, selector.name, graded_scores(sets, selector)))
 
 
 def graded_scores(sets: CandidateSets, selector: Selector) -> Floats:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 from kofn import analysis, generate, importers, metrics, runs, scoring, stats
 from kofn.api.options import AuditKeywords, CompareKeywords, OptionError, call_limits, settle
 from kofn.core.table import case_column
+from kofn.core.warnings import CodedWarning
 from kofn.errors import InputError, UnknownName
 from kofn.registry import metric
 
 if TYPE_CHECKING:
     from types import SimpleNamespace
 
-    from kofn.analysis.compare.differences import ComparisonReport
+    from kofn.analysis.compare.report import ComparisonReport
     from kofn.analysis.compare.systems import Side
     from kofn.analysis.extraction_audit import ExtractionAudit
     from kofn.core.table import Table
@@ -66,7 +67,7 @@ def _not_with(asked: SimpleNamespace, way: str) -> None:
         "extractors": ("evaluator", "extract"),
         "metrics": ("evaluator", "metric"),
     }
-    for name in ("by", "verdict", *idle[way]):
+    for name in ("by", "verdict", "use", *idle[way]):
         if getattr(asked, name):
             hint = "; --evaluator names the metric" if name == "metric" and way == "selectors" else ""
             raise OptionError(f"--{name} has no meaning with --{way}{hint}")
@@ -108,10 +109,33 @@ def _systems(given: tuple[Any, ...], named: Mapping[int, str], asked: SimpleName
         top_k=asked.top_k,
         verdict=asked.verdict,
         all_pairs=asked.all_pairs,
+        use=asked.use,
         rules=_rules(asked),
     )
     sides = [_side_of(_open(one, asked, asked.metric)) for one in given]
-    return analysis.compare_systems(_with_names(sides, paths, named), options)
+    sides, computed = _with_common_metric(_with_names(sides, paths, named), given, asked)
+    found = analysis.compare_systems(sides, options)
+    return replace(found, warnings=(*computed, *found.warnings))
+
+
+def _with_common_metric(
+    sides: list[Side], given: tuple[Any, ...], asked: SimpleNamespace
+) -> tuple[list[Side], list[CodedWarning]]:
+    """Sides that share a metric as they are; else all graded by the first metric of theirs that suits them all."""
+    of_sides = [set(side.metrics) for side in sides]
+    if asked.metric or set.intersection(*of_sides):
+        return sides, []
+    for name in dict.fromkeys(name for side in sides for name in _computed(side.result)):
+        lacking = tuple(side.name for side in sides if name not in side.metrics)
+        try:
+            graded = [
+                side if name in side.metrics else replace(_side_of(_open(one, asked, (name,))), name=side.name)
+                for one, side in zip(given, sides, strict=True)
+            ]
+        except InputError:  # a side has nothing to compare its outputs with, or the metric is a function of the user's
+            continue
+        return graded, [CodedWarning.of("metric-computed", metric=name, names=lacking)]
+    return sides, []
 
 
 def _open(data: Any, asked: SimpleNamespace, metrics: tuple[str, ...]) -> GradedCandidates:
@@ -146,7 +170,7 @@ def _beside(result: ScoredResult, more: ScoredResult) -> ScoredResult:
 
 
 def _side_of(found: GradedCandidates) -> Side:
-    return analysis.Side(name=found.name, result=found.result, **found.units())
+    return analysis.Side(name=found.name, result=found.result, use=found.options.use, **found.units())
 
 
 def _of_file(data: Any, asked: SimpleNamespace, options: GradingConfig) -> GradedCandidates:

@@ -247,7 +247,7 @@ class CompareKeywords(TypedDict, total=False):
     aggregate: Annotated[
         Texts,
         Keyword(
-            "The numbers to compare, such as any_pass or pass@5; repeatable (default: all that both show).",
+            "Numbers to compare, such as any_pass or pass@5; repeatable (default: all that any of them shows).",
             "A",
             short="-a",
         ),
@@ -258,6 +258,13 @@ class CompareKeywords(TypedDict, total=False):
     top_k: TopK
     all_pairs: Annotated[bool, Keyword("Compare every two, not each with the first.")]
     verdict: Annotated[str | None, Keyword("What says whether a case passes, such as majority or 'mean >= 0.8'.", "V")]
+    use: Annotated[
+        str | None,
+        Keyword(
+            "Intended use, whose number is the headline: any, vote, select or all (default: as the runs declare).",
+            "USE",
+        ),
+    ]
     extractors: Annotated[Texts, Keyword("Grade the same outputs with each of these extractors.", "E...")]
     metrics: Annotated[Texts, Keyword("Grade the same outputs with each of these metrics.", "M...")]
     selectors: Annotated[

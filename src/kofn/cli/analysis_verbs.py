@@ -18,7 +18,7 @@ from kofn.api.options import (
     PlanKeywords,
     TrendKeywords,
 )
-from kofn.cli.verb_options import PATH, OutputTarget, api_options, leave_if_dipping, output_options, strict_option
+from kofn.cli.verb_options import PATH, OutputTarget, api_options, leave_if_dipping, output_options
 from kofn.core.escape import escape_controls
 
 
@@ -74,7 +74,8 @@ def spread(args: Sequence[str]) -> list[str]:
 @api_options(CompareKeywords)
 @click.option("--changed", default=3, show_default=True, type=click.IntRange(min=0), metavar="N",
               help="Show so many cases that changed, each way.")  # fmt: skip
-@strict_option
+@click.option("--strict", is_flag=True,
+              help="Exit code 1 on double-dipping, 2 where too few cases are shared to tell.")  # fmt: skip
 @output_options("latex", short=("json", "markdown", "latex"), page=True)
 def compare_command(
     paths: tuple[Path, ...], changed: int, strict: bool, output: OutputTarget, asked: dict[str, Any]
@@ -92,6 +93,9 @@ def compare_command(
         output.show(found, width=(60, 120), changed=changed)
     output.write_page(lambda: render.comparison_page(found))
     leave_if_dipping(found, strict)
+    if strict and found.too_few:
+        click.echo(f"kofn: --strict: {escape_controls(found.headline.text)}", err=True)
+        sys.exit(2)
 
 
 @click.command("curve")

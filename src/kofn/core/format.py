@@ -130,6 +130,16 @@ def format_p(p: float | None) -> str:
     return "<0.0001" if p < 1e-4 else f"{p:.4f}" if p < 1e-2 else f"{p:.3f}"
 
 
+def format_p_in_text(p: float | None) -> str:
+    """A p-value as a sentence has it.
+
+    >>> format_p_in_text(0.03), format_p_in_text(1e-9), format_p_in_text(None)
+    ('p = 0.030', 'p < 0.0001', 'p undefined')
+    """
+    text = format_p(p)
+    return "p undefined" if p is None else f"p < {text[1:]}" if text.startswith("<") else f"p = {text}"
+
+
 def format_level(level: float) -> str:
     """The level of an interval.
 

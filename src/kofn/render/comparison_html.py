@@ -15,7 +15,8 @@ from kofn.render.comparison_text import (
     difference_groups,
     difference_mark,
     interval_ends,
-    main_difference,
+    overview_rows,
+    selection_parts,
     sentences,
 )
 from kofn.render.page import Stat, cut_middle, html_page, pack, to_json
@@ -23,15 +24,15 @@ from kofn.render.plot import Axis, round_ticks
 from kofn.render.trend_text import interval_heading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kofn.analysis.compare.differences import (
         CandidateExcerpt,
         ChangedCase,
-        ComparisonReport,
         Difference,
         GraderAgreement,
     )
+    from kofn.analysis.compare.report import ComparisonReport
     from kofn.core.types import Estimate
 
 MOST_CHANGED = 5_000  # cases in the list
@@ -65,10 +66,13 @@ def comparison_data(found: ComparisonReport) -> dict[str, Any]:
         "stats": _stats(found),
         "said": sentences(found)[1:],
         "warnings": [(str(w), w.code) for w in found.warnings],
+        "names": list(found.names),
+        "overview": _overview(found),
         "tables": list(_tables(found)),
         "level": interval_heading(found.rules.level),
         "agreements": list(map(_agreement, found.agreements)),
-        "selections": list(map(_selection, found.selections)),
+        "selections": [_selection(one, selection_parts(found).values()) for one in found.selections],
+        "selection_parts": list(selection_parts(found)),
         "pairs": pairs,
         "noun": "candidate" if found.kind == "graders" else "case",
         "n_changed": len(found.changed),
@@ -82,25 +86,51 @@ def comparison_data(found: ComparisonReport) -> dict[str, Any]:
 
 
 def _head(found: ComparisonReport) -> dict[str, str]:
-    """The main difference of two sides in a word; of several, how many hold."""
-    d = main_difference(found, found.differences[0].sides)
-    said = sentences(found)
-    holding, total = sum(one.holds for one in found.differences), len(found.differences)
-    if len({one.sides for one in found.differences}) > 1 or (holding and not d.holds):
-        return {"kind": "", "mark": "", "word": f"{holding} of {total} hold", "reason": said[0]}
+    """The main difference of two sides in figures, and the headline; of several sides, how many differ."""
+    reason = found.headline.text
+    mains = found.main_differences
+    d = mains[0]
+    if len(mains) > 1:
+        n = sum(one.holds for one in mains)
+        return {"kind": "", "mark": "", "word": f"{n} of {len(mains)} differ", "reason": reason}
+    if d.too_few:
+        return {"kind": "", "mark": "", "word": "Too few cases", "reason": reason}
     kind = {"better": "passed", "worse": "failed"}.get(d.word, "")
     mark = difference_mark(d)[0] if d.holds else ""
-    return {"kind": kind, "mark": mark, "word": d.word.capitalize() or "No real difference", "reason": said[0]}
+    return {"kind": kind, "mark": mark, "word": format_signed(d.comparison.difference), "reason": reason}
 
 
 def _stats(found: ComparisonReport) -> list[Stat]:
-    """The main number of every side, of a dozen at most, and how much holds."""
-    d = main_difference(found, found.differences[0].sides)
-    level = next(one for one in found.levels if (one.aggregator, one.segment) == (d.aggregator, None))
+    """The main number of every side, of a dozen at most, and how much is significant."""
+    metric, number = found.main
+    level = next(one for one in found.levels if (one.metric, one.aggregator, one.segment) == (metric, number, None))
     values = zip(found.names, level.values, strict=True)
-    stats = [Stat(name, format_number(value, none="–"), d.aggregator) for name, value in values]
+    stats = [Stat(name, format_number(value, none="–"), number) for name, value in values]
     n = sum(one.holds for one in found.differences)
-    return [*stats[:12], Stat("hold after Holm", f"{n} of {len(found.differences)}", f"p < {d.alpha:g}")]
+    return [
+        *stats[:12],
+        Stat("significant", f"{n} of {len(found.differences)}", f"p < {found.rules.alpha:g} after Holm"),
+    ]
+
+
+def _overview(found: ComparisonReport) -> list[dict[str, Any]]:
+    """Every number of three or more sides, marked where one differs from the first."""
+    several = len({level.metric for level, _ in overview_rows(found)}) > 1
+    return [
+        {
+            "number": f"{level.aggregator} of {level.metric}" if several and level.metric else level.aggregator,
+            "cells": [
+                {
+                    "value": format_number(value, none="–"),
+                    "mark": difference_mark(d)[0] if d is not None and d.holds else "",
+                    "role": {"better": "pass", "worse": "fail"}.get(d.word, "none") if d is not None else "none",
+                }
+                for value, d in zip(level.values, differences, strict=True)
+            ],
+            "n": level.n,
+        }
+        for level, differences in overview_rows(found)
+    ]
 
 
 # differences
@@ -151,7 +181,7 @@ def _row(d: Difference, scale: Axis) -> dict[str, Any]:
         "at": None if at is None else _percent(at),
         "low": None if at is None or low is None or high is None else _percent(low),
         "width": None if at is None or low is None or high is None else _percent(high - low),
-        "p": format_p(c.p),
+        "p": format_p(c.p) + ("†" if d.interval_agrees is False else ""),
         "holm": format_p(d.p_holm),
         "mcnemar": format_p(c.mcnemar_p),
         "mark": difference_mark(d)[0] if d.holds else "",
@@ -186,8 +216,7 @@ def _estimate(e: Estimate) -> tuple[str, str]:
     return format_number(e.point, none="–"), format_interval(e.low, e.high, none="")
 
 
-def _selection(one: Any) -> dict[str, Any]:
-    parts = ("selected", "mean", "oracle", "headroom", "regret", "agreement", "chance")
+def _selection(one: Any, parts: Iterable[str]) -> dict[str, Any]:
     return {
         "name": one.selector.name,
         "by": one.selector.by + (", lowest first" if one.selector.prefer == "low" else ""),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kofn.analysis.compare.report import headline_text
 from kofn.core.document import Document, Grid, display_width, grid_lines, interval_cells
 from kofn.core.escape import code_name, escape_controls, escape_latex, escape_prose, markdown_table
 from kofn.core.format import format_count, format_interval, format_level, format_number, format_p, format_signed
@@ -30,17 +31,16 @@ if TYPE_CHECKING:
     from kofn.analysis.compare.differences import (
         CandidateExcerpt,
         ChangedCase,
-        ComparisonReport,
         Difference,
         GraderAgreement,
         UnmatchedCases,
         ValueLevel,
     )
+    from kofn.analysis.compare.report import ComparisonReport
     from kofn.render.text_layout import Style
 
 # columns to leave out where a terminal is narrow; "names": before the others, the sides are called a and b
 DROP_FIRST = ("McNemar", "missing", "names", "cases", "p", "+/=/-", "a", "b")
-MOST_SAID = 2  # pairs that get a sentence each
 MOST_NAMED = 6  # differences that hold, by name
 CANDIDATES = 3  # of a side of a changed case
 _NAME, _ID = 14, 40
@@ -52,9 +52,11 @@ def format_comparison(
     found: ComparisonReport, style: Style = lambda text, _: text, *, width: int = 100, changed: int = 3
 ) -> str:
     """The comparison as text of at most `width` columns where its tables allow; `changed` cases of each way."""
+    first, *rest = sentences(found, _short)
     parts = [
-        styled_lines(comparison_title(found), style, "strong", width)
-        + [line for text in sentences(found, _short) for line in wrap_columns(escape_controls(text), width)],
+        styled_lines(first, style, "strong", width)
+        + [line for text in (comparison_title(found), *rest) for line in wrap_columns(escape_controls(text), width)],
+        *(grid_lines(g, style) for g in _overview(found, width)),
         *(_table(*group, style, width) for group in _groups(found)),
         *(grid_lines(fit_columns(g, width, ("picks by", "chance", g.header[3])), style) for g in _selections(found)),
         labelled_lines(_facts(found), style, width),
@@ -72,42 +74,21 @@ def comparison_title(found: ComparisonReport) -> str:
     return f"{who}: {found.about}"
 
 
-def main_difference(found: ComparisonReport, sides: tuple[int, int]) -> Difference:
-    """The one to speak of: the number that decides about cases where it was compared, else the first."""
-    of_pair = [d for d in found.differences if d.sides == sides and d.segment is None]
-    # the verdict's number, since the changed cases changed by it
-    return next((d for d in of_pair if d.aggregator == found.verdict), of_pair[0])
+def sentences(
+    found: ComparisonReport, quoted: Callable[[str], str] = str, said: Callable[[str], str] = str
+) -> list[str]:
+    """The headline, and how many differences are significant. `quoted` shows a name, `said` a warning."""
+    return [headline_text(found, quoted, said), *filter(None, [count_sentence(found, quoted)])]
 
 
-def sentences(found: ComparisonReport, quoted: Callable[[str], str] = str) -> list[str]:
-    """What was found, a sentence a pair (of many, those that hold), and how much holds. `quoted` shows a name."""
-    mains = [main_difference(found, sides) for sides in dict.fromkeys(d.sides for d in found.differences)]
-    stated = mains if len(mains) <= MOST_SAID else [d for d in mains if d.holds][:MOST_SAID]
-    return [*(_sentence(d, quoted) for d in stated), *filter(None, [verdict_sentence(found, quoted)])]
-
-
-def _sentence(d: Difference, quoted: Callable[[str], str]) -> str:
-    c, a, b = d.comparison, quoted(d.name_a), quoted(d.name_b)
-    number = f"{quoted(d.aggregator)}{f' of {quoted(d.metric)}' if d.metric else ''}"
-    if not c.n:
-        return f"{b} and {a} share no case that has {number}."
-    size = f"{format_signed(c.difference)} {format_interval(c.low, c.high)}, p {format_p(c.p)}"
-    adjusted = f", {format_p(d.p_holm)} after Holm" if d.p_holm != c.p else ""
-    if d.holds:
-        return f"{b} is {d.word} than {a} on {number}: {size}{adjusted}."
-    # significant by itself, not after the adjustment: said, so that nobody wonders about the small p
-    if c.p is not None and c.p < d.alpha and d.sign:
-        return f"{b} against {a} on {number}: {size}{adjusted}: not beyond chance, for so many tests."
-    return f"No difference on {number} between {a} and {b} beyond chance: {size}{adjusted}."
-
-
-def verdict_sentence(found: ComparisonReport, quoted: Callable[[str], str] = str) -> str:
-    """How many differences hold, by what rule, and which."""
+def count_sentence(found: ComparisonReport, quoted: Callable[[str], str] = str) -> str:
+    """How many differences are significant, by what rule, and which."""
     holding, total = [d for d in found.differences if d.holds], len(found.differences)
-    if total == 1:
+    if total == 1 or all(d.too_few for d in found.differences):
         return ""
     same = f", {found.n_tests} of them different tests" if found.n_tests < total else ""
-    said = f"{len(holding)} of {total} differences hold after Holm (p below {found.rules.alpha:g}{same})"
+    are = "is" if len(holding) == 1 else "are"
+    rule = f"{len(holding)} of {total} differences {are} significant (p below {found.rules.alpha:g} after Holm{same})"
     several = len({d.sides for d in found.differences}) > 1
     names = []
     for d in holding:
@@ -115,7 +96,7 @@ def verdict_sentence(found: ComparisonReport, quoted: Callable[[str], str] = str
         pair = f" of {quoted(d.name_b)} against {quoted(d.name_a)}" if several else ""
         names.append(f"{quoted(d.aggregator)}{where}{pair} ({d.word})")
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"{said}{': ' if names else ''}{', '.join(names[:MOST_NAMED])}{more}."
+    return f"{rule}{': ' if names else ''}{', '.join(names[:MOST_NAMED])}{more}."
 
 
 def _short(name: str) -> str:
@@ -150,10 +131,54 @@ def _groups(found: ComparisonReport) -> Iterable[tuple[str, list[Difference], bo
         yield ", ".join(filter(None, [names, f"by {by}" if by else ""])), rows, sides is None
 
 
+def overview_rows(found: ComparisonReport) -> list[tuple[ValueLevel, tuple[Difference | None, ...]]]:
+    """Of three or more sides, every number of all of them, and its difference from the first where it was tested."""
+    if len(found.names) < 3:
+        return []
+    tested = {(d.metric, d.aggregator, d.segment, d.sides): d for d in found.differences}
+    return [
+        (
+            level,
+            tuple(
+                tested.get((level.metric, level.aggregator, level.segment, (0, i))) for i in range(len(level.values))
+            ),
+        )
+        for level in found.levels
+        if level.segment is None
+    ]
+
+
+def _overview(found: ComparisonReport, width: int) -> list[Grid]:
+    """Three or more sides beside each other, as many as fit; marked where one differs from the first."""
+    rows = overview_rows(found)
+    if not rows:
+        return []
+    several = len({level.metric for level, _ in rows}) > 1
+    header = ["number", *(["metric"] if several else []), *(shorten_name(name, _NAME) for name in found.names), "cases"]
+    cells = [
+        (
+            shorten_name(level.aggregator, 24),
+            *([shorten_name(level.metric, 24)] if several else []),
+            *(
+                format_number(value) + (f" {difference_mark(d)[:1]}" if d is not None else "  ")
+                for value, d in zip(level.values, differences, strict=True)
+            ),
+            f"{level.n:,}",
+        )
+        for level, differences in rows
+    ]
+    grid = Grid("", tuple(header), tuple(cells), tuple(i > several for i in range(len(header))))
+    return [grid] if grid_width(grid) <= width else []
+
+
 def comparison_document(found: ComparisonReport) -> Document:
     """The same for a notebook: every difference drawn, what changed as counts."""
     return Document(
-        headline=(comparison_title(found), *sentences(found, _short)),
+        headline=(
+            headline_text(found, _short),
+            comparison_title(found),
+            *filter(None, [count_sentence(found, _short)]),
+        ),
         grids=(*(_drawing_grid(*group) for group in _groups(found)), *_selections(found)),
         notes=tuple(_facts(found)),
         warnings=tuple(map(str, found.warnings)),
@@ -239,7 +264,7 @@ def _grid(rows: Sequence[Difference], title: str, *, pairs: bool) -> Grid:
                 format_signed(c.difference),
                 format_interval(c.low, c.high),
                 difference_mark(d),
-                format_p(c.p),
+                format_p(c.p) + ("†" if d.interval_agrees is False else ""),
                 format_p(d.p_holm),
                 format_p(c.mcnemar_p),
                 f"{c.wins:,}/{c.ties:,}/{c.losses:,}",
@@ -252,9 +277,11 @@ def _grid(rows: Sequence[Difference], title: str, *, pairs: bool) -> Grid:
 
 
 def difference_mark(d: Difference) -> str:
-    """▲ or ▼ and a word where a difference holds, · where it may be noise."""
+    """▲ or ▼ and a word where a difference is significant, · where it is not; few where too few cases are shared."""
     if d.p_holm is None:
         return ""
+    if d.too_few:
+        return "few"
     return f"{'▲' if d.sign > 0 else '▼'} {d.word}" if d.holds else "·"
 
 
@@ -311,25 +338,34 @@ def changed_text(found: ComparisonReport, a: str, b: str) -> str:
     return f"{said}: {up:,} pass as {b} picks and not as {a} does, {down:,} the other way round"
 
 
+def selection_parts(found: ComparisonReport) -> dict[str, str]:
+    """Heading of each column of the table of selectors, and the part of a `Selection` that it holds.
+
+    Of 0/1 values whether the pick passes is its value; of others the two are different numbers with names of their own.
+    """
+    rest = ("oracle", "headroom", "regret", "agreement", "chance")
+    if found.verdict == "selected":
+        return {name: name for name in ("selected", "mean", *rest)}
+    return {"selected": "selected", "selected_pass": "selected_pass", "pass@1": "mean", **{n: n for n in rest}}
+
+
 def _selections(found: ComparisonReport) -> list[Grid]:
     """The table of selectors, where selectors were compared."""
     if not found.selections:
         return []
     level = interval_heading(found.rules.level)
-    header = ("selector", "picks by", "selected", level, "mean", "oracle", "headroom", "regret", "agreement", "chance")
+    first, *rest = selection_parts(found).items()
     rows = tuple(
         (
             shorten_name(s.selector.name, 24),
             shorten_name(s.selector.by, 24) + (", low" if s.selector.prefer == "low" else ""),
-            format_number(s.selected.point),
-            format_interval(s.selected.low, s.selected.high),
-            *(
-                format_number(getattr(s, n).point)
-                for n in ("mean", "oracle", "headroom", "regret", "agreement", "chance")
-            ),
+            format_number(getattr(s, first[1]).point),
+            format_interval(getattr(s, first[1]).low, getattr(s, first[1]).high),
+            *(format_number(getattr(s, part).point) for _, part in rest),
         )
         for s in found.selections
     )
+    header = ("selector", "picks by", first[0], level, *(name for name, _ in rest))
     return [Grid("", header, rows, tuple(i > 1 for i in range(len(header))))]
 
 
@@ -512,9 +548,14 @@ def comparison_markdown(found: ComparisonReport) -> str:
         for segment, i, row in _rows(found)
     ]
     values = markdown_table(header, [i >= first for i in range(len(header))], rows)
-    beware = [f"- {escape_prose(str(w))}" for w in found.warnings]
-    parts = [sentences(found, code_name), values, [" ".join(caption(found, code_name))], _differences(found)]
-    parts += [["Beware:", "", *beware]] if beware else []
+    warned = [f"- {escape_prose(str(w))}" for w in found.warnings]
+    parts = [
+        sentences(found, code_name, escape_prose),
+        values,
+        [" ".join(caption(found, code_name))],
+        _differences(found),
+    ]
+    parts += [["Warnings:", "", *warned]] if warned else []
     return "\n\n".join("\n".join(part) for part in parts)
 
 
@@ -537,7 +578,7 @@ def _differences(found: ComparisonReport) -> list[str]:
             *(["all" if d.segment is None else code_name(d.segment)] if sliced else []),
             escape_prose(_title(found, d.metric, d.aggregator)),
             f"{format_signed(d.comparison.difference)} {format_interval(d.comparison.low, d.comparison.high)}",
-            format_p(d.comparison.p),
+            format_p(d.comparison.p) + ("†" if d.interval_agrees is False else ""),
             format_p(d.p_holm) + (f" {d.word}" if d.holds else ""),
             "{:,} / {:,} / {:,}".format(*better_alike_worse(d)),
             f"{d.comparison.n:,}",
@@ -554,7 +595,7 @@ def comparison_latex(found: ComparisonReport) -> str:
     """A table for a paper. The document needs the package booktabs."""
     sliced = any(level.segment is not None for level in found.levels)
     columns = list(map(escape_latex, _titles(found)))
-    said = escape_latex(" ".join([*caption(found), *(f"Beware: {w}." for w in found.double_dipping)]))
+    said = escape_latex(" ".join([*caption(found), *(f"Warning: {w}." for w in found.double_dipping)]))
     head = ["", *(["Segment"] if sliced else []), "System", *columns]
     lines = [
         "% needs \\usepackage{booktabs}",

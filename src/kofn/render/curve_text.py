@@ -122,10 +122,10 @@ def cost_rows(table: BestOf) -> list[tuple[str, str]]:
 def selection_rows(found: BestOfReport) -> list[tuple[str, str]]:
     """What the selector makes of all n."""
     s = found.selection
-    if s is None or s.selected.point is None or s.oracle.point is None or s.mean.point is None:
+    if s is None or s.selected_pass.point is None or s.oracle.point is None or s.mean.point is None:
         return []
     others = f"a random one {s.mean.point:.3f}, the best {s.oracle.point:.3f}"
-    said = f"its pick of all n passes {s.selected.point:.3f}, {others}"
+    said = f"its pick of all n passes {s.selected_pass.point:.3f}, {others}"
     if s.headroom.point is not None and s.headroom.low is not None and s.headroom.high is not None:
         said += f"; headroom {s.headroom.format()}"
     if s.regret.point is not None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from kofn.analysis.compare.differences import ComparisonReport
+    from kofn.analysis.compare.report import ComparisonReport
     from kofn.core.candidate_sets import CandidateSets
     from kofn.viewer.caches import RunCache
     from kofn.viewer.run_folder import RunFolder

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from kofn.core.document import Displayable, estimate_dict
+from kofn.core.document import estimate_dict
 from kofn.core.format import format_count
-from kofn.core.warnings import DOUBLE_DIPPING, warnings_dict, with_code
 from kofn.errors import InputError
 from kofn.stats import compare, holm
 from kofn.stats.intervals import at_rows
 from kofn.stats.paired import same_cases
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from kofn.core.candidate_sets import Floats
-    from kofn.core.warnings import CodedWarning
     from kofn.stats import Comparison, JudgeRates
     from kofn.stats.intervals import Drawing
 
-Kind = Literal["runs", "graders", "selectors"]
+FEWEST_SHARED = 10  # of fewer cases on both sides no difference is called significant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +101,26 @@ class Difference:
     sides: tuple[int, int] = (0, 1)
 
     @property
+    def too_few(self) -> bool:
+        """Whether too few cases are shared to tell, whatever p is."""
+        return self.comparison.n < FEWEST_SHARED
+
+    @property
     def holds(self) -> bool:
-        """Whether chance alone would hardly do it: p_holm < alpha."""
-        return self.p_holm is not None and self.p_holm < self.alpha and bool(self.comparison.difference)
+        """Whether it is significant: p_holm < alpha, over enough shared cases."""
+        significant = self.p_holm is not None and self.p_holm < self.alpha and bool(self.comparison.difference)
+        return significant and not self.too_few
+
+    @property
+    def interval_agrees(self) -> bool | None:
+        """Whether the interval leaves 0 out exactly where p (not adjusted) is below 1 - level.
+
+        None where there is no interval or p, or too few cases for either to say much.
+        """
+        c = self.comparison
+        if c.p is None or c.low is None or c.high is None or self.too_few:
+            return None
+        return (c.low > 0 or c.high < 0) == (c.p < 1 - c.level)
 
     @property
     def sign(self) -> int:
@@ -129,6 +144,8 @@ class Difference:
             "p_holm": self.p_holm,
             **{name: getattr(c, name) for name in counts},
             "holds": self.holds,
+            "too_few": self.too_few,
+            "interval_agrees": self.interval_agrees,
             "more_is_better": self.more_is_better,
         }
 
@@ -237,64 +254,6 @@ class ValueLevel:
     values: tuple[float | None, ...]
     n: int
     more_is_better: bool | None
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ComparisonReport(Displayable):
-    """All that a comparison found. `verdict` says by what the changed cases changed, `graded_by` under which metric."""
-
-    view: ClassVar[str] = "kofn.render.comparison_text:comparison_document"
-    printer: ClassVar[str] = "kofn.render.comparison_text:format_comparison"
-    markdown: ClassVar[str] = "kofn.render.comparison_text:comparison_markdown"
-
-    kind: Kind
-    names: tuple[str, ...]
-    about: str
-    differences: tuple[Difference, ...]
-    levels: tuple[ValueLevel, ...]
-    rules: ComparisonRules
-    verdict: str | None = None
-    graded_by: str = ""
-    changed: tuple[ChangedCase, ...] = ()
-    unmatched: tuple[UnmatchedCases, ...] = ()
-    agreements: tuple[GraderAgreement, ...] = ()
-    selections: tuple[Any, ...] = ()
-    warnings: tuple[CodedWarning, ...] = ()
-    n_tests: int = 0
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def double_dipping(self) -> tuple[CodedWarning, ...]:
-        """The warnings about a number that is picked and graded by the same judge or score."""
-        return with_code(self.warnings, DOUBLE_DIPPING)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One row per difference."""
-        return [d.to_dict() for d in self.differences]
-
-    def to_dict(self) -> dict[str, Any]:
-        """As `kofn compare --json` prints it."""
-        described: dict[str, Any] = {
-            "kind": self.kind,
-            "names": list(self.names),
-            "about": self.about,
-            **self.facts,
-            "alpha": self.rules.alpha,
-            "level": self.rules.level,
-            "seed": self.rules.seed,
-            "n_tests": self.n_tests,
-            "n_holding": sum(d.holds for d in self.differences),
-            "comparisons": [d.to_dict() for d in self.differences],
-            "verdict": self.verdict,
-            "changed": [c.to_dict() for c in self.changed],
-            "unmatched": [u.to_dict() for u in self.unmatched],
-            **warnings_dict(self.warnings),
-        }
-        if self.kind == "graders":
-            described["graders"] = [a.to_dict() for a in self.agreements]
-        if self.kind == "selectors":
-            described["selectors"] = [s.to_dict() for s in self.selections]
-        return described
 
 
 def cut_middle(text: str | None, most: int) -> str | None:

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kofn.aggregators.scores import Selected
 from kofn.analysis.compare.differences import (
     ChangedCase,
     ComparedNumber,
-    ComparisonReport,
     ComparisonRules,
     GraderAgreement,
     SideValues,
@@ -19,8 +17,14 @@ from kofn.analysis.compare.differences import (
     levels_of,
     pairs_of,
 )
-from kofn.analysis.compare.systems import candidate_excerpts, inherited_warnings, questions_of
-from kofn.analysis.selectors import evaluate_selector, graded_scores, pick_outcomes, with_selector
+from kofn.analysis.compare.report import ComparisonReport, main_number
+from kofn.analysis.compare.systems import (
+    candidate_excerpts,
+    disagreement_warnings,
+    inherited_warnings,
+    questions_of,
+)
+from kofn.analysis.selectors import evaluate_selector, pick_outcomes, pick_values, with_selector
 from kofn.core.candidate_sets import NOT_GRADED
 from kofn.core.format import format_count
 from kofn.core.warnings import DOUBLE_DIPPING, CodedWarning
@@ -115,10 +119,11 @@ def compare_graders(
         differences=differences,
         levels=levels_of(numbers),
         rules=rules,
+        main=main_number([(n.metric, n.aggregator) for n in numbers]),
         verdict="a candidate's verdict",
         changed=tuple(one for a, b in pairs for one in _changed_candidates(first, scored, names, a, b)),
         agreements=tuple(_agreement(scored[a].sets, scored[b].sets, names[a], names[b], rules) for a, b in pairs),
-        warnings=tuple(_grader_warnings(names, results)),
+        warnings=(*_grader_warnings(names, results), *disagreement_warnings(differences)),
         n_tests=n_tests,
         facts={"n_cases": first.n_cases, "n_candidates": first.n_candidates, "metrics": metrics},
     )
@@ -171,7 +176,8 @@ def _grader_warnings(names: Sequence[str], results: Sequence[ScoredResult]) -> I
             yield CodedWarning.of("no-answer-found", name, n=failed, of=n, compared=True)
 
 
-PASSES, VALUES = "selected", "value of the pick"
+# as the aggregators of these names: of 0/1 values they are one number, which goes by the shorter name
+SELECTED, SELECTED_PASS = "selected", "selected_pass"
 
 
 def compare_selectors(
@@ -216,10 +222,11 @@ def compare_selectors(
         differences=differences,
         levels=levels_of(numbers),
         rules=rules,
-        verdict=PASSES,
+        main=main_number([(n.metric, n.aggregator) for n in numbers]),
+        verdict=SELECTED if sets.zero_one else SELECTED_PASS,
         changed=tuple(_changed_picks(result, sets, selectors, pairs)),
         selections=tuple(evaluate_selector(sets, one, drawn, metric=evaluator, **common) for one in selectors),
-        warnings=tuple(_selector_warnings(result, scored, selectors)),
+        warnings=(*_selector_warnings(result, scored, selectors), *disagreement_warnings(differences)),
         n_tests=n_tests,
         facts={"n_cases": len(sets), "evaluator": evaluator},
     )
@@ -231,12 +238,13 @@ def _numbers(
     """Whether the picks pass; and their values, where these say more than that."""
     cases = sets.case_ids.to_list()
     passed = tuple(SideValues(cases=cases, values=pick_outcomes(sets, one)[0], **common) for one in selectors)
-    yield ComparedNumber(evaluator, PASSES, passed, more_is_better=True)
-    if not sets.zero_one:
-        added = [with_selector(sets, one.name, graded_scores(sets, one)) for one in selectors]
-        worth = [Selected(one.name)(of) for one, of in zip(selectors, added, strict=True)]
-        columns = tuple(SideValues(cases=cases, values=column, **common) for column in worth)
-        yield ComparedNumber(evaluator, VALUES, columns, sets.higher_is_better)
+    if sets.zero_one:
+        yield ComparedNumber(evaluator, SELECTED, passed, more_is_better=True)
+        return
+    worth = [pick_values(sets, one) for one in selectors]
+    columns = tuple(SideValues(cases=cases, values=column, **common) for column in worth)
+    yield ComparedNumber(evaluator, SELECTED, columns, sets.higher_is_better)
+    yield ComparedNumber(evaluator, SELECTED_PASS, passed, more_is_better=True)
 
 
 def _with_metrics(result: ScoredResult, evaluator: str) -> Graded:

@@ -10,10 +10,10 @@ import numpy as np
 
 from kofn.aggregators.passes import CountAggregator
 from kofn.analysis.compare.differences import (
+    FEWEST_SHARED,
     CandidateExcerpt,
     ChangedCase,
     ComparedNumber,
-    ComparisonReport,
     ComparisonRules,
     SegmentCases,
     SideValues,
@@ -22,6 +22,7 @@ from kofn.analysis.compare.differences import (
     levels_of,
     pairs_of,
 )
+from kofn.analysis.compare.report import NUMBER_OF_USE, ComparisonReport, main_number
 from kofn.analysis.series import count_changed_questions, questions_in
 from kofn.core.candidate_sets import NOT_GRADED
 from kofn.core.format import format_count
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kofn.aggregators.base import Aggregator
+    from kofn.analysis.compare.differences import Difference
     from kofn.core.candidate_sets import CandidateSets, Floats
     from kofn.core.table import Table
     from kofn.runs.index import Questions
@@ -54,7 +56,8 @@ FEW = 5  # names in a message
 class Side:
     """One system: its graded candidates under a name, with the weights and clusters of its cases.
 
-    `questions` says what the cases ask and expect where the table does not hold it.
+    `questions` says what the cases ask and expect where the table does not hold it; `use` how the product uses a set,
+    where that is declared.
     """
 
     name: str
@@ -62,6 +65,7 @@ class Side:
     weights: Floats | None = None
     clusters: NDArray[Any] | None = None
     questions: Questions | None = None
+    use: str | None = None
 
     @property
     def table(self) -> Table:
@@ -125,7 +129,10 @@ def _named_aggregator(name: str) -> Aggregator | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonOptions:
-    """What is compared: of these metrics these aggregators, within the values of these fields."""
+    """What is compared: of these metrics these aggregators, within the values of these fields.
+
+    `use` says how the product uses a set, instead of what the sides declare.
+    """
 
     aggregate: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
@@ -133,6 +140,7 @@ class ComparisonOptions:
     top_k: int | None = None
     verdict: str | None = None
     all_pairs: bool = False
+    use: str | None = None
     rules: ComparisonRules = field(default_factory=ComparisonRules)
 
 
@@ -160,11 +168,13 @@ def compare_systems(
     warnings = _warnings(sides, pairs, options)
     if options.top_k is not None:
         sides = [side.first(options.top_k) for side in sides]
-    numbers = _numbers(sides, options)
+    declared = {options.use} if options.use is not None else {side.use for side in sides if side.use is not None}
+    use = next(iter(declared)) if len(declared) == 1 else None
+    numbers, left_out = _numbers(sides, options, use)
     segments = list(_segments(sides, options.by))
     names = [side.name for side in sides]
     differences, n_tests = differences_of(numbers, names, pairs, options.rules, segments)
-    rule, metric = _verdict(sides, numbers, options)
+    rule, metric = _verdict(sides, numbers, options, use)
     changed: tuple[ChangedCase, ...] = ()
     verdict = None
     if rule is not None:
@@ -181,14 +191,19 @@ def compare_systems(
         differences=differences,
         levels=levels_of(numbers, segments),
         rules=options.rules,
+        main=main_number([(n.metric, n.aggregator) for n in numbers], use, metric),
+        use=use,
         verdict=verdict,
         graded_by=metric,
         changed=changed,
         unmatched=tuple(_unmatched_cases(sides, pairs)),
         warnings=(
             *warnings,
+            *([CodedWarning.of("different-uses", uses=tuple(sorted(declared)))] if len(declared) > 1 else []),
+            *left_out,
             *_double_dipping_warnings(sides, numbers, options),
             *_small_segment_warnings(segments, shared),
+            *disagreement_warnings(differences),
         ),
         n_tests=n_tests,
         facts={"n_cases": [len(side.cases) for side in sides], "top_k": options.top_k},
@@ -231,22 +246,49 @@ def _shared_metrics(sides: Sequence[Side], requested: Sequence[str]) -> list[str
     return list(requested) or shared
 
 
-def _numbers(sides: Sequence[Side], options: ComparisonOptions) -> list[ComparedNumber]:
-    """Every metric and aggregator that all sides have, or that was asked for."""
+def _numbers(
+    sides: Sequence[Side], options: ComparisonOptions, use: str | None
+) -> tuple[list[ComparedNumber], list[CodedWarning]]:
+    """Every number asked for, else every number that a side shows; and what is left out.
+
+    What one side lacks is computed from its candidates, and so are the mean and the number of the declared use.
+    """
     requested = [aggregator(name) for name in options.aggregate]
-    names = [rule.name for rule in requested]
-    check_unique(names, "aggregator {} is there twice")
+    check_unique([rule.name for rule in requested], "aggregator {} is there twice")
     found: list[ComparedNumber] = []
+    left_out: list[CodedWarning] = []
     for metric in _shared_metrics(sides, options.metrics):
-        found += _requested_numbers(sides, metric, requested)
-        # else the numbers that every side shows already
-        for of, name in () if requested else sides[0].result.case_values:
-            if of == metric and all((metric, name) in side.result.case_values for side in sides[1:]):
-                columns = tuple(side.of(side.result.case_values[metric, name]) for side in sides)
-                found.append(ComparedNumber(metric, name, columns, _direction(name, sides[0].metric(metric).sets)))
+        if requested:
+            found += _requested_numbers(sides, metric, requested)
+            continue
+        shown = [name for side in sides for of, name in side.result.case_values if of == metric]
+        implied = ["mean", *([NUMBER_OF_USE[use]] if use in NUMBER_OF_USE else [])]
+        beside = any(side.metric(metric).beside_labels for side in sides)
+        for name in dict.fromkeys([*shown, *(implied if metric and shown and not beside else [])]):
+            columns = [_column(side, metric, name, beside_labels=beside) for side in sides]
+            if all(column is not None for column in columns):
+                sets = sides[0].metric(metric).sets
+                found.append(ComparedNumber(metric, name, tuple(filter(None, columns)), _direction(name, sets)))
+            elif name in shown and not beside:
+                lacking = tuple(side.name for side, column in zip(sides, columns, strict=True) if column is None)
+                left_out.append(CodedWarning.of("number-left-out", number=name, names=lacking))
     if not found:
         raise InputError("no number in common: name one with -a, such as -a any_pass")
-    return found
+    return found, left_out
+
+
+def _column(side: Side, metric: str, name: str, *, beside_labels: bool) -> SideValues | None:
+    """A number that a side has stored, or that its candidates give; None where they cannot."""
+    if (stored := side.result.case_values.get((metric, name))) is not None:
+        return side.of(stored)
+    rule, scored = _named_aggregator(name), side.metric(metric)
+    if rule is None or (beside_labels and isinstance(rule, CountAggregator)):
+        return None  # beside labels a count is the same number as under the labels
+    try:
+        values = apply_aggregator(rule, scored)
+    except InputError:  # the candidates lack what it needs: answers, texts, scores of a selector
+        return None
+    return None if bool(np.isnan(values).all()) else side.of(values)
 
 
 def _requested_numbers(sides: Sequence[Side], metric: str, rules: Sequence[Aggregator]) -> Iterator[ComparedNumber]:
@@ -291,9 +333,12 @@ def _segments(sides: Sequence[Side], by: Sequence[str]) -> Iterator[SegmentCases
 
 
 def _verdict(
-    sides: Sequence[Side], numbers: Sequence[ComparedNumber], options: ComparisonOptions
+    sides: Sequence[Side], numbers: Sequence[ComparedNumber], options: ComparisonOptions, use: str | None
 ) -> tuple[Requirement | None, str]:
-    """The rule by which a case passes, and its metric: the one asked for, else the first number that is 0/1."""
+    """The rule by which a case passes, and its metric: the one asked for, else that of the declared use.
+
+    Without either, the first of `VERDICTS`, else another number that is 0/1.
+    """
     # a metric with passes of its own before one that stands beside labels
     graded = [n.metric for n in numbers if n.metric and not sides[0].metric(n.metric).beside_labels]
     graded += [n.metric for n in numbers if n.metric]
@@ -306,7 +351,8 @@ def _verdict(
         return _parse_verdict(options.verdict, sides[0].metric(metric).sets), metric
     of_metric = [n for n in numbers if n.metric == metric and (options.aggregate or _named_aggregator(n.aggregator))]
     decided = [n.aggregator for n in of_metric if all(is_rate(c.values[~np.isnan(c.values)]) for c in n.columns)]
-    name = next((v for v in VERDICTS if v in decided), decided[0] if decided else VERDICTS[0])
+    preferred = (*([NUMBER_OF_USE[use]] if use in NUMBER_OF_USE else []), *VERDICTS)
+    name = next((v for v in preferred if v in decided), min(decided, default=VERDICTS[0]))
     return _parse_verdict(name, sides[0].metric(metric).sets), metric
 
 
@@ -460,7 +506,16 @@ def _double_dipping_warnings(
     return out
 
 
+def disagreement_warnings(differences: Sequence[Difference]) -> list[CodedWarning]:
+    """The numbers whose interval and p-value disagree about 0."""
+    of = {d.aggregator if d.segment is None else f"{d.aggregator} in {d.segment}": d for d in differences
+          if d.interval_agrees is False}  # fmt: skip
+    return [CodedWarning.of("interval-and-p-disagree", numbers=tuple(of))] if of else []
+
+
 def _small_segment_warnings(segments: Sequence[SegmentCases], shared: set[str]) -> list[CodedWarning]:
+    if len(shared) < FEWEST_SHARED:
+        return [CodedWarning.of("too-few-shared-cases", n=len(shared), fewest=FEWEST_SHARED)]
     if len(shared) < SMALL_SEGMENT:
         return [CodedWarning.of("few-cases", n=len(shared), shared=True)]
     small = tuple(s.name for s in segments if len(s.cases & shared) < SMALL_SEGMENT)
