@@ -170,7 +170,8 @@ def _beside(result: ScoredResult, more: ScoredResult) -> ScoredResult:
 
 
 def _side_of(found: GradedCandidates) -> Side:
-    return analysis.Side(name=found.name, result=found.result, use=found.options.use, **found.units())
+    use = found.options.use or found.result.understood.get("use")
+    return analysis.Side(name=found.name, result=found.result, use=use, **found.units())
 
 
 def _of_file(data: Any, asked: SimpleNamespace, options: GradingConfig) -> GradedCandidates:

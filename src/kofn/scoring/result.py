@@ -467,9 +467,20 @@ def headline_estimate(estimates: Sequence[Estimate], use: str | None) -> tuple[E
     own = {e.aggregator: e for e in overall if e.metric == overall[0].metric}
     if not own:
         return None, use is None
-    if use is not None and (fitting := [name for name in own if name.startswith(USES[use])]):
-        return own[min(fitting, key=lambda name: _place(name, USES[use]))], True
-    return own[min(own, key=lambda name: _place(name, _USUAL))], use is None
+    name, measured = headline_name(own, use)
+    return own[name], measured
+
+
+def headline_name(names: Iterable[str], use: str | None) -> tuple[str, bool]:
+    """The number that leads, of these; and whether it measures the declared use (true where there is none).
+
+    >>> headline_name(["pass@2", "mean", "any_pass"], None), headline_name(["pass@2", "mean", "any_pass"], "any")
+    (('mean', True), ('any_pass', True))
+    """
+    names = list(names)
+    if use is not None and (fitting := [name for name in names if name.startswith(USES[use])]):
+        return min(fitting, key=lambda name: _place(name, USES[use])), True
+    return min(names, key=lambda name: _place(name, _USUAL)), use is None
 
 
 def _place(name: str, families: Sequence[str]) -> tuple[int, bool, int, str]:

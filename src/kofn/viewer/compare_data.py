@@ -253,7 +253,8 @@ def side_of(view: RunView) -> Side:
     questions = Questions(
         result.table.cases["case_id"].to_list(), {c.name: c.to_numpy() for c in hashes.iter_columns()}
     )
-    return Side(name=label(view.name), result=result, questions=questions, **view.graded_candidates.units())
+    units = view.graded_candidates.units()
+    return Side(name=label(view.name), result=result, questions=questions, use=view.run.options.use, **units)
 
 
 def _side_of_program(view: RunView) -> Side:

@@ -10,6 +10,8 @@ from kofn.analysis.finding import Finding
 from kofn.core.document import Displayable
 from kofn.core.format import format_count, format_interval, format_number, format_p, format_p_in_text, format_signed
 from kofn.core.warnings import DOUBLE_DIPPING, warnings_dict, with_code
+from kofn.scoring.configuration import USES
+from kofn.scoring.result import headline_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,11 +28,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["runs", "graders", "selectors"]
 
-# the number that a declared use is measured by
+# the number that a declared use is measured by, where every set of candidates has it
 NUMBER_OF_USE = {"any": "any_pass", "vote": "majority", "select": "selected", "all": "all_pass"}
-# what a comparison is summarised by where no use is declared, in this order whatever the order of the options
-PREFERRED = ("mean", "any_pass", "majority", "selected", "all_pass", "majority_pass", "first", "selected_pass")
-RANKINGS = ("ndcg", "mrr", "recall", "precision", "dcg")  # of a list, by how their names begin
 MOST_PAIRS = 4  # pairs of systems that the headline describes
 MOST_NAMED = 3  # further significant numbers that it gives in full
 
@@ -127,21 +126,16 @@ class ComparisonReport(Displayable):
 def main_number(numbers: Sequence[tuple[str, str]], use: str | None = None, metric: str = "") -> tuple[str, str]:
     """The (metric, aggregator) that a comparison is summarised by, whatever the order of the options.
 
-    That of the declared use, else the mean, else the first of a fixed list, else the first by name (rankings before
-    others); under the metric that is named, where it has any.
+    As the headline of a result: that of the declared use, else the mean, else a usual one; under the metric that is
+    named, where it has any.
 
     >>> numbers = [("numeric", "pass@1"), ("numeric", "any_pass"), ("numeric", "mean")]
     >>> main_number(numbers, "any"), main_number(numbers)
     (('numeric', 'any_pass'), ('numeric', 'mean'))
     """
     of_metric = [one for one in numbers if one[0] == metric] or list(numbers)
-    declared = [NUMBER_OF_USE[use]] if use in NUMBER_OF_USE else []
-    rankings = [name for start in RANKINGS for name in sorted({of for _, of in of_metric}) if name.startswith(start)]
-    names = (*declared, *rankings, *PREFERRED) if use == "list" else (*declared, *PREFERRED, *rankings)
-    for name in names:
-        if found := [one for one in of_metric if one[1] == name]:
-            return found[0]
-    return min(of_metric, key=lambda one: one[1])
+    name, _ = headline_name([name for _, name in of_metric], use)
+    return next(one for one in of_metric if one[1] == name)
 
 
 # the headline in words
@@ -208,7 +202,7 @@ def _short_pair_text(found: ComparisonReport, d: Difference, quoted: Callable[[s
 def _number(found: ComparisonReport, d: Difference, quoted: Callable[[str], str]) -> str:
     several = len({one.metric for one in found.differences}) > 1
     of = f" of {quoted(d.metric)}" if several and d.metric else ""
-    declared = found.use is not None and NUMBER_OF_USE.get(found.use) == d.aggregator
+    declared = found.use is not None and d.aggregator.startswith(USES[found.use])
     use = f" (intended use: {found.use})" if declared and (d.metric, d.aggregator) == found.main else ""
     where = "" if d.segment is None else f" in {quoted(d.segment)}"
     return f"{quoted(d.aggregator)}{of}{where}{use}"

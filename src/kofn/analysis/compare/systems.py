@@ -158,7 +158,7 @@ def compare_systems(
     ...         for rows in ([(0, 0), (0, 1), (0, 0)], [(1, 0), (0, 1), (0, 0)]))
     >>> found = compare_systems([Side(name="a", result=a), Side(name="b", result=b)])
     >>> [(d.aggregator, round(d.comparison.difference, 3), d.comparison.wins) for d in found.differences]
-    [('any_pass', 0.333, 1)]
+    [('any_pass', 0.333, 1), ('mean', 0.167, 1)]
     >>> [(c.case, c.way) for c in found.changed]
     [('0', 'up')]
     """
