@@ -31,6 +31,12 @@ def folder(tmp_path_factory):
         [{k: v for k, v in row.items() if k != "reference"} for row in small_rows(6)],
         aggregate=["majority"],
     )
+    steps = "One more step of the sum.\n" * 60
+    texts = [f"{steps}With \\(\\frac{{1}}{{2}}\\) and more: the answer is {n}." for n in (7, 7, 8)]
+    outputs = [{"text": text, "selector.judge": score} for text, score in zip(texts, (0.1, 0.9, None), strict=True)]
+    write(root / "picked", [{"id": name, "input": "?", "reference": "7", "outputs": outputs} for name in ("long", "b")])
+    free = [{"id": f"f{i}", "outputs": [{"text": f"{i} {w}", "pass": w != "c"} for w in "abc"]} for i in range(4)]
+    write(root / "free", free, aggregate=["mean"])
     return root
 
 
@@ -132,6 +138,48 @@ def test_a_case_shows_every_candidate_with_its_answer_marked(base):
     assert "Reasoning, 9 characters" in text
 
 
+def test_every_answer_is_in_view_long_texts_fade_and_all_can_be_laid_out(browser, base):
+    tab = open_in(browser, base, "/run/picked/-/case?id=long", height=2000)
+    tab.page.wait_for_selector("html[data-faded]")
+    in_view = """blocks => blocks.map(block => {
+      const [box, mark] = [block, block.querySelector("mark")].map(one => one.getBoundingClientRect());
+      return mark.top >= box.top && mark.bottom <= box.bottom;
+    })"""
+    texts = ".candidate .block"
+    assert tab.page.eval_on_selector_all(texts, in_view) == [True, True, True]
+    assert tab.page.locator(f"{texts}.fades-above").count() == 3
+    assert tab.page.evaluate("scrollY") == 0
+    tab.page.click("#expand")
+    assert tab.page.locator(f"{texts}.fades").count() == 0
+    assert tab.text("#expand") == "Collapse all"
+    tab.clean()
+    tab.page.context.close()
+
+
+def test_the_pick_of_a_selector_has_a_badge_and_formulas_are_drawn(base):
+    text = ask(base, "/run/picked/-/case?id=long").text
+    assert text.count("picked by judge") == 1
+    assert text.index('id="candidate-2"') < text.index("picked by judge") < text.index('id="candidate-3"')
+    assert text.count("<mfrac>") == 3
+    assert 'title="the extracted answer">7</mark>' in text
+    source = ask(base, "/run/picked/-/case?id=long&tex=1").text
+    assert "<math" not in source
+    assert source.count(r"\frac{1}{2}") == 3
+
+
+def test_where_no_two_candidates_agree_there_is_no_vote_to_show(base):
+    page, case = (ask(base, f"/run/free{path}").text for path in ("", "/-/case?id=f0"))
+    assert "tied" not in page
+    assert ">Answers<" not in case
+    charts = ask(base, "/run/free/-/charts").text
+    assert "Best of n" in charts
+    assert "the vote" not in charts
+
+
+def test_the_curve_has_a_line_for_the_only_selector(base):
+    assert "what judge picks passes" in ask(base, "/run/picked/-/charts").text
+
+
 def test_j_and_k_walk_the_cases_that_were_asked_for(browser, base):
     tied = ids(base, "show=tied")
     tab = open_in(browser, base, "/run/one?show=tied#cases")
@@ -158,7 +206,7 @@ def test_differences_between_candidates_are_marked(base):
     plain = ask(base, "/run/one/-/case?id=q01&against=1").text
     assert "<del>4</del>" in plain or "<ins>" in plain
     assert "others are compared with this one" in plain
-    assert "differences from the reference" in ask(base, "/run/one/-/case?id=q01&against=reference").text
+    assert "Differences from the reference" in ask(base, "/run/one/-/case?id=q01&against=reference").text
     assert ask(base, "/run/one/-/case?id=q01&against=77").text.count("<ins>") == 0
 
 

@@ -314,6 +314,16 @@ def without_votes(sets: CandidateSets) -> CandidateSets:
     return replace(sets, answers=pl.Series("answer", [None], dtype=pl.String).new_from_index(0, len(sets.values)))
 
 
+def any_agree(sets: CandidateSets) -> bool:
+    """Whether two candidates of some set give the same answer: where none do, as with free texts, there is no vote.
+
+    >>> from kofn.core.candidate_sets import CandidateSets
+    >>> any_agree(CandidateSets.from_lists([[1, 0]], answers=[["4", "5"]]))
+    False
+    """
+    return sets.answers is not None and bool((tally_votes(graded_votes(sets)).first > 1).any())
+
+
 def tally_votes(sets: CandidateSets) -> VoteTally:
     """Count the votes of every set, graded or not: agreement needs no labels."""
     out = VoteTally(*(np.zeros(len(sets)) for _ in VoteTally._fields))

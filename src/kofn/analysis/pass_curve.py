@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kofn.aggregators.passes import PassAt
+from kofn.aggregators.scores import SelectedAt
 from kofn.aggregators.votes import count_votes, tally_votes, voter_codes
 from kofn.core.warnings import CodedWarning
 from kofn.stats import estimate
@@ -51,20 +52,31 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """any@k for each k, and maj@k where there are answers to vote on; `notes` say what was left out, and why."""
+    """any@k for each k, and maj@k where there are answers to vote on; `notes` say what was left out, and why.
+
+    `selected` is the pass rate of what a `selector` picks of k.
+    """
 
     points: tuple[CurvePoint, ...] = ()
     majority: tuple[CurvePoint, ...] = ()
+    selected: tuple[CurvePoint, ...] = ()
+    selector: str = ""
     notes: tuple[CodedWarning, ...] = ()
 
 
 def best_of_n(
-    sets: CandidateSets, options: GradingConfig, *, weights: ArrayLike | None = None, clusters: ArrayLike | None = None
+    sets: CandidateSets,
+    options: GradingConfig,
+    *,
+    weights: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
+    selector: str = "",
 ) -> Curve:
     """The mean over cases of the unbiased any@k, 1 - C(n-c,k)/C(n,k), for k = 1, 2, ... and its interval.
 
     k ends at the largest size that 95 % of the graded sets reach: every k up to 16, then a ladder of at most 8 more.
-    Beside it what independence gives, from the pooled p (the mean over cases of c/n), and the curve of the vote.
+    Beside it what independence gives, from the pooled p (the mean over cases of c/n), the curve of the vote, and
+    how often the pick of a `selector` passes.
     Nothing graded: no points.
 
     >>> from kofn.scoring.configuration import GradingConfig
@@ -82,7 +94,17 @@ def best_of_n(
     points = tuple(_point(k, e, independent_pass_rate(pooled, k)) for k, e in zip(ks, passes, strict=True))
     votes, note = vote_columns(sets, ks)
     majority = tuple(_point(k, cases.estimate(column)) for k, column in zip(ks, votes, strict=False))
-    return Curve(points=points, majority=majority, notes=(*filter(None, [note]), *cases.notes()))
+    selected: tuple[CurvePoint, ...] = ()
+    if selector:
+        outcomes = replace(sets, values=np.where(sets.graded, sets.passes, np.nan))
+        selected = tuple(_point(k, cases.estimate(SelectedAt(k, selector)(outcomes))) for k in ks)
+    return Curve(
+        points=points,
+        majority=majority,
+        selected=selected,
+        selector=selector,
+        notes=(*filter(None, [note]), *cases.notes()),
+    )
 
 
 def independent_pass_rate(p: float | None, k: int) -> float | None:

@@ -103,6 +103,17 @@ def escape_html(text: str) -> str:
     return escape(escape_controls(text))
 
 
+def resolve_references(text: str) -> str:
+    """Text with the character references of HTML or XML as the characters they stand for: it must be escaped again.
+
+    >>> resolve_references("&#x003C;i&gt;")
+    '<i>'
+    """
+    from html import unescape
+
+    return unescape(text)
+
+
 def html_lines(text: str) -> Markup:
     r"""A text of several lines, each with every character visible.
 

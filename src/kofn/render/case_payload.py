@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from kofn.aggregators.votes import graded_votes, tally_votes
+from kofn.aggregators.votes import any_agree, graded_votes, tally_votes
 from kofn.errors import InputError
 from kofn.extract.answer_spans import locate_column
 from kofn.render.charts import candidate_tokens
@@ -407,7 +407,8 @@ def _candidate_columns(chosen: _PageCases) -> dict[str, Any]:
         "graded": graded[at] if result.scored[0].metric else None,
         "passing": passing[at] if result.scored[0].metric else None,
         "strip": strips,
-        "tied": tally_votes(graded_votes(sets)).tied.astype(np.int64)[at] if sets.answers is not None else None,
+        "has_answers": sets.answers is not None,
+        "tied": tally_votes(graded_votes(sets)).tied.astype(np.int64)[at] if any_agree(sets) else None,
         "cost": case_sums(sets.costs, sets)[at] if sets.costs is not None else None,
         "seconds": case_sums(sets.seconds, sets)[at] if sets.seconds is not None else None,
     }

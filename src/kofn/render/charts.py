@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kofn.aggregators.votes import Majority, graded_votes, output_counts, tally_votes
+from kofn.aggregators.votes import Majority, any_agree, graded_votes, output_counts, tally_votes
 from kofn.analysis.pass_curve import best_of_n
 from kofn.core.escape import show_hidden
 from kofn.core.format import format_interval, format_level, format_number, format_significant
@@ -231,39 +231,50 @@ def best_of_n_chart(chart_id: str, curve: Curve, level: float) -> Chart:
         said += f", and {_value(last.independent)} if tries were independent"
     if last.k in votes:
         said += f"; the vote of {last.k} is right in {_value(votes[last.k].point)}"
-    voted = bool(curve.majority)
+    picks = {p.k: p for p in curve.selected}
+    if last.k in picks:
+        said += f"; what {curve.selector} picks of {last.k} passes {_value(picks[last.k].point)}"
+    voted, picked = bool(curve.majority), f"what {curve.selector} picks passes"
     independent = [(p.k, p.independent) for p in points if p.independent is not None]
     keys = [("any of k passes", "var(--accent)", "line")]
+    keys += [(picked, "var(--mark-line)", "line")] if picks else []
     keys += [("the vote of k is right", "var(--second)", "line")] if voted else []
     keys += [("if tries were independent", "var(--muted)", "dashed")] if independent else []
     layers = [
         Line(points=tuple(independent), colour="var(--muted)", width=1.5, dash="dashed"),
         *curve_layers([(p.k, p.low, p.point, p.high) for p in curve.majority], "the vote is right", "var(--second)"),
+        *curve_layers([(p.k, p.low, p.point, p.high) for p in curve.selected], picked, "var(--mark-line)"),
         *curve_layers([(p.k, p.low, p.point, p.high) for p in points], "at least one passes", "var(--accent)"),
     ]
-    ends = [v for p in (*points, *curve.majority) for v in (p.low, p.high, p.point, p.independent) if v is not None]
+    ends = [
+        v
+        for p in (*points, *curve.majority, *curve.selected)
+        for v in (p.low, p.high, p.point, p.independent)
+        if v is not None
+    ]
     # tenths around all that is drawn; int() truncates towards 0, and 0.999999 leaves 0.3 at 0.3 in spite of rounding
     y = number_axis(max(0.0, int(min(ends) * 10) / 10), min(1.0, int(max(ends) * 10 + 0.999999) / 10))
     notes = [f"Bands are {format_level(level)} intervals.", *(["Tied answers share the vote."] if voted else [])]
     notes += [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in map(str, curve.notes)]
-    header = ("k", "any of k", "interval", *(["vote of k", "interval"] if voted else []), "if independent")
+    columns = [(name, of_k) for name, of_k in (("pick of k", picks), ("vote of k", votes)) if of_k]
+    header = ("k", "any of k", "interval", *(h for name, _ in columns for h in (name, "interval")), "if independent")
     return Chart(
         id=chart_id,
         title="Best of n",
         label=show_hidden(said),
         plot=Plot(x=candidates_axis(last.k), y=y, layers=tuple(layers)),
         header=header,
-        rows=tuple(_curve_cells(p, votes, voted) for p in points),
+        rows=tuple(_curve_cells(p, [of_k for _, of_k in columns]) for p in points),
         note=" ".join(notes),
         keys=tuple(keys),
         numbers_from=0,
     )
 
 
-def _curve_cells(p: CurvePoint, votes: Mapping[int, CurvePoint], voted: bool) -> tuple[str, ...]:
-    vote = votes.get(p.k)
-    of_vote = (_value(vote.point), _ends(vote)) if vote else ("–", "–")
-    return (str(p.k), _value(p.point), _ends(p), *(of_vote if voted else ()), _value(p.independent))
+def _curve_cells(p: CurvePoint, others: Sequence[Mapping[int, CurvePoint]]) -> tuple[str, ...]:
+    found = [of_k.get(p.k) for of_k in others]
+    cells = [text for one in found for text in ((_value(one.point), _ends(one)) if one else ("–", "–"))]
+    return (str(p.k), _value(p.point), _ends(p), *cells, _value(p.independent))
 
 
 def curve_layers(
@@ -460,7 +471,12 @@ def set_charts(run: Run, result: ScoredResult) -> list[Chart]:
     plain = sets if first is None else sets.truncate(first)  # what every case got, whatever it said
     weights = case_numbers(result.table, result.understood.get("weight"))
     clusters = case_codes(result.table, result.understood.get("cluster"))
-    curve = best_of_n(plain, run.options, weights=weights, clusters=clusters)
+    # a score that also grades would pick its own favourites
+    pickers = [name for name in plain.selectors if name != result.scored[0].metric]
+    selector = pickers[0] if len(pickers) == 1 else ""
+    curve = best_of_n(plain, run.options, weights=weights, clusters=clusters, selector=selector)
+    if not any_agree(plain):  # free texts, say: a vote of answers that are all different says nothing
+        curve = replace(curve, majority=(), notes=tuple(n for n in curve.notes if n.code != "no-vote-curve"))
     drawn = best_of_n_chart("curve", curve, run.options.level) if len(curve.points) > 1 else None
     return [chart for chart in (drawn, _passing_chart(plain), _vote_chart(result, sets)) if chart is not None]
 
@@ -486,7 +502,7 @@ def _passing_chart(sets: CandidateSets) -> Chart | None:
 
 def _vote_chart(result: ScoredResult, sets: CandidateSets) -> Chart | None:
     """Where answers are right or wrong: how many candidates are behind the leading one."""
-    if sets.answers is None or not sets.zero_one:
+    if not sets.zero_one or not any_agree(sets):
         return None
 
     stored = result.case_values.get((result.scored[0].metric, "majority"))

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import polars as pl
 
+from kofn.aggregators.votes import any_agree
 from kofn.core.format import (
     format_amount,
     format_count,
@@ -258,7 +259,7 @@ def _facts(run: Run, result: ScoredResult) -> list[PageFacts]:
     found = [
         PageFacts("Generation", made),
         PageFacts("Cost and time", _spending(d, len(result.scored[0].sets))),
-        PageFacts("Votes", _votes(votes, result.n_cases) if votes.get("agreement") is not None else []),
+        PageFacts("Votes", _votes(votes, result.n_cases) if any_agree(result.scored[0].sets) and votes else []),
         PageFacts("Set diversity", _diversity(diversity) if diversity else []),
         PageFacts("Extraction", _extraction(result.extraction)),
     ]

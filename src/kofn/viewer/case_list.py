@@ -132,7 +132,7 @@ def available_filters(view: RunView) -> dict[str, str]:
         return {name: FILTERS[name] for name in ("flaky", "stopped") if _FLAGS[name](view).any()}
     available = {
         **dict.fromkeys(("all_fail", "some_fail", "all_pass", "not_graded"), view.graded),
-        "tied": view.has_answers,
+        "tied": view.has_votes,
         "extractors": view.has_texts and bool(related_extractors(view.run.result)),
         "judge": bool(view.judges) and len(view.metrics) > 1,
         "identical": view.has_texts and bool((view.sets.sizes > 1).any()),
@@ -265,10 +265,14 @@ def _candidates(view: RunView, row: int) -> dict[str, Any]:
         return {"strip": None, "words": "", "tied": False}
     low, high = view.sets.offsets[row : row + 2].tolist()
     if not view.graded:
-        return {"strip": None, "words": format_count(high - low, "candidate"), "tied": bool(view.tied[row])}
+        return {
+            "strip": None,
+            "words": format_count(high - low, "candidate"),
+            "tied": view.has_votes and bool(view.tied[row]),
+        }
     graded, passing = int(view.counts[0][row]), int(view.counts[1][row])
     marks = pass_marks(view.sets.passes[low:high]) if high - low <= MAX_MARKS else None
-    return {"strip": marks, "words": f"{passing:,} of {graded:,}", "tied": bool(view.tied[row])}
+    return {"strip": marks, "words": f"{passing:,} of {graded:,}", "tied": view.has_votes and bool(view.tied[row])}
 
 
 def pass_marks(passes: np.ndarray[Any, np.dtype[np.int8]]) -> list[str]:

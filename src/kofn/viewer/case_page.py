@@ -18,6 +18,7 @@ from kofn.extract.answer_spans import locate
 from kofn.problems.verification_runs import EXECUTIONS
 from kofn.runs.case_reports import EXECUTION, json_text
 from kofn.viewer.case_list import CaseQuery, case_url, select_cases, value_at
+from kofn.viewer.math_text import MathPage
 from kofn.viewer.program_runs import candidate_runs
 from kofn.viewer.run_folder import NotFound
 from kofn.viewer.run_view import EXECUTION_TEXTS, executions, rows_of_case
@@ -48,20 +49,28 @@ def show(viewer: Viewer, request: Request, name: str) -> Response:
         raise NotFound(f"this run has no case {params.get('id', '')!r:.200}")
     query = CaseQuery.from_request(request)
     case = view.scores["id"][row]
+    own_runs = candidate_runs(viewer, view, row)
+    math = MathPage(source=params.get("tex") == "1" or bool(own_runs))  # programs are full of dollars
+    data = {
+        **_case(view, row, math),
+        **_candidates(view, row, math, params.get("against", ""), whole_number(params.get("from", "")) or 0),
+    }
+    here = case_url(name, case, row, query)
     return render_page(
         "case.html.j2",
         title=f"{show_hidden(case[:80])} in {show_hidden(name)}",
         crumbs=breadcrumbs(name, (case[:80], case_url(name, case, row, query))),
-        scripts=["run.js"],
+        scripts=["case.js"],
         run=name,
         case=case,
         row=row,
         **_neighbour_links(view, row, query),
-        **_case(view, row),
-        **_candidates(view, row, params.get("against", ""), whole_number(params.get("from", "")) or 0),
+        **data,
         times=_executions(view, row),
-        own_runs=candidate_runs(viewer, view, row),
-        url_with=lambda against: f"{case_url(name, case, row, query)}{'&against=' + against if against else ''}",
+        own_runs=own_runs,
+        url_with=lambda against: f"{here}{'&against=' + against if against else ''}",
+        tex_url=here if math.source and not own_runs else f"{here}&tex=1" if math.found else "",
+        tex_source=math.source,
     )
 
 
@@ -87,7 +96,7 @@ def _neighbour_links(view: RunView, row: int, query: CaseQuery) -> dict[str, Any
 # --- the case
 
 
-def _case(view: RunView, row: int) -> dict[str, Any]:
+def _case(view: RunView, row: int, math: MathPage) -> dict[str, Any]:
     scores = view.scores.row(row, named=True)
     report = view.run.reports.row(row, named=True)
     table = view.table
@@ -96,15 +105,16 @@ def _case(view: RunView, row: int) -> dict[str, Any]:
         (f["attribute"], text_box(readable_json(f["value"]))) for f in (report["case"] or () if table is None else ())
     ]
     tags = [] if table is None else [(c.name, c[row]) for c in table.tags.iter_columns() if c[row] is not None]
+    reference = joined(columns.get("reference"))
     units = [(name, columns[name]) for name in ("cluster", "weight") if columns.get(name) is not None]
     return {
         "verdict": int(view.verdicts[row]),
         "score": scores["score"],
         "group": scores["group"],
         "type": scores["type"],
-        "input": text_box(columns.get("input")),
-        "reference": joined(columns.get("reference")),
-        "choices": joined(columns.get("choices"), "\n"),
+        "input": text_box(columns.get("input"), math),
+        "reference": None if reference is None else math.answer(cut_text(reference)),
+        "choices": text_box(joined(columns.get("choices"), "\n"), math),
         "tags": [(name, show_hidden(plain_text(value))[:500]) for name, value in (*units, *tags)],
         "details": [(name, box) for name, box in entries if name not in EXECUTION],
         "executed": [(name.replace("_", " "), box) for name, box in entries if name in EXECUTION],
@@ -149,7 +159,7 @@ def _executions(view: RunView, row: int) -> list[dict[str, Any]]:
 # --- its candidates
 
 
-def _candidates(view: RunView, row: int, against: str, first: int) -> dict[str, Any]:
+def _candidates(view: RunView, row: int, math: MathPage, against: str, first: int) -> dict[str, Any]:
     if view.sets is None:
         return {"candidates": [], "tally": [], "n_candidates": 0, "against": "", "more": None, "first": 0}
     frame = view.candidates(row)
@@ -160,18 +170,43 @@ def _candidates(view: RunView, row: int, against: str, first: int) -> dict[str, 
     verdicts = _verdicts(view, view.scores["id"][row])
     base = _base_text(view, row, texts, against)
     page = range(first, min(first + MAX_CANDIDATES, frame.height))
-    candidates = [_candidate(view, frame.row(k, named=True), k, passed[k], verdicts.get(k, ()), base) for k in page]
+    picks = selector_picks(columns, view.run.scored_result.scored[0].metric)
+    candidates = [
+        _candidate(view, frame.row(k, named=True), k, passed[k], verdicts.get(k, ()), base, math)
+        | {"picks": [words for words, picked in picks if k in picked]}
+        for k in page
+    ]
     left = frame.height - first - MAX_CANDIDATES
     return {
         "candidates": candidates,
-        "tally": answer_tally(answers, passed),
+        "tally": answer_tally(answers, passed) if view.has_votes else [],
         "n_candidates": frame.height,
         "against": against if base is not None else "",
         "first": first,
         "more": first + MAX_CANDIDATES if left > 0 else None,
-        "tied": bool(view.tied[row]),
+        "tied": view.has_votes and bool(view.tied[row]),
         "has_reference": joined(view.case(row).get("reference")) is not None,
     }
+
+
+def selector_picks(columns: Mapping[str, Sequence[Any]], metric: str) -> list[tuple[str, set[int]]]:
+    """What a badge says of each selector's pick, and the places of the candidates with its highest score.
+
+    The metric that grades picks nothing here.
+
+    >>> selector_picks({"selector.judge": [0.2, 0.9, None], "text": ["a", "b", "c"]}, "numeric")
+    [('picked by judge', {1})]
+    >>> selector_picks({"selector.judge": [0.9, 0.9]}, "numeric")
+    [('tied pick of judge', {0, 1})]
+    """
+    picks = []
+    for column, scores in columns.items():
+        name = column.removeprefix("selector.")
+        known = [score for score in scores if score is not None and score == score] if name != column else []
+        if known and name != metric and len(scores) > 1:
+            best = {k for k, score in enumerate(scores) if score == max(known)}
+            picks.append((f"picked by {name}" if len(best) == 1 else f"tied pick of {name}", best))
+    return picks
 
 
 def answer_tally(answers: Sequence[str | None], passed: Sequence[bool | None]) -> list[dict[str, Any]]:
@@ -206,14 +241,18 @@ def _candidate(
     passed: bool | None,
     verdicts: Sequence[Mapping[str, Any]],
     base: tuple[int, str] | None,
+    math: MathPage,
 ) -> dict[str, Any]:
     text, answer = c.get("text"), c.get("answer")
     is_answer = answer is not None and text is not None and text.strip() == answer  # nothing to point out in the text
     sign, words = SIGNS[passed]
     is_base = base is not None and base[0] == k
-    shown = None if text is None else mark_answer(text, answer)
-    if base is not None and text is not None and not is_base:
+    if text is None:
+        shown = None
+    elif base is not None and not is_base:
         shown = word_diff(base[1], text)
+    else:
+        shown = math.markup(text[:MAX_CHARACTERS], answer_span(text, answer))
     return {
         "k": k + 1,
         "sign": sign,
@@ -224,7 +263,7 @@ def _candidate(
         "text": shown,
         "is_base": is_base,
         "cut": max(0, len(text or "") - MAX_CHARACTERS),
-        "reasoning": text_box(c.get("reasoning")),
+        "reasoning": text_box(c.get("reasoning"), math),
         "n_reasoning": len(c.get("reasoning") or ""),
         **{name: c.get(name) for name in ("error", "note", "finish")},
         "facts": list(_facts(c)),
@@ -266,25 +305,23 @@ def visible_lines(text: str) -> Markup:
     return html_lines(text.replace("\r\n", "\n"))
 
 
-def mark_answer(text: str, answer: str | None) -> Markup:
-    """A text with the place of its answer marked.
+def answer_span(text: str, answer: str | None) -> tuple[int, int] | None:
+    """Where a text spells its answer; None where it does not, or where it is the answer.
 
-    >>> mark_answer("It is <42>", "42")
-    Markup('It is &lt;<mark title="the extracted answer">42</mark>&gt;')
+    >>> answer_span("It is <42>", "42"), answer_span("42", "42")
+    ((7, 9), None)
     """
-    span = None
-    if answer is not None and text.strip() != answer and len(text) <= MAX_CHARACTERS:
-        span = locate(text, answer)
-    if span is None:
-        return visible_lines(text[:MAX_CHARACTERS])
-    low, high = span
-    mark = Markup('<mark title="the extracted answer">{}</mark>').format(visible_lines(text[low:high]))
-    return visible_lines(text[:low]) + mark + visible_lines(text[high:])
+    if answer is None or text.strip() == answer or len(text) > MAX_CHARACTERS:
+        return None
+    return locate(text, answer)
 
 
-def text_box(value: Any) -> Markup | None:
-    """The content of a box; a very long text is cut."""
-    return None if value is None else visible_lines(cut_text(str(value)))
+def text_box(value: Any, math: MathPage | None = None) -> Markup | None:
+    """The content of a box, with its formulas drawn where `math` is given; a very long text is cut."""
+    if value is None:
+        return None
+    text = cut_text(str(value))
+    return visible_lines(text) if math is None else math.markup(text)
 
 
 def cut_text(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from kofn.aggregators.votes import graded_votes, tally_votes
+from kofn.aggregators.votes import any_agree, graded_votes, tally_votes
 from kofn.core.format import MB, format_duration
 from kofn.extract.extractor_choice import extract_column
 from kofn.metrics.flags import Truncated
@@ -311,6 +311,11 @@ class RunView:
     def counts(self) -> tuple[Any, Any]:
         """(candidates graded, candidates passing)."""
         return self.candidate_sets.counts
+
+    @cached_property
+    def has_votes(self) -> bool:
+        """Whether there is a vote: two candidates of some case agree."""
+        return self.has_answers and any_agree(self.candidate_sets)
 
     @cached_property
     def tied(self) -> Bools:

@@ -57,6 +57,41 @@ async function embedded(id) {
   return new Response(stream).text();
 }
 
+// ---------------------------------------------------------------- long texts
+
+/** A text shows where it goes on beyond its box. */
+function fadeText(block) {
+  const left = block.scrollHeight - block.clientHeight;
+  const long = left > 4;
+  block.classList.toggle("fades", long);
+  block.classList.toggle("fades-above", long && block.scrollTop > 4);
+  block.classList.toggle("fades-below", long && block.scrollTop < left - 4);
+}
+
+/** Every long text at the answer in it, fading where it goes on; only the boxes scroll, never the page. */
+function fadeTexts(root) {
+  for (const block of root.querySelectorAll(".block")) {
+    const mark = [...block.querySelectorAll("mark")].at(-1);
+    if (mark && block.scrollHeight > block.clientHeight) {
+      const top = mark.getBoundingClientRect().top - block.getBoundingClientRect().top + block.scrollTop;
+      if (top + 30 > block.clientHeight) block.scrollTop = top - block.clientHeight * 0.6;
+    }
+    fadeText(block);
+    block.addEventListener("scroll", () => fadeText(block), { passive: true });
+  }
+  for (const details of root.querySelectorAll("details")) {
+    details.addEventListener("toggle", () => details.querySelectorAll(".block").forEach(fadeText));
+  }
+}
+
+/** All texts of a part of the page whole, or cut again; the button says which. */
+function expandTexts(root, button) {
+  const whole = root.classList.toggle("whole-texts");
+  button.setAttribute("aria-pressed", String(whole));
+  button.textContent = whole ? "Collapse all" : "Expand all";
+  for (const block of root.querySelectorAll(".block")) fadeText(block);
+}
+
 // ---------------------------------------------------------------- charts
 
 const MARK = ".plot [role=graphics-symbol]";
@@ -226,4 +261,4 @@ addEventListener("afterprint", () => {
   for (const details of folded) details.open = false;
 });
 
-window.kofn = { el, prose, visible, embedded, ready, showTip, addSaves, download, fileName };
+window.kofn = { el, expandTexts, fadeTexts, prose, visible, embedded, ready, showTip, addSaves, download, fileName };

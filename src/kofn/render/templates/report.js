@@ -1,6 +1,6 @@
 // The cases of a run: a table to sort, filter and search, and one case at a time with its candidates.
 
-const { el, visible, embedded } = window.kofn;
+const { el, visible, embedded, expandTexts, fadeTexts } = window.kofn;
 
 const PAGE = 50;
 const SHOWN = 20000; // characters of one text that are laid out at once
@@ -329,17 +329,10 @@ async function open(i) {
   $("case-title").replaceChildren(isolated(whole(chunk.id[i - chunk.first])));
   $("case-body").replaceChildren(...caseParts(i, chunk, i - chunk.first));
   $("case-body").scrollTop = 0;
-  for (const mark of $("case-body").querySelectorAll("mark")) showWithin(mark);
+  $("case-body").classList.remove("whole-texts");
+  fadeTexts($("case-body"));
   $("case-title").focus({ preventScroll: true });
   dialog.dataset.shown = String(i);
-}
-
-/** Scroll a text, not the page, to the answer in it. */
-function showWithin(mark) {
-  const block = mark.closest(".block");
-  if (!block || block.scrollHeight <= block.clientHeight) return;
-  const top = mark.getBoundingClientRect().top - block.getBoundingClientRect().top;
-  if (top > block.clientHeight - 40) block.scrollTop = top - block.clientHeight / 2;
 }
 
 function step(by) {
@@ -407,8 +400,8 @@ function caseParts(i, chunk, at) {
     chunk.fields[at].length > 0 && part("Case", chunk.fields[at].map(([name, value]) => caseField(name, value))),
     chunk.attributes[at].length > 0 && (!index.size || chunk.attributes[at].some((a) => a[1] !== true)) &&
       part("Attributes", chunk.attributes[at].map(attribute)),
-    candidates.length > 0 && answersOf(candidates) && part("Answers", answersOf(candidates)),
-    candidates.length > 0 && part(counted(candidates.length, "candidate"), candidateList(candidates)),
+    index.tied && answersOf(candidates) && part("Answers", answersOf(candidates)),
+    candidates.length > 0 && part(counted(candidates.length, "candidate"), expandButton(candidates), candidateList(markPicks(candidates))),
     chunk.values?.length > 0 && part("Numbers of this case", numbers(chunk, at)),
   ].filter(Boolean);
 }
@@ -527,11 +520,32 @@ function candidatesOf(chunk, at) {
       pass: c.passes[0]?.[row] ?? "-",
       scores: c.scores.map((column, m) => [index.metrics[m], column[row], c.passes[m][row]]),
       selectors: c.selectors.map((column, s) => [index.selectors[s], column[row]]),
+      picks: [],
       cost: c.cost?.[row] ?? null,
       seconds: c.seconds?.[row] ?? null,
       tokens: c.tokens?.[row] ?? null,
     };
   });
+}
+
+/** Whose picks the candidates are: those with the highest score of a selector. */
+function markPicks(candidates) {
+  index.selectors.forEach((name, s) => {
+    const known = candidates.map((c) => c.selectors[s][1]).filter((score) => score !== null);
+    if (candidates.length < 2 || known.length === 0 || name === index.metrics[0]) return;
+    const best = candidates.filter((c) => c.selectors[s][1] === Math.max(...known));
+    for (const c of best) c.picks.push(best.length === 1 ? `picked by ${name}` : `tied pick of ${name}`);
+  });
+  return candidates;
+}
+
+/** A button that lays out all texts of the case whole. */
+function expandButton(candidates) {
+  if (!candidates.some((c) => c.text !== null)) return null;
+  const button = el("button", { type: "button", className: "link small" }, "Expand all");
+  button.setAttribute("aria-pressed", "false");
+  button.addEventListener("click", () => expandTexts($("case-body"), button));
+  return button;
 }
 
 const PASSES = { 1: ["pass", "pass"], 0: ["fail", "fail"], "-": ["none", "not graded"] };
@@ -571,8 +585,9 @@ function candidate(c) {
       {},
       el("h4", { tabIndex: -1 }, `Candidate ${c.k + 1}`),
       index.metrics.length > 0 && sign(...PASSES[c.pass]),
+      c.picks.map((words) => el("span", { className: "badge" }, isolated(words))),
       shown && el("span", { className: "answer", title: "the extracted answer" }, isolated(whole(c.answer))),
-      index.tied && c.answer === null && c.text !== null && el("span", { className: "meta" }, "no answer"),
+      index.has_answers && c.answer === null && c.text !== null && el("span", { className: "meta" }, "no answer"),
       metas.map((words) => el("span", { className: "meta" }, visible(words))),
     ),
     c.error !== null && el("p", { className: "error" }, "error: ", isolated(whole(c.error))),
