@@ -12,7 +12,10 @@ Anything else that escapes is a bug and shows a traceback.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class KofnError(Exception):
@@ -32,12 +35,20 @@ class UnknownName(InputError, KeyError):
 
     >>> str(UnknownName("aggregator", "any_pas", ["any_pass", "all_pass", "mean"]))
     "unknown aggregator 'any_pas': did you mean any_pass or all_pass?"
+
+    `also` maps what other tools say to the name here:
+
+    >>> str(UnknownName("metric", "F1", ["bleu", "token_f1"], also={"f1": "token_f1"}))
+    "unknown metric 'F1': did you mean token_f1?"
     """
 
-    def __init__(self, kind: str, name: str, known: list[str], hint: str = "") -> None:
+    def __init__(
+        self, kind: str, name: str, known: list[str], hint: str = "", also: Mapping[str, str] | None = None
+    ) -> None:
         import difflib
 
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+        meant = (also or {}).get(name.lower())
+        near = [meant] if meant else difflib.get_close_matches(name, known, n=3, cutoff=0.6)
         offer = f"did you mean {' or '.join(near)}?" if near else (hint or f"known: {', '.join(sorted(known))}")
         self.kind, self.name = kind, name
         self.message = f"unknown {kind} {name!r}: {offer}"

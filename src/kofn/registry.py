@@ -2,8 +2,9 @@
 
 Each kind has one literal table, name -> "module:attribute". A name is a built-in ("any_pass"), a built-in with
 parameters ("ndcg(k=3)"), a short form ("pass@5", "pass^3", "maj@5", "selected@5", "ndcg@3"), a path to your own
-("my_pkg.module:thing", parameters allowed), or one that an installed package advertises by entry point (groups
-kofn.aggregators, kofn.extractors, kofn.metrics, kofn.models, kofn.importers, kofn.exporters). A clash is an error.
+("my_pkg.module:thing" or "folder/file.py:thing", parameters allowed), or one that an installed package advertises by
+entry point (groups kofn.aggregators, kofn.extractors, kofn.metrics, kofn.models, kofn.importers, kofn.exporters). A
+clash is an error.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +25,6 @@ from kofn.metrics.base import as_metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from kofn.aggregators.base import Aggregator
 
@@ -148,6 +149,40 @@ TABLES = {
     "model": MODELS,
 }
 
+# What other tools call it: an unknown name of these is answered with ours.
+ALSO_CALLED = {
+    "metric": {
+        "f1": "token_f1", "f1_score": "token_f1", "squad": "token_f1", "em": "exact_match", "exact": "exact_match",
+        "accuracy": "exact_match", "acc": "exact_match", "match": "exact_match", "equals": "exact_match",
+        "string_match": "exact_match", "includes": "contains", "icontains": "contains", "substring": "contains",
+        "regex": "regex_match", "rouge": "rouge_l", "rougel": "rouge_l", "rouge-l": "rouge_l", "rouge-n": "rouge_l",
+        "sacrebleu": "bleu", "math": "math_equal", "math_verify": "math_equal", "is_equiv": "math_equal",
+        "number": "numeric", "number_match": "numeric", "multiple_choice": "choice", "letter": "choice",
+        "json": "json_equal", "is_json": "schema", "is-json": "schema", "json_schema": "schema",
+        "code": "runs_tests", "unit_tests": "runs_tests", "human_eval": "runs_tests", "refusal": "refused",
+    },
+    "aggregator": {
+        "average": "mean", "avg": "mean", "mean_score": "mean", "mode": "majority", "vote": "majority",
+        "majority_vote": "majority", "self_consistency": "majority", "consensus": "agreement", "cons": "majority",
+        "consistency": "agreement", "pass_at_k": "pass@5", "pass_k": "pass^5", "any": "any_pass", "all": "all_pass",
+        "best": "best_score", "best_of_n": "best_score", "bon": "selected", "map": "ndcg", "hit_rate": "any_pass",
+        "diversity": "distinct", "stddev": "std", "stdev": "std",
+    },
+    "extractor": {
+        "regex": "pattern", "regexp": "pattern", "json": "json_field", "gsm8k": "number",
+        "flexible-extract": "number", "strict-match": "number_anchor", "last_number": "number", "numeric": "number",
+        "choice": "letter", "mcq": "letter", "multiple_choice": "letter", "box": "boxed", "raw": "text",
+        "identity": "text", "strip": "text",
+    },
+    "model": {
+        "gpt": "openai", "claude": "anthropic", "huggingface": "hf", "transformers": "hf",
+        "vllm": "openai:NAME@http://127.0.0.1:8000/v1", "ollama": "openai:NAME@http://127.0.0.1:11434/v1",
+        "azure": "openai", "openrouter": "openai", "together": "openai", "groq": "openai", "llama.cpp": "gguf",
+        "llamacpp": "gguf", "llama_cpp": "gguf", "mock": "fake", "mockllm": "fake", "python": "fake",
+        "exec": "command", "shell": "command",
+    },
+}  # fmt: skip
+
 SHORT = {"pass": "pass_at", "any": "pass_at", "maj": "maj_at", "p": "precision", "selected": "selected_at"}
 
 _SPEC = re.compile(r"(?P<name>[\w.:/-]+)\s*(?:\((?P<args>.*)\))?\s*", re.DOTALL)
@@ -216,8 +251,19 @@ def model(prefix: str) -> Any:
     target = prefix if ":" in prefix else known("model").get(prefix)
     if target is None:
         hint = "expected smollm2, gguf:PATH, openai:MODEL, anthropic:MODEL, hf:PATH; `kofn list models` shows them all"
-        raise UnknownName("model", prefix, list(known("model")), hint=hint)
+        raise UnknownName("model", prefix, list(known("model")), hint=hint, also=_models_called(prefix))
     return _load(target, "model")
+
+
+def _models_called(prefix: str) -> dict[str, str]:
+    """What other tools call a backend; the name of a model alone stands for its vendor's.
+
+    >>> _models_called("gpt-4o-mini")["gpt-4o-mini"]
+    'openai:gpt-4o-mini'
+    """
+    called = ALSO_CALLED["model"]
+    family = called.get(prefix.lower().partition("-")[0])
+    return {**called, prefix.lower(): f"{family}:{prefix}"} if family and "-" in prefix else called
 
 
 def importers() -> dict[str, Any]:
@@ -235,7 +281,7 @@ def exporters() -> dict[str, Any]:
 
 
 def named_object(spec: str, kind: str) -> Any:
-    """The object at "module:name", for kinds that have no table of names.
+    """The object at "module:name" or "file.py:name", for kinds that have no table of names.
 
     >>> named_object("math:sqrt", "selector")(9.0)
     3.0
@@ -277,7 +323,8 @@ def _resolve(kind: str, spec: str | Callable[..., Any]) -> Any:
     name, args, kwargs = parse_spec(kind, spec)
     target = name if ":" in name else known(kind).get(name)
     if target is None:
-        raise UnknownName(kind, name, list(known(kind)), hint=f"`kofn list {kind}s` shows them all")
+        hint = f"`kofn list {kind}s` shows them all"
+        raise UnknownName(kind, name, list(known(kind)), hint=hint, also=ALSO_CALLED.get(kind))
     return _make(kind, name, _load(target, kind), args, kwargs)
 
 
@@ -317,7 +364,12 @@ def parse_spec(kind: str, spec: str) -> tuple[str, tuple[Any, ...], dict[str, An
         return name, (), {"k": int(short["k"])}
     match = _SPEC.fullmatch(text)
     if match is None:
-        raise InputError(f"{kind} {spec!r}: expected a name, name(key=value) or module:thing")
+        form = (
+            "a number for k, as in pass@5"
+            if re.fullmatch(r"[a-z_]+[@^].*", text)
+            else "a name, name(key=value) or module:thing"
+        )
+        raise InputError(f"{kind} {spec!r}: expected {form}")
     try:
         call = ast.parse(f"f({match['args'] or ''})", mode="eval").body
         assert isinstance(call, ast.Call)
@@ -366,6 +418,11 @@ def _make(kind: str, name: str, target: Any, args: tuple[Any, ...], kwargs: dict
 
 def _load(target: str, kind: str) -> Any:
     module, _, attribute = target.partition(":")
+    if (path := Path(module)).suffix == ".py":
+        found = _module_of(path.resolve(), f"{kind} {target!r}")
+        if not hasattr(found, attribute):
+            raise InputError(f"{kind} {target!r}: {module} has no {attribute!r}")
+        return getattr(found, attribute)
     if module.partition(".")[0] != "kofn" and "" not in sys.path:
         sys.path.append("")  # a module of the folder one is in, as `python -m` would find it
     try:
@@ -374,6 +431,24 @@ def _load(target: str, kind: str) -> Any:
         raise InputError(f"{kind} {target!r}: cannot import {module} ({problem})") from None
     except AttributeError:
         raise InputError(f"{kind} {target!r}: {module} has no {attribute!r}") from None
+
+
+@lru_cache(maxsize=64)
+def _module_of(path: Path, what: str) -> ModuleType:
+    """The module of a user's file, executed once; files beside it can be imported, as `python FILE` would."""
+    if not path.is_file():
+        raise InputError(f"{what}: there is no file {path}")
+    if (folder := str(path.parent)) not in sys.path:
+        sys.path.append(folder)
+    name = f"{path.stem}_{abs(hash(path)):x}"  # no module of the standard library, whatever the file is called
+    try:
+        sys.modules[name] = module = ModuleType(name)  # as dataclasses expect of a module that runs
+        module.__file__ = str(path)
+        SourceFileLoader(name, str(path)).exec_module(module)
+    except Exception as problem:
+        del sys.modules[name]
+        raise InputError(f"{what}: {path.name} cannot be imported: {type(problem).__name__}: {problem}") from problem
+    return module
 
 
 def _summary(thing: Any) -> str:

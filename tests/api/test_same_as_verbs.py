@@ -15,7 +15,16 @@ from kofn.cli import kofn as program
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LEDGER = EXAMPLES / "problems" / "ledger"
-NO_RESULT = {"new", "view", "export", "list", "explain", "describe", "doctor"}  # no function of the API is their like
+NO_RESULT = {
+    "new",
+    "view",
+    "export",
+    "list",
+    "explain",
+    "describe",
+    "doctor",
+    "completion",
+}  # no function of the API is their like
 CLOCKS = {"timestamp", "duration", "started", "finished", "version", "seconds", "wall_seconds", "digest"}
 TASK = {
     "task_id": "t/0",
@@ -52,7 +61,7 @@ CALLS = {
         lambda _: kofn.score("runs/a", extract="last_line", metric="exact_match"),
     ),
     "run": (
-        ["starter", "-m", MODEL, "--limit", "2", "-n", "2", "--out", "OUT/run"],
+        ["starter", "-m", MODEL, "--limit", "2", "-r", "2", "--out", "OUT/run"],
         lambda out: kofn.run("starter", model=MODEL, limit=2, repeats=2, out=out / "run"),
     ),
     "report": (["runs/a"], lambda _: kofn.load_run("runs/a")),

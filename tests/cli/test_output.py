@@ -48,6 +48,9 @@ def invoke(*args, **more):
     return done
 
 
+PRINTING = [verb for verb in VERBS if verb not in ("view", "completion")]  # a server, and a script for a shell
+
+
 def command_of(verb, folder, form):
     """A small command of each verb; `form` makes names of what it writes."""
     run, other = folder / "runs" / "a", folder / "runs" / "b"
@@ -94,7 +97,7 @@ def assert_reads(form, text):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "view"])
+@pytest.mark.parametrize("verb", PRINTING)
 def test_every_verb_prints_every_form(verb, form, folder):
     done = invoke(verb, *command_of(verb, folder, form), "--output-format", form)
     assert done.exit_code == 0, done.output
@@ -145,7 +148,7 @@ def test_a_mistake_is_told_before_any_work(args, said, folder):
     assert done.exit_code != 0
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "view"])
+@pytest.mark.parametrize("verb", PRINTING)
 def test_no_verb_begins_when_its_output_has_no_place(verb, folder, tmp_path):
     before = sorted(folder.rglob("*"))
     args = [str(arg) for arg in command_of(verb, folder, "nowhere")]
@@ -173,7 +176,7 @@ def test_the_viewer_says_where_it_is_in_a_form_that_programs_read(monkeypatch, t
 
 
 def commands():
-    for verb in VERBS:
+    for verb in [*PRINTING, "view"]:
         command = kofn.get_command(click.Context(kofn), verb)
         yield from ([command] if not isinstance(command, click.Group) else command.commands.values())
 
@@ -197,5 +200,8 @@ def test_python_and_the_command_line_name_options_alike(kind):
         if described is not None:
             flag = f"--{name.replace('_', '-')}"
             assert flag in named[name].opts
-            assert described.help.partition(" [")[0] in named[name].help
+            assert named[name].help.startswith(described.help)
+            assert [f"--{other.replace('_', '-')}" for other in described.also] == list(
+                getattr(named[name], "also", ())
+            )
             assert described.default in (None, named[name].default)

@@ -35,7 +35,7 @@ def sums(tmp_path):
 
 def test_a_run_of_a_server_prints_a_table_and_where_the_report_is(sums, tmp_path):
     with serving() as server:
-        done = make("run", "sums.yaml", "-m", f"openai:m@{server.url}", "-n", "3", "--out", "out", cwd=tmp_path)
+        done = make("run", "sums.yaml", "-m", f"openai:m@{server.url}", "-r", "3", "--out", "out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "20 cases x 3 candidates, metric numeric" in done.stdout
     assert "fast (seed 0)" in done.stdout
@@ -46,7 +46,7 @@ def test_a_run_of_a_server_prints_a_table_and_where_the_report_is(sums, tmp_path
 @pytest.mark.commands
 def test_the_directory_nobody_named_is_found_again(sums, tmp_path):
     with serving() as server:
-        command = ("run", "sums.yaml", "-m", f"openai:m@{server.url}", "-n", "2")
+        command = ("run", "sums.yaml", "-m", f"openai:m@{server.url}", "-r", "2")
         make(*command, cwd=tmp_path)
         before = len(server.requests)
         again = make(*command, "--json", cwd=tmp_path)
@@ -60,7 +60,7 @@ def test_a_dry_run_prints_prompts_as_they_are_sent_and_sends_nothing(sums, tmp_p
     with serving() as server:
         done = make("run", "sums.yaml", "-m", f"openai:m@{server.url}", "--dry-run", cwd=tmp_path)
         assert server.requests == []
-        make("run", "sums.yaml", "-m", f"openai:m@{server.url}", "-n", "1", "--limit", "1", cwd=tmp_path)
+        make("run", "sums.yaml", "-m", f"openai:m@{server.url}", "-r", "1", "--limit", "1", cwd=tmp_path)
         assert server.requests[0]["prompt"] == [{"role": "user", "content": "0 + 0 ="}]
     assert "[user]\n0 + 0 =\n" in done.stdout
     assert done.stdout.count("--- case") == 2
@@ -69,7 +69,7 @@ def test_a_dry_run_prints_prompts_as_they_are_sent_and_sends_nothing(sums, tmp_p
 @pytest.mark.commands
 def test_an_estimate_asks_nobody_where_nobody_is(sums, tmp_path):
     with serving() as server:
-        done = make("run", "sums.yaml", "-m", f"openai:m@{server.url}", "-n", "2", "--estimate", cwd=tmp_path)
+        done = make("run", "sums.yaml", "-m", f"openai:m@{server.url}", "-r", "2", "--estimate", cwd=tmp_path)
         assert done.returncode == 0
         assert "estimate from" in done.stderr
         assert "40 candidates" in done.stderr
@@ -86,7 +86,7 @@ def test_an_estimate_asks_nobody_where_nobody_is(sums, tmp_path):
         (["sums.yaml", "-m", "openai:gpt"], "OPENAI_API_KEY"),
         (["sums.yaml", "-a", "any_pas", "-m", "fake:builtins:str"], "did you mean any_pass"),
         (["sums.yaml", "--extract", "numbr", "-m", "fake:builtins:str"], "did you mean number"),
-        (["sums.yaml", "--samples", "q99", "-m", "fake:builtins:str"], "q99"),
+        (["sums.yaml", "--ids", "q99", "-m", "fake:builtins:str"], "q99"),
         (["sums.yaml", "--max-repeats", "9", "-m", "fake:builtins:str"], "--adaptive"),
         (["sums.yaml", "--data", "not-there", "-m", "fake:builtins:str"], "not-there"),
         (["sums.yaml", "--all-adapters"], "--model-path"),
@@ -110,8 +110,8 @@ def test_a_mistake_is_one_line_and_exit_code_2_before_anything_is_asked(sums, tm
 @pytest.mark.commands
 def test_a_budget_ends_with_exit_code_3_and_a_run_that_says_so(sums, tmp_path):
     with serving() as server:
-        base = ("run", "sums.yaml", "-m", f"openai:m@{server.url}", "-n", "2", "--out", "out")
-        cut = make(*base, "--max-tokens-total", "60", "--concurrency", "1", cwd=tmp_path)
+        base = ("run", "sums.yaml", "-m", f"openai:m@{server.url}", "-r", "2", "--out", "out")
+        cut = make(*base, "--token-budget", "60", "--concurrency", "1", cwd=tmp_path)
         assert cut.returncode == 3
         assert "stopped" in cut.stderr
         done = make(*base, cwd=tmp_path)
@@ -130,7 +130,7 @@ def test_a_refused_key_is_one_line(sums, tmp_path):
 @pytest.mark.kills
 def test_an_interrupt_keeps_every_reply_and_the_same_command_goes_on(sums, tmp_path):
     with running(tmp_path / "log.jsonl", delay=0.2) as server:
-        command = ["run", "sums.yaml", "-m", f"openai:m@{server.url}", "-n", "1", "--out", "out", "--concurrency", "2"]
+        command = ["run", "sums.yaml", "-m", f"openai:m@{server.url}", "-r", "1", "--out", "out", "--concurrency", "2"]
         process = subprocess.Popen(
             [*KOFN, *command], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -151,7 +151,7 @@ def test_an_interrupt_keeps_every_reply_and_the_same_command_goes_on(sums, tmp_p
 @pytest.mark.kills
 def test_a_second_process_is_refused_with_the_first_ones_pid(sums, tmp_path):
     with running(tmp_path / "log.jsonl", delay=0.5) as server:
-        command = ["run", "sums.yaml", "-m", f"openai:m@{server.url}", "-n", "1", "--out", "out", "--concurrency", "1"]
+        command = ["run", "sums.yaml", "-m", f"openai:m@{server.url}", "-r", "1", "--out", "out", "--concurrency", "1"]
         process = subprocess.Popen(
             [*KOFN, *command], cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )
@@ -170,7 +170,7 @@ def test_progress_is_shown_on_a_terminal_alone(sums, tmp_path):
     import pty
 
     with running(tmp_path / "log.jsonl", delay=0.1) as server:
-        command = [*KOFN, "run", "sums.yaml", "-m", f"openai:m@{server.url}", "-n", "2", "--out", "out"]
+        command = [*KOFN, "run", "sums.yaml", "-m", f"openai:m@{server.url}", "-r", "2", "--out", "out"]
         main, child = pty.openpty()
         env = {**os.environ, "COLUMNS": "120", "TERM": "xterm"}
         process = subprocess.Popen(
@@ -205,7 +205,7 @@ def test_every_adapter_of_a_training_run_gets_a_directory_of_its_own(sums, tmp_p
 
     folder = Path(save_run(tmp_path / "trained"))
     done = make(
-        *("run", "sums.yaml", "--model-path", str(folder), "--all-adapters", "--limit", "2", "-n", "1"),
+        *("run", "sums.yaml", "--model-path", str(folder), "--all-adapters", "--limit", "2", "-r", "1"),
         *("--max-tokens", "4", "--out", "out"),
         cwd=tmp_path,
     )

@@ -55,7 +55,7 @@ def garbage(path, chance):
 def made(tmp_path, forked, server):
     """A whole run, its command and what it says."""
     task_in(tmp_path)
-    words = ["run", "sums.yaml", "-n", REPEATS, "-m", f"openai:m@{server.url}", "--out"]
+    words = ["run", "sums.yaml", "-r", REPEATS, "-m", f"openai:m@{server.url}", "--out"]
     assert forked(*words, "whole/out", cwd=tmp_path).code == 0
     return words, essence(tmp_path / "whole" / "out")
 

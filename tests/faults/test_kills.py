@@ -77,7 +77,7 @@ def asks(forked, folder, server, store, words, whole, kills, tally, verb, prepar
 def killed_runs(folder, forked, tally, kills):
     task_in(folder)
     with running(folder / "log", delay=0.2, said=ANSWER) as server:
-        words = ["run", "sums.yaml", "-m", f"openai:m@{server.url}", "-n", REPEATS, "--concurrency", 2, "--out"]
+        words = ["run", "sums.yaml", "-m", f"openai:m@{server.url}", "-r", REPEATS, "--concurrency", 2, "--out"]
         forked(*words, "warm/out", cwd=folder)
         forked.took = forked.seconds(*words, "whole/out", cwd=folder)
         asks(forked, folder, server, "out", [*words, "out"], essence(folder / "whole" / "out"), kills, tally, "run")

@@ -48,7 +48,7 @@ class Work:
         self.verb, self.folder, self.disk, self.server, self.forked = verb, folder, disk, server, forked
         model = ["-m", f"openai:m@{server.url}", "--concurrency", 2]
         self.words = {
-            "run": ["run", "sums.yaml", *model, "-n", 3, "--out"],
+            "run": ["run", "sums.yaml", *model, "-r", 3, "--out"],
             "judge": ["judge", *model, "--rubric", "correctness"],
             "verify": ["verify", "problem", "submission", "--workers", 2, "--out"],
             "score": ["score", "outputs.jsonl", "--out"],

@@ -38,7 +38,7 @@ def without_counts(found):
 
 def mixed(tmp_path, forked, tally, faults, cases, retries):
     task_in(tmp_path, cases)
-    words = ["run", "sums.yaml", "-n", REPEATS, "--concurrency", 8, "--timeout", 3]
+    words = ["run", "sums.yaml", "-r", REPEATS, "--concurrency", 8, "--timeout", 3]
     with running(tmp_path / "well.log", said=ANSWER) as server:
         done = forked(*words, "-m", f"openai:m@{server.url}", "--out", "well/out", cwd=tmp_path)
         assert done.code == 0, done.err
@@ -88,7 +88,7 @@ def test_a_redirect_ends_a_run_in_one_line_and_takes_the_key_nowhere(tmp_path, t
     """What is wrong is the address; what was answered before is kept."""
     task_in(tmp_path)
     with running(tmp_path / "log", faults={"*": ["ok", "ok", "302"]}, said=ANSWER) as server:
-        words = ["run", "sums.yaml", "-n", REPEATS, "--concurrency", 1, "-m", f"openai:m@{server.url}", "--out", "out"]
+        words = ["run", "sums.yaml", "-r", REPEATS, "--concurrency", 1, "-m", f"openai:m@{server.url}", "--out", "out"]
         done = kofn(*words, cwd=tmp_path)
         assert done.code == 2
         assert "302" in done.line
@@ -105,7 +105,7 @@ def test_a_redirect_ends_a_run_in_one_line_and_takes_the_key_nowhere(tmp_path, t
 def interrupted(tmp_path, tally, name, code):
     task_in(tmp_path)
     with running(tmp_path / "log", delay=0.3, said=ANSWER) as server:
-        words = ["run", "sums.yaml", "-n", REPEATS, "--concurrency", 2, "-m", f"openai:m@{server.url}", "--out", "out"]
+        words = ["run", "sums.yaml", "-r", REPEATS, "--concurrency", 2, "-m", f"openai:m@{server.url}", "--out", "out"]
         process = subprocess.Popen(
             [*KOFN, *map(str, words)], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env=environment(),
@@ -201,7 +201,7 @@ def test_a_clock_that_runs_backwards_changes_no_number(tmp_path, backwards, tall
     outputs_in(tmp_path, 6)
     faults = {"*": ["429:1", "ok", "429-date", "500", "ok", "hang"]}
     with running(tmp_path / "log", delay=0.1, faults=faults, said=ANSWER) as server:
-        words = ["run", "sums.yaml", "-n", REPEATS, "--concurrency", 2, "-m", f"openai:m@{server.url}", "--timeout", 2]
+        words = ["run", "sums.yaml", "-r", REPEATS, "--concurrency", 2, "-m", f"openai:m@{server.url}", "--timeout", 2]
         words += ["--requests-per-second", 8, "--tokens-per-minute", 6000, "--max-time", 120]
         part = kofn(*words, "--limit", 6, "--out", "out", cwd=tmp_path, LD_PRELOAD=backwards)
         assert part.code == 0, part.err

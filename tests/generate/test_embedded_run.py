@@ -15,7 +15,7 @@ import kofn
 
 pytestmark = pytest.mark.skipif(weights() is None, reason="the weights of smollm2 are not installed")
 
-COMMAND = [sys.executable, "-m", "kofn", "run", "starter", "--samples", "fact-01,fact-07,problem-03", "-n", "3"]
+COMMAND = [sys.executable, "-m", "kofn", "run", "starter", "--ids", "fact-01,fact-07,problem-03", "-r", "3"]
 ENV = {**os.environ, "KOFN_THREADS": "1", "GOMP_SPINCOUNT": "1000"}
 
 
@@ -46,7 +46,7 @@ def test_the_starter_task_runs_from_the_command_line_to_a_report(tmp_path):
 def test_a_reproducible_run_is_the_same_bit_for_bit_also_when_it_was_cut(tmp_path):
     first = command("--reproducible", "--out", "a", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
-    cut = command("--reproducible", "--out", "b", "--max-tokens-total", "40", cwd=tmp_path)
+    cut = command("--reproducible", "--out", "b", "--token-budget", "40", cwd=tmp_path)
     assert cut.returncode == 3
     second = command("--reproducible", "--out", "b", cwd=tmp_path)
     assert second.returncode == 0, second.stderr
@@ -54,7 +54,7 @@ def test_a_reproducible_run_is_the_same_bit_for_bit_also_when_it_was_cut(tmp_pat
     manifest = json.loads((tmp_path / "b" / "run.json").read_text())
     assert manifest["generation"]["mode"] == "reproducible"
     assert manifest["generation"]["reused"] > 0
-    grown = command("--reproducible", "--out", "b", "-n", "4", cwd=tmp_path)
+    grown = command("--reproducible", "--out", "b", "-r", "4", cwd=tmp_path)
     assert grown.returncode == 0
     kept = candidates(tmp_path / "b").filter(pl.col("index") < 3)
     assert kept.equals(candidates(tmp_path / "a"))
@@ -62,8 +62,8 @@ def test_a_reproducible_run_is_the_same_bit_for_bit_also_when_it_was_cut(tmp_pat
 
 @pytest.mark.model
 def test_another_seed_gives_other_outputs(tmp_path):
-    kofn.run("starter", samples=["fact-01", "problem-03"], repeats=2, seed=0, out=tmp_path / "a", reproducible=True)
-    kofn.run("starter", samples=["fact-01", "problem-03"], repeats=2, seed=1, out=tmp_path / "b", reproducible=True)
+    kofn.run("starter", ids=["fact-01", "problem-03"], repeats=2, seed=0, out=tmp_path / "a", reproducible=True)
+    kofn.run("starter", ids=["fact-01", "problem-03"], repeats=2, seed=1, out=tmp_path / "b", reproducible=True)
     assert candidates(tmp_path / "a")["text"].to_list() != candidates(tmp_path / "b")["text"].to_list()
 
 

@@ -111,9 +111,9 @@ def test_both_rates_must_allow_a_call():
     ("limits", "spent", "said"),
     [
         (Limits(max_cost=0.5), (0.5, 0, 0), "--max-cost 0.5 reached"),
-        (Limits(max_tokens_total=1000), (0, 1001, 0), "--max-tokens-total 1000 reached"),
+        (Limits(token_budget=1000), (0, 1001, 0), "--token-budget 1000 reached"),
         (Limits(max_time=60), (0, 0, 61), "--max-time 60 reached"),
-        (Limits(max_cost=0.5, max_tokens_total=1000, max_time=60), (0.4, 999, 59), None),
+        (Limits(max_cost=0.5, token_budget=1000, max_time=60), (0.4, 999, 59), None),
         (Limits(), (1e9, 10**12, 1e9), None),
     ],
 )

@@ -129,11 +129,11 @@ def test_a_key_that_is_refused_ends_the_asking_and_not_the_run(tmp_path):
 
 def test_a_budget_that_is_spent_leaves_the_rest_to_the_heuristic(tmp_path):
     model = Reader("1")
-    limits = Limits(max_tokens_total=150, concurrency=1)
+    limits = Limits(token_budget=150, concurrency=1)
     found = extracted([candidate(f"It is {n}.", index=n) for n in range(10, 40)], model, tmp_path, limits=limits)
     assert 0 < found.n_fallback < 30
     assert found.n_failed == 0
-    assert found.stopped == "--max-tokens-total 150 reached"
+    assert found.stopped == "--token-budget 150 reached"
     assert found.answers[-1] == "39"
 
 

@@ -211,7 +211,7 @@ def test_faults_of_a_server_end_as_retried_or_as_error_rows(tmp_path):
 
 
 def test_a_budget_stops_the_run_and_the_same_command_goes_on(tmp_path):
-    cut = kofn.run(task(), model=Echo(), repeats=4, out=tmp_path / "r", max_tokens_total=100, concurrency=1)
+    cut = kofn.run(task(), model=Echo(), repeats=4, out=tmp_path / "r", token_budget=100, concurrency=1)
     assert "max" in cut.manifest["generation"]["stopped"]
     assert 0 < cut.result.n_candidates < 48
     assert any("not whole" in w for w in map(str, cut.result.warnings))
@@ -573,7 +573,7 @@ def test_a_bound_is_passed_by_one_call_at_most(tmp_path):
     assert 10 <= cut.manifest["generation"]["cost"] <= 11.5
 
 
-@pytest.mark.parametrize("bound", [{"max_tokens_total": 100_000}, {"max_cost": 100}])
+@pytest.mark.parametrize("bound", [{"token_budget": 100_000}, {"max_cost": 100}])
 def test_a_bound_far_away_stops_nobody_where_a_server_gives_fewer_outputs_than_asked(tmp_path, bound):
     with serving() as server:
         done = kofn.run(

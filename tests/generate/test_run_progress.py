@@ -53,7 +53,7 @@ def folder(tmp_path):
 @contextmanager
 def running_command(folder, *more):
     """`kofn run` in a process of its own, without a terminal."""
-    command = [*KOFN, "run", "sums.yaml", "-m", "fake:slow_models:slow", "-n", "2", "--out", "out", *more]
+    command = [*KOFN, "run", "sums.yaml", "-m", "fake:slow_models:slow", "-r", "2", "--out", "out", *more]
     process = subprocess.Popen(
         command, cwd=folder, env={**os.environ, "PYTHONPATH": str(folder)}, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
@@ -136,7 +136,7 @@ def test_a_killed_run_leaves_the_file_as_it_was_and_the_next_start_goes_on(folde
 @pytest.mark.parametrize(
     ("bound", "code", "why"),
     [
-        (("--max-tokens-total", "300"), 3, "--max-tokens-total 300 reached"),
+        (("--token-budget", "300"), 3, "--token-budget 300 reached"),
         (("--max-time", "0.000001"), 3, "no candidate is whole yet"),
     ],
 )

@@ -499,14 +499,14 @@ def test_a_full_disk_stops_the_run(tmp_path):
     ("limits", "most"),
     [
         (Limits(max_cost=1.25, concurrency=1), 10),
-        (Limits(max_tokens_total=130, concurrency=1), 10),
+        (Limits(token_budget=130, concurrency=1), 10),
         (Limits(max_cost=1.25, concurrency=4), 20),
     ],
 )
 def test_a_budget_ends_the_run_with_what_was_under_way_and_it_can_go_on(tmp_path, limits, most):
     model = Echo(samples=1)
     outcome, rows = run(tmp_path, model, n=100, repeats=Fixed(1), limits=limits, price=lambda *_: 0.125)
-    assert outcome.stopped in ("--max-cost 1.25 reached", "--max-tokens-total 130 reached")
+    assert outcome.stopped in ("--max-cost 1.25 reached", "--token-budget 130 reached")
     assert 10 <= len(model.requests) <= most
     assert len(rows) == outcome.tally.replies == columns(tmp_path, n=100).height == len(model.requests)
     outcome, _ = run(tmp_path, Echo(samples=1), n=100, repeats=Fixed(1))

@@ -196,7 +196,7 @@ def test_score_run_and_report_send_what_they_wrote(sent, sums, tmp_path):
     assert json.loads(done.stdout)["problem_name"] == "arithmetic"
     with serving() as server:
         model = f"openai:m@{server.url}"
-        done = make("run", sums, "-m", model, "-n", "2", "--out", tmp_path / "b", "--sink", "wandb:p")
+        done = make("run", sums, "-m", model, "-r", "2", "--out", tmp_path / "b", "--sink", "wandb:p")
     assert done.exit_code == 0, done.exception
     assert [len(sending.files) for _, sending in sent] == [3, 3, 0, 3]
     assert [sending.name for _, sending in sent] == ["a", "a", "a", "b"]
@@ -208,7 +208,7 @@ def test_score_run_and_report_send_what_they_wrote(sent, sums, tmp_path):
 
 def test_a_run_that_was_stopped_is_not_sent(sent, sums, tmp_path):
     with serving() as server:
-        few = ["--max-tokens-total", "1", "--concurrency", "1"]
+        few = ["--token-budget", "1", "--concurrency", "1"]
         done = make("run", sums, "-m", f"openai:m@{server.url}", "--out", tmp_path / "b", *few, "--sink", "wandb:p")
     assert isinstance(done.exception, WorldError)
     assert "stopped" in str(done.exception)

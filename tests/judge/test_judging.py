@@ -359,7 +359,7 @@ def test_one_system_against_another_has_a_rate_over_cases_and_its_p(tmp_path):
 def test_a_budget_stops_the_judging_and_the_same_command_goes_on(file, tmp_path):
     with serving() as server:
         model = f"openai:m@{server.url}"
-        few = JudgeSettings(models=(model,), limits=Limits(max_tokens_total=40, concurrency=1))
+        few = JudgeSettings(models=(model,), limits=Limits(token_budget=40, concurrency=1))
         run = judge(file, DIGIT, few, out=tmp_path / "run")
         assert run.result.judges["digit"]["stopped"]
         sent = len(server.requests)

@@ -137,9 +137,9 @@ def test_limit_takes_the_first_and_ids_are_picked_in_the_order_of_the_file():
     task = task_of(ROWS, limit=4)
     assert [i.case.id for i in task.items()] == ["q0", "q1", "q2", "q3"]
     assert len(task.items(limit=9)) == 9
-    assert [i.case.id for i in task.items(samples=["q8", "q2"])] == ["q2", "q8"]
+    assert [i.case.id for i in task.items(ids=["q8", "q2"])] == ["q2", "q8"]
     with pytest.raises(UnknownName, match="did you mean q8"):
-        task.items(samples=["q88"])
+        task.items(ids=["q88"])
     with pytest.raises(InputError, match="limit: expected a whole number of at least 1"):
         task.items(limit=0)
 

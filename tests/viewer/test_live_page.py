@@ -64,7 +64,7 @@ def slow(tmp_path):
 
     def start(n):
         let(n)
-        command = [sys.executable, "-m", "kofn", "run", "sums.yaml", "-m", "fake:slow:answer", "-n", "2"]
+        command = [sys.executable, "-m", "kofn", "run", "sums.yaml", "-m", "fake:slow:answer", "-r", "2"]
         process = subprocess.Popen(
             [*command, "--out", str(tmp_path / "slow")],
             cwd=work,

@@ -121,6 +121,9 @@ def check(data: Any, **options: Unpack[CheckKeywords]) -> CheckReport:
     )
     if asked.baseline is None and "alpha" in asked.given:
         raise OptionError("--alpha says when a drop against --baseline is significant: give --baseline too")
+    for path in (asked.junit, asked.summary):
+        if path is not None:
+            runs.check_writable(Path(path))
     run = as_run(data)
     against = None if asked.baseline is None else subject_of(as_run(asked.baseline))
     checks = analysis.run_checks(subject_of(run), wanted, against)

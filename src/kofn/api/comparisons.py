@@ -276,8 +276,8 @@ def audit(*data: Any, **options: Unpack[AuditKeywords]) -> ExtractionAudit:
     paths = all(isinstance(one, (str, Path)) for one in data)
     table = runs.load_table(list(map(str, data)) if paths else data[0], reading)
     names = asked.extract or analysis.extractors_for(table)
-    if asked.limit is not None and asked.limit < table.n_cases:
-        table = scoring.draw_cases(table, asked.limit, asked.seed)
+    if asked.sample is not None and asked.sample < table.n_cases:
+        table = scoring.draw_cases(table, asked.sample, asked.seed)
     read, notes = _read_by_model(table, names[0], asked)
     grading = scoring.GradingConfig(metrics=() if asked.metric is None else (asked.metric,), seed=asked.seed)
     return analysis.audit_extractors(table, names, grading, read=read, notes=notes)

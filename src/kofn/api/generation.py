@@ -48,8 +48,8 @@ def run_config(options: RunKeywords, given: Config | None = None) -> Config:
     if isinstance(extract, str) and (extract == "llm" or extract.startswith("llm:")):
         values["llm_extract"] = extract.removeprefix("llm").removeprefix(":") or scoring.DEFAULT_READER
         del values["extract"]
-    if isinstance(samples := values.get("samples"), str):
-        values["samples"] = tuple(one.strip() for one in samples.split(",") if one.strip())
+    if isinstance(ids := values.get("ids"), str):
+        values["ids"] = tuple(one.strip() for one in ids.split(",") if one.strip())
     return scoring.configure(*(() if given is None else (given,)), **values)
 
 
@@ -105,7 +105,7 @@ def _verify_programs(path: Path, submissions: tuple[Path, ...], asked: SimpleNam
             submissions,
             chosen,
             options=problems.verification.VerifyOptions(
-                policy=asked.policy, groups=asked.group, cases=asked.case, repeat=asked.repeat
+                policy=asked.policy, groups=asked.group, cases=asked.case, repeat=asked.repeats
             ),
             engine=engine,
             sandbox=sandbox,
@@ -113,7 +113,7 @@ def _verify_programs(path: Path, submissions: tuple[Path, ...], asked: SimpleNam
             progress=asked.progress,
         )
     kept = {"checkpoint": asked.checkpoint, "policy": asked.policy, "groups": asked.group, "cases": asked.case,
-            "repeat": asked.repeat, "aggregate": asked.aggregate, "engine": asked.engine}  # fmt: skip
+            "repeat": asked.repeats, "aggregate": asked.aggregate, "engine": asked.engine}  # fmt: skip
     result = problems.write_runs(found, asked.out, kept, tags=asked.tag)
     return replace(found, result=result, directory=asked.out)
 
@@ -122,8 +122,8 @@ def _verify_samples(tasks: Path, samples: tuple[Path, ...], asked: SimpleNamespa
     for name in ("group", "case", "checkpoint"):
         if name in asked.given:
             raise OptionError(f"--{name} is for problems with checkpoints, not for data sets")
-    if asked.repeat > 1:
-        raise OptionError("--repeat is for problems with checkpoints: give more samples")
+    if asked.repeats > 1:
+        raise OptionError("--repeats is for problems with checkpoints: give more samples")
     sandbox = _sandbox(asked)
     with _engine(asked) as engine:
         found = problems.run_samples(

@@ -24,6 +24,33 @@ Spec = str | Callable[..., Any]
 Specs = Spec | Sequence[Spec]
 Texts = str | Sequence[str]
 
+# Headings of `--help`, in the order in which they stand.
+GROUPS = (
+    COMMON := "Common options",
+    INPUT := "Input",
+    MODEL := "Model and sampling",
+    STAGES := "Two stages",
+    ADAPTIVE := "Adaptive repeats",
+    JUDGE := "Judge",
+    COMPARED := "What is compared",
+    CHECKS := "Requirements",
+    QUESTION := "Question",
+    PILOT := "Pilot",
+    SHEET := "Label sheet",
+    SELECTION := "Selection",
+    GRADING := "Grading",
+    NUMBERS := "Numbers",
+    COSTS := "Costs",
+    PROGRAMS := "Programs",
+    LIMITS := "Limits",
+    RUN := "Run directory",
+    EXPORT := "Export",
+    SERVER := "Server",
+    PARALLEL := "Parallel execution",
+    OUTPUT := "Output",
+    OTHER := "Other",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Keyword:
@@ -36,6 +63,11 @@ class Keyword:
     pairs     NAME=VALUE, several; the value is a mapping
     either    a bool that is also None, where nothing is said: --NAME and --no-NAME
     low, high the least and the most; `above` and `below` are bounds that are themselves excluded
+    group     the heading of `--help` under which it stands, one of GROUPS
+    common    whether it stands first in the help of a verb with many options; of an option that verbs share, the word
+              COMMON in a verb's annotation says so
+    also      other tools' names for it, and its own earlier ones: accepted, and not shown
+    commas    whether commas outside brackets separate several: `pass@1,pass@4`
     """
 
     help: str
@@ -54,6 +86,10 @@ class Keyword:
     either: bool = False
     required: bool = False
     env: str | None = None
+    group: str = OTHER
+    common: bool = False
+    also: tuple[str, ...] = ()
+    commas: bool = False
 
     @property
     def unset(self) -> Any:
@@ -76,7 +112,8 @@ class Keyword:
         """A value given in Python in the form that functions work with."""
         if self.many:
             alone = isinstance(value, (str, Path)) or not isinstance(value, Iterable) or callable(value)
-            return (value,) if alone else tuple(value)
+            several = (value,) if alone else tuple(value)
+            return several if not self.commas else tuple(part for one in several for part in split_names(one))
         if self.choices and value not in self.choices:
             raise UnknownName(name, str(value), list(self.choices))
         if self.kind is Path and isinstance(value, str):
@@ -109,6 +146,28 @@ class Keyword:
         return f"{what} {'from' if self.above is None else 'above'} {self.least:g}"
 
 
+def split_names(given: Any) -> list[Any]:
+    """Names that commas separate; those inside brackets or quotes separate parameters. What is no text stays whole.
+
+    >>> split_names("pass@1, ndcg(k=3,gain='exp2'),mean")
+    ['pass@1', "ndcg(k=3,gain='exp2')", 'mean']
+    """
+    if not isinstance(given, str) or "," not in given:
+        return [given]
+    parts, depth, quote = [""], 0, ""
+    for at, c in enumerate(given):
+        if quote:
+            quote = "" if c == quote and given[at - 1] != "\\" else quote
+        elif c in "'\"" and depth:
+            quote = c
+        depth += 0 if quote else (c in "([{") - (c in ")]}")
+        if c == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += c
+    return [part.strip() for part in parts if part.strip()]
+
+
 class OptionError(InputError):
     """Options that do not go together. The message names them as the command line does, in Python as keywords.
 
@@ -126,47 +185,82 @@ class OptionError(InputError):
         return super().__str__()
 
 
-Aggregate = Annotated[Specs, Keyword("Aggregator, such as any_pass or pass@5; repeatable.", "A", short="-a")]
-Threshold = Annotated[float | None, Keyword("Minimum passing score (default: as graded, or 1.0).")]
-TopK = Annotated[int | None, Keyword("Keep the first K candidates of each set.", "K", low=1)]
-By = Annotated[Texts, Keyword("Also within each value of this field; repeatable.", "FIELD")]
-Cluster = Annotated[str | None, Keyword("Resample groups of cases that belong together.", "FIELD")]
-Weight = Annotated[str | None, Keyword("Weight of each case.", "FIELD")]
+Aggregate = Annotated[
+    Specs,
+    Keyword(
+        "Aggregator, such as any_pass or pass@1,pass@4 (repeatable)",
+        "A",
+        short="-a",
+        group=NUMBERS,
+        commas=True,
+    ),
+]
+Threshold = Annotated[float | None, Keyword("Minimum passing score (default: as graded, or 1.0)", "X", group=GRADING)]
+TopK = Annotated[int | None, Keyword("Keep the first K candidates of each set", "K", low=1, group=INPUT)]
+By = Annotated[Texts, Keyword("Segment results by this field (repeatable)", "FIELD", group=NUMBERS)]
+Cluster = Annotated[
+    str | None, Keyword("Resample clusters of cases that share this field's value", "FIELD", group=NUMBERS)
+]
+Weight = Annotated[str | None, Keyword("Field that holds the weight of each case", "FIELD", group=NUMBERS)]
 Interval = Annotated[
     str,
-    Keyword("auto, bootstrap, expanded, bca, wilson, clopper_pearson, jeffreys, t or cluster.", "I", default="auto"),
+    Keyword("Interval method: bootstrap, bca, wilson, t, ...", "METHOD", default="auto", group=NUMBERS),
 ]
-Level = Annotated[float, Keyword("Level of the intervals.", default=0.95)]
-Seed = Annotated[int, Keyword("Random seed.", default=0)]
+Level = Annotated[float, Keyword("Confidence level of the intervals", "X", default=0.95, group=NUMBERS)]
+Seed = Annotated[int, Keyword("Random seed", "N", default=0, group=NUMBERS)]
 SplitPart = Annotated[
-    str | None, Keyword("Only design or test cases: design, test:0.3 (the share of design), test:0.3:SEED.", "PART")
+    str | None,
+    Keyword("Part of the cases: design, test, test:0.3 or test:0.3:SEED", "PART", group=INPUT),
 ]
-Use = Annotated[str | None, Keyword("How outputs are used: any, vote, select, list or all.", "USE")]
-Field = Annotated[Mapping[str, str], Keyword("A field's name in this file; repeatable.", "ROLE=NAME")]
+Use = Annotated[
+    str | None,
+    Keyword("Intended use of a set: any, vote, select, list or all", "USE", group=NUMBERS),
+]
+Field = Annotated[
+    Mapping[str, str],
+    Keyword("Name of a field in the file, such as output=text (repeatable)", "ROLE=NAME", group=INPUT),
+]
 Format = Annotated[
-    str | None, Keyword("How to read the files (default: by their content; `kofn list importers`).", "F")
+    str | None,
+    Keyword("Input format (default: detected; `kofn list importers`)", "FORMAT", group=INPUT),
 ]
-Where = Annotated[Mapping[str, str], Keyword("Only cases with this value; repeatable.", "FIELD=VALUE")]
-AsRepeats = Annotated[bool, Keyword("The files are repeats of the same cases, matched by id or by place.")]
-BatchIndex = Annotated[int | None, Keyword("A number for results.jsonl, such as the training step.", "N")]
-AppendResults = Annotated[Place | None, Keyword("Append this run's line of results.jsonl to FILE too.", "FILE")]
-Tag = Annotated[Texts, Keyword("A word to find the run by, in `kofn view`; repeatable.", "WORD")]
+Where = Annotated[
+    Mapping[str, str], Keyword("Keep only cases with this value (repeatable)", "FIELD=VALUE", group=INPUT)
+]
+AsRepeats = Annotated[bool, Keyword("Treat the files as repeats of the same cases, by id or position", group=INPUT)]
+BatchIndex = Annotated[int | None, Keyword("Number for results.jsonl, such as the training step", "N", group=RUN)]
+AppendResults = Annotated[
+    Place | None, Keyword("Also append this run's line of results.jsonl to FILE", "FILE", group=RUN)
+]
+Tag = Annotated[Texts, Keyword("Tag to find the run by in `kofn view` (repeatable)", "WORD", group=RUN)]
 
 
 class Calls(TypedDict, total=False):
     """How models are called: limits, retries, budgets, prices."""
 
-    concurrency: Annotated[int | None, Keyword("Calls at the same time, to each model.", low=1)]
-    requests_per_second: Annotated[float | None, Keyword("Maximum requests per second, per model.", above=0)]
-    tokens_per_minute: Annotated[float | None, Keyword("Maximum tokens per minute, per model.", above=0)]
-    timeout: Annotated[float, Keyword("Seconds a call may take.", default=600.0, above=0)]
-    retries: Annotated[int, Keyword("Retries of a call that failed.", low=0, default=6)]
-    retry_errors: Annotated[bool, Keyword("Ask again what failed in an earlier start.")]
-    max_cost: Annotated[float | None, Keyword("Stop when so many dollars are spent.", above=0)]
-    max_tokens_total: Annotated[int | None, Keyword("Stop when so many tokens are used.", low=1)]
-    max_time: Annotated[float | None, Keyword("Stop after so many seconds.", above=0)]
-    cache: Annotated[bool, Keyword("Share replies of deterministic requests across runs.")]
-    prices: Annotated[Place | None, Keyword("A YAML file of prices.")]
+    concurrency: Annotated[
+        int | None, Keyword("Maximum concurrent calls, per model", "N", low=1, group=LIMITS, common=True)
+    ]
+    requests_per_second: Annotated[
+        float | None, Keyword("Maximum requests per second, per model", "X", above=0, group=LIMITS)
+    ]
+    tokens_per_minute: Annotated[
+        float | None, Keyword("Maximum tokens per minute, per model", "X", above=0, group=LIMITS)
+    ]
+    timeout: Annotated[float, Keyword("Maximum seconds per call", "SECONDS", default=600.0, above=0, group=LIMITS)]
+    retries: Annotated[int, Keyword("Retries of a failed call", "N", low=0, default=6, group=LIMITS)]
+    retry_errors: Annotated[bool, Keyword("Repeat calls that failed in an earlier start", group=LIMITS)]
+    max_cost: Annotated[
+        float | None, Keyword("Stop after spending this much, in dollars", "USD", above=0, group=LIMITS, common=True)
+    ]
+    token_budget: Annotated[
+        int | None,
+        Keyword("Stop after using this many tokens", "N", low=1, group=LIMITS, also=("max_tokens_total",)),
+    ]
+    max_time: Annotated[float | None, Keyword("Stop after this many seconds", "SECONDS", above=0, group=LIMITS)]
+    cache: Annotated[bool, Keyword("Share replies at temperature 0 across runs", group=LIMITS)]
+    prices: Annotated[Place | None, Keyword("YAML file with prices of tokens", "FILE", group=LIMITS)]
+    max_tokens_total: int | None
 
 
 class ScoreKeywords(TypedDict, total=False):
@@ -179,61 +273,58 @@ class ScoreKeywords(TypedDict, total=False):
     as_repeats: AsRepeats
     format: Format
     where: Where
-    extract: Annotated[Spec | None, Keyword("Extractor of answers, such as number, letter or pattern('x=(.*)').", "E")]
-    metric: Annotated[Specs, Keyword("Metric against the reference; repeatable.", "M")]
-    aggregate: Aggregate
-    threshold: Threshold
+    extract: Annotated[
+        Spec | None,
+        Keyword("Extractor, such as number, letter or pattern('x=(.*)')", "E", group=GRADING, common=True),
+    ]
+    metric: Annotated[
+        Specs,
+        Keyword("Metric against the reference (repeatable)", "M", group=GRADING, common=True, commas=True),
+    ]
+    aggregate: Annotated[Aggregate, COMMON]
+    threshold: Annotated[Threshold, COMMON]
     top_k: TopK
-    by: By
+    by: Annotated[By, COMMON]
     interval: Interval
     level: Level
     seed: Seed
     cluster: Cluster
     weight: Weight
     split: SplitPart
-    use: Use
-    field: Field
-    workers: Annotated[
-        int | None, Keyword("Call metrics of your own, and those that take long, on so many processes.", "N", low=1)
-    ]
-    engine: Annotated[Any, Keyword("Where: local or ray.", "E")]
-    ray_address: Annotated[str | None, Keyword("The Ray cluster, with --engine ray.", "A")]
+    use: Annotated[Use, COMMON]
+    field: Annotated[Field, COMMON]
+    workers: Annotated[int | None, Keyword("Processes for slow metrics and your own", "N", low=1, group=PARALLEL)]
+    engine: Annotated[Any, Keyword("Engine that runs them: local or ray (default: local)", "E", group=PARALLEL)]
+    ray_address: Annotated[str | None, Keyword("Address of a Ray cluster", "A", group=PARALLEL)]
     part_size: Annotated[
         Any,
         Keyword(
-            "Read Parquet in parts of about N candidates and keep none of them (default: "
-            "1,000,000, from two million candidates on).",
-            "N",
-            kind=int,
-            low=1,
+            "Read Parquet in parts of N candidates (default: 1,000,000, for 2M+)", "N", kind=int, low=1, group=PARALLEL
         ),
     ]
-    out: Annotated[Place | None, Keyword("Write a run directory, report.html in it.", "DIR")]
+    out: Annotated[
+        Place | None, Keyword("Write a run directory with report.html to DIR", "DIR", group=RUN, common=True)
+    ]
+    force: Annotated[bool, Keyword("Replace the run that is in --out", group=RUN)]
     task: Annotated[
         str | None,
-        Keyword(
-            "What is evaluated, in the run directory (default: the file's name); or a task "
-            "file, kofn's or lm-eval's, whose extractor, metrics and aggregators are taken.",
-            "TASK",
-        ),
+        Keyword("Name of the task, or a task file whose grading is used", "TASK", group=RUN, common=True),
     ]
     verdict: Annotated[
         str | None,
-        Keyword(
-            "The aggregator that says whether a case passes, such as majority or 'mean >= 0.8' (default: the first).",
-            "A",
-        ),
+        Keyword("Rule for a passing case, such as majority or 'mean >= 0.8'", "A", group=GRADING),
     ]
-    group: Annotated[str | None, Keyword("The field whose values are the report's groups of cases.", "FIELD")]
+    group: Annotated[str | None, Keyword("Field whose values group the cases in the report", "FIELD", group=RUN)]
     group_type: Annotated[
-        Mapping[str, str], Keyword("Core (default), Functionality, Regression or Error; repeatable.", "GROUP=TYPE")
+        Mapping[str, str],
+        Keyword("Core (default), Functionality, Regression or Error (repeatable)", "GROUP=TYPE", group=RUN),
     ]
-    group_weight: Annotated[Mapping[str, float], Keyword("Weight of a group's score; repeatable.", "GROUP=W")]
-    metric_weight: Annotated[Mapping[str, float], Keyword("Weight of a metric; repeatable.", "METRIC=W")]
+    group_weight: Annotated[Mapping[str, float], Keyword("Weight of a group (repeatable)", "GROUP=W", group=RUN)]
+    metric_weight: Annotated[Mapping[str, float], Keyword("Weight of a metric (repeatable)", "METRIC=W", group=RUN)]
     batch_index: BatchIndex
     append_results: AppendResults
     tag: Tag
-    policy: Annotated[str, Keyword("When the whole run passes.", "P", default="core-cases")]
+    policy: Annotated[str, Keyword("Policy by which the run passes", "P", default="core-cases", group=GRADING)]
     n_resamples: int
     everything: bool
     fields: Mapping[str, str]
@@ -247,41 +338,56 @@ class CompareKeywords(TypedDict, total=False):
     aggregate: Annotated[
         Texts,
         Keyword(
-            "Numbers to compare, such as any_pass or pass@5; repeatable (default: all that any of them shows).",
+            "Number to compare, such as any_pass (default: all; repeatable)",
             "A",
             short="-a",
+            group=NUMBERS,
+            common=True,
+            commas=True,
         ),
     ]
-    metric: Annotated[Texts, Keyword("Of these metrics; repeatable (default: those all have).", "M")]
-    by: By
+    metric: Annotated[
+        Texts,
+        Keyword("Metric to compare (default: all shared; repeatable)", "M", group=NUMBERS, common=True, commas=True),
+    ]
+    by: Annotated[By, COMMON]
     split: SplitPart
     top_k: TopK
-    all_pairs: Annotated[bool, Keyword("Compare every two, not each with the first.")]
-    verdict: Annotated[str | None, Keyword("What says whether a case passes, such as majority or 'mean >= 0.8'.", "V")]
+    all_pairs: Annotated[bool, Keyword("Compare every pair, not only each with the first", group=COMPARED, common=True)]
+    verdict: Annotated[
+        str | None, Keyword("Rule for a passing case, such as majority or 'mean >= 0.8'", "V", group=GRADING)
+    ]
     use: Annotated[
         str | None,
+        Keyword("Intended use: any, vote, select or all (default: the runs')", "USE", group=NUMBERS, common=True),
+    ]
+    extractors: Annotated[
+        Texts,
         Keyword(
-            "Intended use, whose number is the headline: any, vote, select or all (default: as the runs declare).",
-            "USE",
+            "Grade the same outputs with each of these extractors", "E...", group=COMPARED, common=True, commas=True
         ),
     ]
-    extractors: Annotated[Texts, Keyword("Grade the same outputs with each of these extractors.", "E...")]
-    metrics: Annotated[Texts, Keyword("Grade the same outputs with each of these metrics.", "M...")]
+    metrics: Annotated[
+        Texts,
+        Keyword("Grade the same outputs with each of these metrics", "M...", group=COMPARED, common=True, commas=True),
+    ]
     selectors: Annotated[
         Texts,
         Keyword(
-            "Pick from the same candidates by each of these: a YAML file, a column, a "
-            "metric, vote, length, first, random, module:function.",
-            "S...",
+            "Pick by each of these: vote, first, a column, a metric, a YAML file", "S...", group=COMPARED, common=True
         ),
     ]
-    evaluator: Annotated[str | None, Keyword("The metric that grades what selectors pick (default: the first).", "M")]
-    extract: Annotated[str | None, Keyword("Grade again, with this extractor of answers.", "E")]
+    evaluator: Annotated[
+        str | None, Keyword("Metric that grades what selectors pick (default: the first)", "M", group=COMPARED)
+    ]
+    extract: Annotated[str | None, Keyword("Grade again with this extractor", "E", group=GRADING)]
     threshold: Threshold
     cluster: Cluster
     weight: Weight
-    field: Field
-    alpha: Annotated[float, Keyword("A difference is significant with p below this.", default=0.05)]
+    field: Annotated[Field, COMMON]
+    alpha: Annotated[
+        float, Keyword("Significance level: a difference counts with p below it", "X", default=0.05, group=NUMBERS)
+    ]
     level: Level
     seed: Seed
     fields: Mapping[str, str]
@@ -290,104 +396,133 @@ class CompareKeywords(TypedDict, total=False):
 class CurveKeywords(TypedDict, total=False):
     """Options of `kofn.curve`."""
 
-    metric: Annotated[str | None, Keyword("The metric whose passes count (default: the first).", "M")]
+    metric: Annotated[
+        str | None, Keyword("Metric whose passes count (default: the first)", "M", group=NUMBERS, common=True)
+    ]
     selector: Annotated[
         str | None,
         Keyword(
-            "What picks one of k: a column of scores, vote, length, first, random, "
-            "module:function, or a YAML file (default: the only column of scores).",
-            "S",
+            "Selector: a column, vote, length, first, mine.py:pick, a YAML file", "S", group=SELECTION, common=True
         ),
     ]
     measure: Annotated[
         str | None,
-        Keyword("Whose gain counts (default: as the run is used, else any).", choices=("any", "selected", "majority")),
+        Keyword(
+            "Measure that decides: any, selected or majority (default: by --use)",
+            "M",
+            choices=("any", "selected", "majority"),
+            group=SELECTION,
+            common=True,
+        ),
     ]
-    min_gain_per_dollar: Annotated[float | None, Keyword("Minimum gain per dollar of a further candidate.", "X")]
-    max_latency: Annotated[float | None, Keyword("All n answers within this time.", "SECONDS")]
-    sequential: Annotated[bool, Keyword("Candidates are asked one after the other, not side by side.")]
-    budget: Annotated[float | None, Keyword("Most that the candidates of one case may cost.", "DOLLARS")]
-    cost_per_candidate: Annotated[float | None, Keyword("Where the outputs carry no cost.", "DOLLARS")]
-    extend: Annotated[int | None, Keyword("Extrapolate to K candidates (beta-binomial).", "K", low=1)]
+    min_gain_per_dollar: Annotated[
+        float | None, Keyword("Minimum gain per dollar of a further candidate", "X", group=COSTS, common=True)
+    ]
+    max_latency: Annotated[
+        float | None, Keyword("Maximum seconds for all n answers", "SECONDS", group=COSTS, common=True)
+    ]
+    sequential: Annotated[bool, Keyword("Draw candidates one after the other, not in parallel", group=COSTS)]
+    budget: Annotated[
+        float | None, Keyword("Maximum cost of one case's candidates, in dollars", "USD", group=COSTS, common=True)
+    ]
+    cost_per_candidate: Annotated[
+        float | None, Keyword("Cost of a candidate, where the outputs carry none", "USD", group=COSTS)
+    ]
+    extend: Annotated[
+        int | None, Keyword("Extrapolate to K candidates (beta-binomial)", "K", low=1, group=NUMBERS, common=True)
+    ]
     labels: Annotated[
-        Any, Keyword("Verdicts of people and of the judge on candidates: adds the corrected curve.", "FILE", kind=Path)
+        Any,
+        Keyword("Human and judge verdicts, for a corrected curve", "FILE", kind=Path, group=NUMBERS),
     ]
-    by: By
+    by: Annotated[By, COMMON]
     split: SplitPart
     interval: Interval
     level: Level
     seed: Seed
     threshold: Threshold
     use: Annotated[
-        str | None, Keyword("How outputs are used: any, vote, select, list or all; says which measure counts.", "USE")
+        str | None,
+        Keyword("Intended use of a set: any, vote, select, list or all", "USE", group=SELECTION, common=True),
     ]
 
 
 class CheckKeywords(TypedDict, total=False):
     """Options of `kofn.check`."""
 
-    policy: Annotated[str | None, Keyword("A pass policy; the run's own when nothing else is asked for.", "P")]
+    policy: Annotated[str | None, Keyword("Pass policy (default: the run's, unless --require)", "P", group=CHECKS)]
     require: Annotated[
-        Texts, Keyword("Such as 'any_pass >= 0.8', or on an interval's end 'any_pass.low >= 75%'; repeatable.", "EXPR")
+        Texts,
+        Keyword("Requirement, such as 'any_pass >= 0.8' (repeatable)", "EXPR", group=CHECKS),
     ]
-    each: Annotated[Texts, Keyword("Requirements hold in every segment too; repeatable.", "FIELD")]
-    baseline: Annotated[Any, Keyword("No significant drop against this run.", "RUN", kind=Path)]
-    alpha: Annotated[float, Keyword("A drop is significant with p below this.", default=0.05)]
-    max_cost: Annotated[float | None, Keyword("Most that all candidates together may cost.", "X")]
-    min_passes: Annotated[str | None, Keyword("Every Core case has M passing candidates (of N graded).", "M[/N]")]
-    strict: Annotated[bool, Keyword("No number is picked and graded by the same judge or score.")]
-    fail_on: Annotated[Texts, Keyword("No warning with this code; repeatable.", "CODE")]
-    allow_missing: Annotated[bool, Keyword("Candidates not graded and cases not verified may be.")]
-    junit: Annotated[Place | None, Keyword("Write JUnit XML.", "FILE")]
-    summary: Annotated[Place | None, Keyword("Append a summary in Markdown.", "FILE", env="GITHUB_STEP_SUMMARY")]
+    each: Annotated[
+        Texts, Keyword("Require the same in every segment of this field (repeatable)", "FIELD", group=CHECKS)
+    ]
+    baseline: Annotated[Any, Keyword("Refuse a significant drop against this run", "RUN", kind=Path, group=CHECKS)]
+    alpha: Annotated[
+        float, Keyword("Significance level: a drop counts with p below it", "X", default=0.05, group=CHECKS)
+    ]
+    max_cost: Annotated[float | None, Keyword("Maximum cost of all candidates, in dollars", "USD", group=CHECKS)]
+    min_passes: Annotated[str | None, Keyword("Minimum passing candidates of every Core case", "M[/N]", group=CHECKS)]
+    strict: Annotated[bool, Keyword("Refuse numbers picked and graded by the same judge or score", group=CHECKS)]
+    fail_on: Annotated[Texts, Keyword("Refuse a warning with this code (repeatable)", "CODE", group=CHECKS)]
+    allow_missing: Annotated[bool, Keyword("Accept candidates without a grade and cases not verified", group=CHECKS)]
+    junit: Annotated[Place | None, Keyword("Write JUnit XML to FILE", "FILE", group=OUTPUT)]
+    summary: Annotated[
+        Place | None,
+        Keyword("Append a Markdown summary to FILE", "FILE", env="GITHUB_STEP_SUMMARY", group=OUTPUT),
+    ]
 
 
 class PlanKeywords(TypedDict, total=False):
     """Options of `kofn.plan`."""
 
-    width: Annotated[float | None, Keyword("Full width of the interval that is wanted.", "W")]
-    difference: Annotated[float | None, Keyword("The difference between two systems that is to be found.", "D")]
-    power: Annotated[float, Keyword("Probability of finding it.", default=0.8)]
-    level: Annotated[float, Keyword("Level of the interval.", default=0.95)]
-    against: Annotated[
-        Any, Keyword("A pilot of the other system: the difference is paired by case.", "RUN|FILE", kind=Path)
-    ]
+    width: Annotated[float | None, Keyword("Full width of the wanted interval", "W", group=QUESTION)]
+    difference: Annotated[float | None, Keyword("Difference between two systems to detect", "D", group=QUESTION)]
+    power: Annotated[float, Keyword("Probability of detecting it", "X", default=0.8, group=QUESTION)]
+    level: Annotated[float, Keyword("Confidence level of the interval", "X", default=0.95, group=QUESTION)]
+    max_cases: Annotated[int | None, Keyword("Number of cases available", "N", low=2, group=QUESTION)]
+    against: Annotated[Any, Keyword("Pilot of the other system, paired by case", "RUN|FILE", kind=Path, group=PILOT)]
     correlation: Annotated[
         float,
-        Keyword("Without --against: how alike both systems find the cases hard (0 is cautious).", "R", default=0.0),
+        Keyword("Correlation of the systems over cases", "R", default=0.0, group=PILOT),
     ]
-    metric: Annotated[str | None, Keyword("The metric of the pilot (default: the first).", "M")]
-    p: Annotated[float | None, Keyword("Instead of a pilot: the share that is expected.", "P")]
+    metric: Annotated[str | None, Keyword("Metric of the pilot (default: the first)", "M", group=PILOT)]
+    labels: Annotated[
+        Any, Keyword("Human and judge verdicts, to plan a corrected rate", "FILE", kind=Path, group=PILOT)
+    ]
+    p: Annotated[float | None, Keyword("Expected rate, instead of a pilot", "P", group=PILOT)]
     between: Annotated[
         float | None,
-        Keyword("Instead of a pilot: variance between cases (with --difference: of the expected differences).", "V"),
+        Keyword("Variance between cases (or of their differences)", "V", group=PILOT),
     ]
-    within: Annotated[float | None, Keyword("And within a case, from repeat to repeat, of one system.", "V")]
-    cost_per_candidate: Annotated[float | None, Keyword("Default: the pilot's mean.", "DOLLARS")]
-    cost_per_case: Annotated[float | None, Keyword("Such as writing it.", "DOLLARS")]
-    cost_per_label: Annotated[float | None, Keyword("A person's verdict.", "DOLLARS")]
-    labels: Annotated[
-        Any, Keyword("Verdicts of people and of the judge: plan the corrected rate of a judge.", "FILE", kind=Path)
+    within: Annotated[float | None, Keyword("Variance between repeats of a case", "V", group=PILOT)]
+    cost_per_candidate: Annotated[
+        float | None, Keyword("Cost of a candidate (default: the pilot's mean)", "USD", group=COSTS)
     ]
-    max_cases: Annotated[int | None, Keyword("There are no more cases than this.", "N", low=2)]
+    cost_per_case: Annotated[float | None, Keyword("Cost of a case, such as writing it", "USD", group=COSTS)]
+    cost_per_label: Annotated[float | None, Keyword("Cost of a human label", "USD", group=COSTS)]
 
 
 class TrendKeywords(TypedDict, total=False):
     """Options of `kofn.trend`."""
 
-    task: Annotated[str | None, Keyword("Only the runs of this task.", "NAME")]
+    task: Annotated[str | None, Keyword("Follow only the runs of this task", "NAME", group=INPUT)]
+    last: Annotated[int | None, Keyword("Keep only the newest N runs per task", "N", low=1, group=INPUT)]
     aggregate: Annotated[
         Texts,
         Keyword(
-            "The number to follow: a stored aggregator, pass_rate or score; repeatable "
-            "(default: the verdict's where all runs have the same, else pass_rate).",
+            "Number to follow: an aggregator, pass_rate or score (repeatable)",
             "A",
             short="-a",
+            group=NUMBERS,
+            commas=True,
         ),
     ]
-    metric: Annotated[str | None, Keyword("The metric of the aggregator (default: a run's first).", "M")]
-    alpha: Annotated[float, Keyword("A change is significant with p below this.", default=0.05)]
-    last: Annotated[int | None, Keyword("Only the newest N runs of each task.", "N", low=1)]
+    metric: Annotated[str | None, Keyword("Metric of the aggregator (default: a run's first)", "M", group=NUMBERS)]
+    alpha: Annotated[
+        float, Keyword("Significance level: a change counts with p below it", "X", default=0.05, group=NUMBERS)
+    ]
 
 
 class JudgeKeywords(Calls, total=False):
@@ -395,37 +530,71 @@ class JudgeKeywords(Calls, total=False):
 
     rubric: Annotated[
         Any,
-        Keyword("correctness, helpfulness, faithfulness, preference, or a YAML file of your own.", "R", required=True),
-    ]
-    model: Annotated[
-        Any, Keyword("The judge, as in kofn run; several are a panel.", "M", short="-m", many=True, required=True)
-    ]
-    repeats: Annotated[int, Keyword("Verdicts per candidate.", short="-n", default=1, low=1)]
-    panel: Annotated[str, Keyword("How several judges become one score.", choices=("mean", "vote"), default="mean")]
-    choose: Annotated[
-        bool,
         Keyword(
-            "No reply: the verdict is the likeliest of all there are. For small models; "
-            "needs log-likelihoods (smollm2, gguf:, hf:)."
+            "correctness, helpfulness, faithfulness, preference, or a YAML file",
+            "R",
+            required=True,
+            group=JUDGE,
+            common=True,
         ),
     ]
-    against: Annotated[Any, Keyword("With a pairwise rubric: the other system.", "RUN|FILE", kind=Path)]
-    replace: Annotated[bool, Keyword("Write over a metric of this name that another judge gave.")]
-    name: Annotated[str | None, Keyword("The metric's name (default: the rubric's).", "NAME")]
-    temperature: Annotated[float | None, Keyword("Of the judge (default: the rubric's).", short="-t", low=0, high=5)]
-    max_tokens: Annotated[int | None, Keyword("Longest verdict (default: the rubric's).", low=1)]
-    out: Annotated[Place | None, Keyword("For a FILE: the run directory (default: runs/FILE-RUBRIC).", "DIR")]
-    aggregate: Aggregate
+    model: Annotated[
+        Any,
+        Keyword(
+            "Judge model, as in kofn run (several form a panel)",
+            "M",
+            short="-m",
+            many=True,
+            required=True,
+            group=JUDGE,
+            common=True,
+        ),
+    ]
+    repeats: Annotated[
+        int,
+        Keyword(
+            "Verdicts per candidate", "N", short="-r", default=1, low=1, group=JUDGE, common=True, also=("epochs",)
+        ),
+    ]
+    panel: Annotated[
+        str,
+        Keyword(
+            "How a panel's scores combine: mean or vote", "HOW", choices=("mean", "vote"), default="mean", group=JUDGE
+        ),
+    ]
+    choose: Annotated[
+        bool,
+        Keyword("Choose the likeliest verdict, without a reply (smollm2, gguf:, hf:)", group=JUDGE),
+    ]
+    against: Annotated[
+        Any,
+        Keyword("Other system, for a pairwise rubric", "RUN|FILE", kind=Path, group=JUDGE, common=True),
+    ]
+    replace: Annotated[bool, Keyword("Replace another judge's metric of the same name", group=RUN)]
+    name: Annotated[str | None, Keyword("Name of the metric (default: the rubric's)", "NAME", group=RUN, common=True)]
+    temperature: Annotated[
+        float | None, Keyword("Temperature (default: the rubric's)", "X", short="-t", low=0, high=5, group=JUDGE)
+    ]
+    max_tokens: Annotated[
+        int | None, Keyword("Maximum tokens of a verdict (default: the rubric's)", "N", low=1, group=JUDGE)
+    ]
+    out: Annotated[
+        Place | None,
+        Keyword("Run directory of a FILE (default: runs/FILE-RUBRIC)", "DIR", group=RUN, common=True),
+    ]
+    aggregate: Annotated[Aggregate, COMMON]
     by: By
-    top_k: Annotated[int | None, Keyword("For a FILE: the first K candidates of each case.", "K", low=1)]
+    top_k: Annotated[int | None, Keyword("Keep the first K candidates of each set of a FILE", "K", low=1, group=INPUT)]
     split: Annotated[
-        str | None, Keyword("For a FILE: design or test cases, as design, test:0.3 or test:0.3:SEED.", "PART")
+        str | None,
+        Keyword("Part of a FILE: design, test, test:0.3 or test:0.3:SEED", "PART", group=INPUT),
     ]
     use: Use
     field: Field
     seed: Seed
     progress: bool
     fields: Mapping[str, str]
+    epochs: int
 
 
 class CalibrateKeywords(TypedDict, total=False):
@@ -433,28 +602,28 @@ class CalibrateKeywords(TypedDict, total=False):
 
     apply: Annotated[
         Any,
-        Keyword(
-            "Correct the judge's rate there: a run, a file of outputs, or lines {id, judge}.", "RUN|FILE", kind=Path
-        ),
+        Keyword("Correct the judge's rate in a run, a file, or lines {id, judge}", "RUN|FILE", kind=Path, group=INPUT),
     ]
     metric: Annotated[
         str | None,
-        Keyword("Which metric of RUN has the judge's verdicts; the one called judge, else the first.", "NAME"),
+        Keyword("Metric with the judge's verdicts (default: judge or the first)", "NAME", group=INPUT),
     ]
-    aggregate: Annotated[str | None, Keyword("What makes a set of candidates pass; any_pass unless given.", "NAME")]
-    threshold: Annotated[float | None, Keyword("Scores of at least X pass.", "X")]
+    aggregate: Annotated[str | None, Keyword("Rule by which a set passes (default: any_pass)", "A", group=NUMBERS)]
+    threshold: Annotated[float | None, Keyword("Minimum passing score", "X", group=NUMBERS)]
     by: Annotated[
-        Texts, Keyword("Also in each segment; repeatable. The labels' own column segment unless given.", "FIELD")
+        Texts,
+        Keyword("Segment by this field (default: column segment; repeatable)", "FIELD", group=NUMBERS),
     ]
-    known_rates: Annotated[Any, Keyword("Sensitivity and specificity, taken as exact.", "S,T")]
+    known_rates: Annotated[Any, Keyword("Sensitivity and specificity, taken as exact", "S,T", group=NUMBERS)]
     method: Annotated[
-        str, Keyword("Of the corrected interval: auto, bootstrap or lang_reiczigel.", "M", default="auto")
+        str,
+        Keyword("Interval method: bootstrap or lang_reiczigel", "METHOD", default="auto", group=NUMBERS),
     ]
     level: Level
     seed: Seed
-    selected: Annotated[bool, Keyword("Sample what the selector picks; with labels, correct the rate of its picks.")]
-    by_selector: Annotated[str | None, Keyword("Which selector.", "NAME")]
-    save: Annotated[bool, Keyword("Keep the corrected rate in the run of --apply: its reports show both.")]
+    selected: Annotated[bool, Keyword("Sample the selector's picks; with labels, correct their rate", group=SELECTION)]
+    by_selector: Annotated[str | None, Keyword("Selector whose picks are meant", "NAME", group=SELECTION)]
+    save: Annotated[bool, Keyword("Store the corrected rate in the run of --apply", group=RUN)]
 
 
 class RunKeywords(Calls, total=False):
@@ -466,49 +635,86 @@ class RunKeywords(Calls, total=False):
     model: Annotated[
         Any,
         Keyword(
-            "Model to evaluate, such as smollm2 (default), openai:NAME, openai:NAME@URL, "
-            "anthropic:NAME, hf:FOLDER, gguf:FILE, replay:FILE; `kofn list models`.",
+            "Model, such as openai:NAME or hf:FOLDER (default: smollm2)",
             "M",
             short="-m",
+            group=MODEL,
+            common=True,
         ),
     ]
-    answer_model: Annotated[Any, Keyword("The critic, which answers after the actor has reasoned.", "M")]
-    repeats: Annotated[int | None, Keyword("Candidates per case (default: the task's).", short="-n", low=1)]
-    temperature: Annotated[float | None, Keyword("Of every stage that is not fixed at 0.", short="-t", low=0, high=5)]
-    top_p: Annotated[float | None, Keyword("Nucleus sampling of the first stage.", high=1, above=0)]
-    max_tokens: Annotated[int | None, Keyword("Longest output of the first stage.", low=1)]
-    stop: Annotated[Texts, Keyword("Where an output ends; repeatable.", "TEXT")]
-    chat: Annotated[bool | None, Keyword("Ask in messages, or as text to continue.")]
-    two_stage: Annotated[bool, Keyword("Reason first, then answer from the reasoning.")]
-    markovian: Annotated[bool | None, Keyword("Whether the answer is asked without the question.")]
-    actor_reward_weight: Annotated[float | None, Keyword("0: the critic answers; above: the actor.", low=0)]
-    compare_markovian: Annotated[bool, Keyword("Answer each reasoning without and with the question.")]
-    adaptive: Annotated[bool, Keyword("Stop a case when its leading answer is safe.")]
+    answer_model: Annotated[Any, Keyword("Critic that answers after the actor has reasoned", "M", group=STAGES)]
+    repeats: Annotated[
+        int | None,
+        Keyword(
+            "Candidates per case (default: the task's)",
+            "N",
+            short="-r",
+            low=1,
+            group=MODEL,
+            common=True,
+            also=("epochs",),
+        ),
+    ]
+    temperature: Annotated[
+        float | None,
+        Keyword(
+            "Temperature (default: the task's)",
+            "X",
+            short="-t",
+            low=0,
+            high=5,
+            group=MODEL,
+            common=True,
+        ),
+    ]
+    top_p: Annotated[float | None, Keyword("Nucleus sampling of the first stage", "X", high=1, above=0, group=MODEL)]
+    max_tokens: Annotated[
+        int | None, Keyword("Maximum tokens of an output of the first stage", "N", low=1, group=MODEL)
+    ]
+    stop: Annotated[Texts, Keyword("Stop sequence (repeatable)", "TEXT", group=MODEL)]
+    chat: Annotated[bool | None, Keyword("Send messages, or text to continue", group=MODEL)]
+    two_stage: Annotated[bool, Keyword("Reason first, then answer from the reasoning", group=STAGES)]
+    markovian: Annotated[bool | None, Keyword("Ask for the answer without the question, or with it", group=STAGES)]
+    actor_reward_weight: Annotated[
+        float | None, Keyword("Weight of the actor's reward; above 0 the actor answers", "X", low=0, group=STAGES)
+    ]
+    compare_markovian: Annotated[bool, Keyword("Answer each reasoning without and with the question", group=STAGES)]
+    adaptive: Annotated[bool, Keyword("Stop a case when its leading answer is safe", group=ADAPTIVE)]
     max_repeats: Annotated[
-        int | None, Keyword("With --adaptive: the most candidates per case; --repeats is then the fewest.", low=1)
+        int | None,
+        Keyword("Maximum candidates per case; --repeats is the minimum", "N", low=1, group=ADAPTIVE),
     ]
-    confidence: Annotated[float, Keyword("How safe, with --adaptive.", default=0.95, above=0.5, below=1)]
-    data: Annotated[Any, Keyword("Another file or folder than the task's.", kind=Path)]
-    limit: Annotated[int | None, Keyword("The first N cases.", low=1)]
-    samples: Annotated[Any, Keyword("Only these cases.", "ID,ID,...")]
+    confidence: Annotated[
+        float,
+        Keyword("Probability at which an answer is safe", "X", default=0.95, above=0.5, below=1, group=ADAPTIVE),
+    ]
+    data: Annotated[Any, Keyword("File or folder to use instead of the task's", "PATH", kind=Path, group=INPUT)]
+    limit: Annotated[
+        int | None, Keyword("Run only the first N cases", "N", short="-n", low=1, group=INPUT, common=True)
+    ]
+    ids: Annotated[Any, Keyword("Run only these cases", "ID,ID,...", group=INPUT, also=("samples",))]
     sample: Annotated[
-        int | None, Keyword("N cases, drawn with the seed, as many of each group as it has by share.", low=1)
+        int | None,
+        Keyword("Run N cases drawn with --seed, in proportion to their groups", "N", low=1, group=INPUT),
     ]
-    extract: Annotated[Any, Keyword("Extractor of answers; llm:MODEL lets a model read them too.", "E")]
-    metric: Annotated[Specs, Keyword("Metric; repeatable.", "M")]
-    aggregate: Aggregate
+    extract: Annotated[Any, Keyword("Extractor of answers; llm:MODEL adds a model that reads", "E", group=GRADING)]
+    metric: Annotated[Specs, Keyword("Metric (repeatable)", "M", group=GRADING, common=True, commas=True)]
+    aggregate: Annotated[Aggregate, COMMON]
     by: By
     threshold: Threshold
-    verdict: Annotated[str | None, Keyword("The aggregator that says whether a case passes.", "A")]
-    policy: Annotated[str | None, Keyword("When the whole run passes.", "P")]
-    use: Use
+    verdict: Annotated[
+        str | None,
+        Keyword("Rule for a passing case, such as majority or 'mean >= 0.8'", "A", group=GRADING),
+    ]
+    policy: Annotated[str | None, Keyword("Policy by which the run passes (default: the task's)", "P", group=GRADING)]
+    use: Annotated[str | None, Keyword("Intended use of a set: any, vote, select, list or all", "USE", group=NUMBERS)]
     interval: Interval
     level: Level
-    out: Annotated[Place | None, Keyword("The run directory (default: runs/TASK-MODEL).", "DIR")]
+    out: Annotated[Place | None, Keyword("Run directory (default: runs/TASK-MODEL)", "DIR", group=RUN, common=True)]
     seed: Seed
-    reproducible: Annotated[bool, Keyword("Bit for bit the same candidates again; slower.")]
-    batch_size: Annotated[int | None, Keyword("Requests computed together, for hf models.", low=1)]
-    device: Annotated[str | None, Keyword("cpu, cuda or mps, for hf models.")]
+    reproducible: Annotated[bool, Keyword("Reproduce candidates bit for bit (slower)", group=MODEL)]
+    batch_size: Annotated[int | None, Keyword("Requests computed together, for hf models", "N", low=1, group=MODEL)]
+    device: Annotated[str | None, Keyword("Device for hf models: cpu, cuda or mps", "D", group=MODEL)]
     batch_index: BatchIndex
     append_results: AppendResults
     tag: Tag
@@ -526,6 +732,8 @@ class RunKeywords(Calls, total=False):
     engine: Any
     metrics: Specs
     tags: Texts
+    samples: Any
+    epochs: int | None
 
 
 class VerifyKeywords(TypedDict, total=False):
@@ -535,24 +743,58 @@ class VerifyKeywords(TypedDict, total=False):
     verification is kept.
     """
 
-    checkpoint: Annotated[str, Keyword("A name, a number from 1, or all.", "C", default="last")]
-    policy: Annotated[str, Keyword("When a submission passes.", "P", default="core-cases")]
-    group: Annotated[Texts, Keyword("Only this group; repeatable.", "G")]
-    case: Annotated[Texts, Keyword("Only this case, ID or GROUP/ID; repeatable.", "ID")]
-    repeat: Annotated[int, Keyword("Run every case so often; flaky ones are named.", default=1, low=1)]
-    aggregate: Annotated[Texts, Keyword("Over the set of submissions; repeatable.", "A", short="-a")]
-    timeout: Annotated[float | None, Keyword("Seconds a program of a data set may take.", above=0)]
-    workers: Annotated[int | None, Keyword("Programs at the same time (default: the cores).", "N", low=1)]
-    engine: Annotated[str, Keyword("local or ray.", "E", default="local")]
-    ray_address: Annotated[str | None, Keyword("A Ray cluster; without it one is started here.", "A")]
-    shared: Annotated[str | None, Keyword("A path that all nodes see, for what is sent to them.", "URL")]
-    python: Annotated[str | None, Keyword("What `python` is to a submission (default: the one kofn runs on).", "P")]
-    show: Annotated[Texts, Keyword("Show this path to programs, read-only; repeatable.", "PATH")]
-    unsafe: Annotated[bool, Keyword("Run programs without a sandbox, with nothing but limits.")]
-    out: Annotated[Place | None, Keyword("Where runs go (default: runs/verify-PROBLEM).", "DIR")]
+    checkpoint: Annotated[
+        str, Keyword("Checkpoint: a name, a number from 1, or all", "C", default="last", group=INPUT, common=True)
+    ]
+    policy: Annotated[
+        str, Keyword("Policy by which a submission passes", "P", default="core-cases", group=GRADING, common=True)
+    ]
+    group: Annotated[Texts, Keyword("Run only this group (repeatable)", "G", group=INPUT, common=True)]
+    case: Annotated[Texts, Keyword("Run only this case, ID or GROUP/ID (repeatable)", "ID", group=INPUT, common=True)]
+    repeats: Annotated[
+        int,
+        Keyword(
+            "Runs per case; cases with mixed results are named as flaky",
+            "N",
+            short="-r",
+            default=1,
+            low=1,
+            group=INPUT,
+            common=True,
+            also=("repeat", "epochs"),
+        ),
+    ]
+    aggregate: Annotated[
+        Texts,
+        Keyword(
+            "Aggregator over the submissions (repeatable)", "A", short="-a", group=GRADING, common=True, commas=True
+        ),
+    ]
+    timeout: Annotated[
+        float | None, Keyword("Maximum seconds per program of a data set", "SECONDS", above=0, group=PROGRAMS)
+    ]
+    workers: Annotated[
+        int | None,
+        Keyword("Concurrent programs (default: the number of cores)", "N", low=1, group=PARALLEL, common=True),
+    ]
+    engine: Annotated[str, Keyword("Engine: local or ray", "E", default="local", group=PARALLEL)]
+    ray_address: Annotated[
+        str | None, Keyword("Address of a Ray cluster (default: start one here)", "A", group=PARALLEL)
+    ]
+    shared: Annotated[str | None, Keyword("Path that all nodes see, for the files sent to them", "URL", group=PARALLEL)]
+    python: Annotated[
+        str | None, Keyword("Interpreter that `python` is (default: the one kofn runs on)", "PATH", group=PROGRAMS)
+    ]
+    show: Annotated[Texts, Keyword("Show this path to programs, read-only (repeatable)", "PATH", group=PROGRAMS)]
+    unsafe: Annotated[bool, Keyword("Run programs without a sandbox, with limits only", group=PROGRAMS, common=True)]
+    out: Annotated[
+        Place | None, Keyword("Folder for the runs (default: runs/verify-PROBLEM)", "DIR", group=RUN, common=True)
+    ]
     tag: Tag
     progress: Any
     on_note: Callable[[str], None] | None
+    repeat: int
+    epochs: int
 
 
 class AuditKeywords(Calls, total=False):
@@ -561,24 +803,36 @@ class AuditKeywords(Calls, total=False):
     extract: Annotated[
         Texts,
         Keyword(
-            "An extractor to compare; repeatable (default: the one that suits the outputs, and its relatives).", "E"
+            "Extractor to compare (default: those that suit; repeatable)", "E", group=GRADING, common=True, commas=True
         ),
     ]
-    model: Annotated[Any, Keyword("A model reads every output too, such as smollm2 or openai:MODEL.", "M")]
-    metric: Annotated[str | None, Keyword("What compares answers with references (default: what suits them).", "M")]
-    limit: Annotated[int | None, Keyword("Only N cases, drawn by --seed.", "N", low=1)]
-    seed: Seed
+    model: Annotated[
+        Any,
+        Keyword("Model that reads every output too, such as openai:NAME", "M", group=GRADING, common=True),
+    ]
+    metric: Annotated[
+        str | None,
+        Keyword("Metric that compares answers with references", "M", group=GRADING, common=True),
+    ]
+    sample: Annotated[
+        int | None,
+        Keyword("Use N cases, drawn with --seed", "N", low=1, group=INPUT, common=True, also=("limit",)),
+    ]
+    seed: Annotated[int, Keyword("Random seed", "N", default=0, group=INPUT)]
     format: Format
-    field: Field
-    store: Annotated[Place | None, Keyword("Keep the model's replies, to go on.", "DIR")]
+    field: Annotated[Field, COMMON]
+    store: Annotated[
+        Place | None, Keyword("Store the model's replies in DIR, to resume", "DIR", group=RUN, common=True)
+    ]
     fields: Mapping[str, str]
+    limit: int | None
 
 
 class ExportKeywords(TypedDict, total=False):
     """Options of `kofn export`."""
 
-    extract: Annotated[str | None, Keyword("Extractor of answers, where files are read.", "E")]
-    metric: Annotated[Specs, Keyword("Metric, where files are read; repeatable.", "M")]
+    extract: Annotated[str | None, Keyword("Extractor of answers, for files", "E", group=GRADING)]
+    metric: Annotated[Specs, Keyword("Metric, for files (repeatable)", "M", group=GRADING, commas=True)]
     as_repeats: AsRepeats
     format: Format
     where: Where
@@ -594,10 +848,13 @@ def options_of(kind: type) -> dict[str, Keyword | None]:
     # what all verbs that call models share comes last
     shared = kind.__annotations__.keys() & Calls.__annotations__.keys()
     ordered = sorted(kind.__annotations__.items(), key=lambda item: item[0] in shared)
-    return {
-        name: hint.__metadata__[0].annotated(hint.__origin__) if hasattr(hint, "__metadata__") else None
-        for name, hint in ordered
-    }
+    return {name: _declared(hint) if hasattr(hint, "__metadata__") else None for name, hint in ordered}
+
+
+def _declared(hint: Any) -> Keyword:
+    """What an annotation says of an option."""
+    option: Keyword = hint.__metadata__[0]
+    return replace(option.annotated(hint.__origin__), common=option.common or COMMON in hint.__metadata__)
 
 
 def settle(kind: type, options: Mapping[str, Any]) -> SimpleNamespace:
@@ -610,17 +867,20 @@ def settle(kind: type, options: Mapping[str, Any]) -> SimpleNamespace:
     kofn.errors.UnknownName: unknown option 'bye': did you mean by?
     """
     known = options_of(kind)
+    also = {**_ALIASES, **{name: own for own, option in known.items() if option for name in option.also}}
     values = {name: None if option is None else option.unset for name, option in known.items()}
-    given = set()
+    given: dict[str, str] = {}  # an option -> the name it was given by
     for name, value in options.items():
         if name not in known:
-            raise UnknownName("option", name, [n for n in known if n not in _ALIASES or known[n] is not None])
+            raise UnknownName("option", name, [n for n in known if n not in also or known[n] is not None])
         if value is None:
             continue
-        own = _ALIASES.get(name, name) if known[name] is None else name
+        own = also.get(name, name) if known[name] is None else name
         option = known[own]
+        if own in given:
+            raise InputError(f"{given[own]} and {name} are the same option: give one")
         values[own] = value if option is None else option.settle(own, value)
-        given.add(own)
+        given[own] = name
     return SimpleNamespace(**values, given=frozenset(given))
 
 

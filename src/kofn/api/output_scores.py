@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from kofn import analysis, render, runs
 from kofn.api.options import OptionError, ScoreKeywords, settle
 from kofn.core.document import Displayable
+from kofn.errors import InputError
 from kofn.importers.base import ReadOptions
 from kofn.importers.sources import expand
 from kofn.runs.load import load_table
@@ -49,9 +50,11 @@ def score(data: Any, **options: Unpack[ScoreKeywords]) -> Result:
     with ExitStack() as held:
         _take_from_task(asked)
         if asked.out is not None:
-            runs.check_new(asked.out)
+            runs.check_new(asked.out, force=asked.force)
             held.enter_context(runs.lock_directory(asked.out))
-            runs.check_new(asked.out)  # another one may have been quicker
+            runs.check_new(asked.out, force=asked.force)  # another one may have been quicker
+            if asked.append_results is not None:
+                runs.check_writable(asked.append_results)
         elif unused := next((name for name in _FOR_OUT if name in asked.given), None):
             raise OptionError(f"--{unused.replace('_', '-')} shapes the run directory: give --out DIR too")
         config = _configure(asked)
@@ -61,11 +64,14 @@ def score(data: Any, **options: Unpack[ScoreKeywords]) -> Result:
         result: Result
         if (run := _single_run(data, places)) is not None:
             _check_reading(asked)
+            if isinstance(run, Path) and asked.out is not None and run.resolve() == asked.out.resolve():
+                raise InputError(f"{asked.out}: is the run that is graded again: give another --out")
             again = analysis.rescore.rescore(run, wanted)
             result = again.result if again.parent.path is None else replace(again.result, **again.manifest())
         else:
             result = _evaluate(data, places, asked, wanted)
         if asked.out is not None and isinstance(result, ScoredResult):
+            replaced = runs.read_json(asked.out / "run.json") if runs.is_run(asked.out) else None
             written = render.write_run(
                 replace(result, parent=None),
                 asked.out,
@@ -75,6 +81,8 @@ def score(data: Any, **options: Unpack[ScoreKeywords]) -> Result:
                 tables=None if again is None else again.tables(),
                 parent=result.parent,
             )
+            if replaced is not None:
+                runs.remove_replaced(asked.out, replaced)
             result = replace(written.result or result, parent=result.parent)
     return result
 
@@ -104,6 +112,7 @@ _FOR_OUT = (
     "tag",
     "policy",
     "task",
+    "force",
 )  # fmt: skip - options that mean something only together with `out`
 
 

@@ -9,30 +9,41 @@ from typing import Any
 
 import click
 
-from kofn.core.escape import escape_controls
 from kofn.errors import KofnError, UnknownName
 
-VERBS = {
-    "run": "Run a task on a model: generate, score, report.",
-    "score": "Score outputs you already have, in files and logs of other tools.",
-    "verify": "Run programs against the cases of a problem, in a sandbox.",
-    "judge": "Let a model grade the outputs of a run or a file.",
-    "new": "Start a problem of your own: a folder that passes.",
-    "view": "Look at runs in a browser.",
-    "report": "Show a run again: in the terminal, as HTML, CSV, JSON or markdown.",
-    "export": "Write candidates and grades for other tools: JSON lines, Parquet, CSV, records.",
-    "check": "Decide about a run: exit code 0 or 1 for CI.",
-    "calibrate": "A judge against people: its errors, and rates corrected for them.",
-    "compare": "Compare runs, files, extractors, metrics or selectors case by case.",
-    "extract-audit": "Compare extractors on the same outputs, a model among them.",
-    "curve": "Best of n: what each further candidate adds and costs, and the n to choose.",
-    "plan": "How many cases, repeats and labels a question needs, and the cheapest mix.",
-    "trend": "Runs of a task over time: what changed, and what is noise.",
-    "list": "List tasks, models, aggregators, extractors and metrics.",
-    "explain": "What a warning means, why it matters and what to do, by its code.",
-    "describe": "What a task asks, of which data, and how it is graded.",
-    "doctor": "What this machine can run: backends, extras, keys, hardware.",
+SECTIONS = {
+    "Evaluate": {
+        "run": "Run a task on a model: generate, score, report",
+        "score": "Score outputs you already have, in files of any tool",
+        "judge": "Let a model grade the outputs of a run or a file",
+        "verify": "Run programs against the cases of a problem, in a sandbox",
+    },
+    "Inspect": {
+        "view": "Browse runs in a browser",
+        "report": "Show a stored run, as text, HTML, CSV, JSON or Markdown",
+        "export": "Write candidates and grades as files for other tools",
+    },
+    "Compare and decide": {
+        "check": "Check a run against requirements: exit code 0 or 1 for CI",
+        "compare": "Compare runs, extractors, metrics or selectors by case",
+        "trend": "Follow the runs of a task over time",
+        "curve": "Show what each further candidate adds and costs (best of n)",
+        "plan": "Plan how many cases, repeats and labels a question needs",
+    },
+    "Validate graders": {
+        "calibrate": "Measure a judge against people, and correct its rates",
+        "extract-audit": "Compare extractors on the same outputs",
+    },
+    "Set up": {
+        "new": "Start a task, rubric, problem or CI workflow of your own",
+        "list": "List tasks, models, aggregators, extractors and metrics",
+        "describe": "Describe a task: what it asks, its data, its grading",
+        "explain": "Explain a warning by its code",
+        "doctor": "Show what this machine can run",
+        "completion": "Print a completion script for bash, zsh or fish",
+    },
 }
+VERBS = {verb: text for verbs in SECTIONS.values() for verb, text in verbs.items()}
 
 
 # verbs that share a module; each of the others has one of its own, NAME_verb
@@ -45,6 +56,11 @@ _TOGETHER = {
 
 
 class _Verbs(click.Group):
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The verbs first."""
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(VERBS)
 
@@ -65,17 +81,24 @@ class _Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
-        with formatter.section("Verbs"):
-            formatter.write_dl(list(VERBS.items()))
+        width = max(map(len, VERBS))
+        for heading, verbs in SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(verb.ljust(width), text) for verb, text in verbs.items()])
 
 
-@click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@click.command(cls=_Verbs, context_settings=_SETTINGS, no_args_is_help=True)
 @click.version_option(package_name="kofn", message="kofn %(version)s")
 def kofn() -> None:
     """Evaluate every output, not just the first.
 
     kofn takes all n outputs a language-model system gave for every input, scores each, combines them the way the
     product uses them, and reports numbers with intervals.
+
+    `kofn VERB --help` shows the options of a verb.
     """
 
 
@@ -99,7 +122,7 @@ def main() -> None:
     output = sys.stdout
     signal.signal(signal.SIGTERM, _on_term)
     try:
-        code = kofn(standalone_mode=False)
+        code = kofn(standalone_mode=False, prog_name="kofn", complete_var="_KOFN_COMPLETE")
         sys.stdout.flush()
         if isinstance(code, int):  # what a verb gave to ctx.exit
             sys.exit(code)
@@ -127,5 +150,7 @@ def main() -> None:
 
 
 def _stop(message: str, code: int) -> None:
+    from kofn.core.escape import escape_controls  # its patterns take time that --help does not have
+
     click.echo(f"kofn: {escape_controls(message)}", err=True)
     sys.exit(code)

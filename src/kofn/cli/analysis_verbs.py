@@ -11,6 +11,8 @@ import click
 
 from kofn import api, render
 from kofn.api.options import (
+    GRADING,
+    OUTPUT,
     AuditKeywords,
     CheckKeywords,
     CompareKeywords,
@@ -18,11 +20,19 @@ from kofn.api.options import (
     PlanKeywords,
     TrendKeywords,
 )
-from kofn.cli.verb_options import PATH, OutputTarget, api_options, leave_if_dipping, output_options
+from kofn.cli.verb_options import (
+    PATH,
+    OutputTarget,
+    VerbCommand,
+    api_options,
+    leave_if_dipping,
+    output_options,
+    verb_option,
+)
 from kofn.core.escape import escape_controls
 
 
-@click.command("check")
+@click.command("check", cls=VerbCommand)
 @click.argument("run", type=PATH)
 @api_options(CheckKeywords)
 @output_options()
@@ -42,7 +52,7 @@ def check_command(run: Path, output: OutputTarget, asked: dict[str, Any]) -> Non
 _SEVERAL = ("--extractors", "--metrics", "--selectors")
 
 
-class _Several(click.Command):
+class _Several(VerbCommand):
     """A command some of whose options take all that follows, up to the next option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -72,10 +82,10 @@ def spread(args: Sequence[str]) -> list[str]:
 @click.command("compare", cls=_Several)
 @click.argument("paths", metavar="A [B]...", nargs=-1, type=PATH)
 @api_options(CompareKeywords)
-@click.option("--changed", default=3, show_default=True, type=click.IntRange(min=0), metavar="N",
-              help="Show so many cases that changed, each way.")  # fmt: skip
-@click.option("--strict", is_flag=True,
-              help="Exit code 1 on double-dipping, 2 where too few cases are shared to tell.")  # fmt: skip
+@verb_option("--changed", default=3, type=click.IntRange(min=0), metavar="N", group=OUTPUT,
+             help="Number of changed cases to show, each way (default: 3)")  # fmt: skip
+@verb_option("--strict", is_flag=True, group=GRADING,
+             help="Exit with 1 on double-dipping, 2 where too few cases are shared")  # fmt: skip
 @output_options("latex", short=("json", "markdown", "latex"), page=True)
 def compare_command(
     paths: tuple[Path, ...], changed: int, strict: bool, output: OutputTarget, asked: dict[str, Any]
@@ -98,10 +108,10 @@ def compare_command(
         sys.exit(2)
 
 
-@click.command("curve")
+@click.command("curve", cls=VerbCommand)
 @click.argument("source", metavar="RUN|FILE", type=PATH)
 @api_options(CurveKeywords)
-@click.option("--strict", is_flag=True, help="Exit 1 where the selector and the metric are the same judge or score.")
+@verb_option("--strict", is_flag=True, group=GRADING, help="Exit with 1 where selector and metric are the same")
 @output_options(page=True)
 def curve_command(source: Path, strict: bool, output: OutputTarget, asked: dict[str, Any]) -> None:
     """Best of n: what k candidates reach and cost, and how many to ask for.
@@ -115,11 +125,11 @@ def curve_command(source: Path, strict: bool, output: OutputTarget, asked: dict[
     leave_if_dipping(found, strict)
 
 
-@click.command("extract-audit")
+@click.command("extract-audit", cls=VerbCommand)
 @click.argument("files", metavar="FILE|RUN...", nargs=-1, required=True)
 @api_options(AuditKeywords)
-@click.option("--show", default=5, show_default=True, type=click.IntRange(min=0), metavar="N",
-              help="Show so many outputs that are read differently.")  # fmt: skip
+@verb_option("--show", default=5, type=click.IntRange(min=0), metavar="N", group=OUTPUT,
+             help="Number of outputs to show that extractors read differently (default: 5)")  # fmt: skip
 @output_options(page=True)
 def extract_audit_command(files: tuple[str, ...], show: int, output: OutputTarget, asked: dict[str, Any]) -> None:
     """Compare extractors on the same outputs: where they disagree, what each misses, the score each would give.
@@ -132,7 +142,7 @@ def extract_audit_command(files: tuple[str, ...], show: int, output: OutputTarge
     output.write_page(lambda: render.audit_page(found))
 
 
-@click.command("plan")
+@click.command("plan", cls=VerbCommand)
 @click.argument("source", metavar="[RUN|FILE]", required=False, type=PATH)
 @api_options(PlanKeywords)
 @output_options()
@@ -145,7 +155,7 @@ def plan_command(source: Path | None, output: OutputTarget, asked: dict[str, Any
     output.show(api.plan(source, **asked))
 
 
-@click.command("trend")
+@click.command("trend", cls=VerbCommand)
 @click.argument("directories", metavar="DIR...", nargs=-1, required=True, type=PATH)
 @api_options(TrendKeywords)
 @output_options(page=True)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kofn import analysis, importers, registry, tasks
-from kofn.cli.verb_options import PATH, output_options, style
+from kofn.api.options import INPUT
+from kofn.cli.verb_options import PATH, VerbCommand, output_options, style, verb_option
 from kofn.core.escape import escape_controls
 from kofn.core.warnings import SEVERITIES, warning_kind, warning_kinds
 from kofn.errors import InputError, KofnError
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 KINDS = ("tasks", "models", "aggregators", "extractors", "metrics", "rubrics", "selectors", "importers", "exporters")
 
 
-@click.command("list")
+@click.command("list", cls=VerbCommand)
 @click.argument("kind", required=False, type=click.Choice(KINDS))
 @output_options()
 def list_command(kind: str | None, output: OutputTarget) -> None:
@@ -77,9 +78,9 @@ def _more(row: dict[str, Any]) -> str:
     return f" (from {row['origin']})" if row["origin"] else ""
 
 
-@click.command("describe")
+@click.command("describe", cls=VerbCommand)
 @click.argument("task", metavar="TASK")
-@click.option("--data", type=PATH, metavar="PATH", help="The file or folder of its data.")
+@verb_option("--data", type=PATH, metavar="PATH", group=INPUT, help="File or folder of its data")
 @output_options()
 def describe_command(task: str, data: Path | None, output: OutputTarget) -> None:
     """What a task asks, of which data, and how the answers are graded.
@@ -190,7 +191,7 @@ def _indented(text: str) -> list[str]:
     return [f"    | {escape_controls(line)}" for line in text.split("\n")]
 
 
-@click.command("explain")
+@click.command("explain", cls=VerbCommand)
 @click.argument("code", required=False)
 @output_options()
 def explain_command(code: str | None, output: OutputTarget) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from kofn._version import __version__
-from kofn.cli.verb_options import OutputTarget, output_options, style
+from kofn.cli.verb_options import OutputTarget, VerbCommand, output_options, style
 from kofn.core.escape import escape_controls
 from kofn.core.format import GB, format_gigabytes
 from kofn.core.system import available_cores, cache_folder
@@ -47,7 +47,7 @@ class Row:
     install: str = ""
 
 
-@click.command("doctor")
+@click.command("doctor", cls=VerbCommand)
 @output_options()
 def doctor_command(output: OutputTarget) -> None:
     """What this machine can run: backends, extras, keys (whether they are set, never more), hardware, programs.

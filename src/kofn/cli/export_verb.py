@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kofn import exporters, importers, registry, runs, scoring
-from kofn.api.options import ExportKeywords, settle
-from kofn.cli.verb_options import api_options, output_options, style
+from kofn.api.options import EXPORT, ExportKeywords, settle
+from kofn.cli.verb_options import VerbCommand, api_options, output_options, style, verb_option
 from kofn.core.escape import escape_controls
 from kofn.core.warnings import OTHER, CodedWarning
 from kofn.errors import InputError, UnknownName, WorldError
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from kofn.exporters.base import Exporter
 
 
-@click.command("export")
+@click.command("export", cls=VerbCommand)
 @click.argument("files", metavar="RUN|FILE...", nargs=-1, required=True)
-@click.option("--to", "path", required=True, type=click.Path(path_type=Path), metavar="PATH", help="Where to write.")
-@click.option("--as", "form", metavar="FORM", help="The form (default: by the ending of PATH; `kofn list exporters`).")
+@verb_option("--to", "path", required=True, type=click.Path(path_type=Path), metavar="PATH", group=EXPORT,
+             help="File or folder to write")  # fmt: skip
+@verb_option("--as", "form", metavar="FORM", group=EXPORT,
+             help="Format (default: by the ending of PATH; `kofn list exporters`)")  # fmt: skip
 @api_options(ExportKeywords)
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@verb_option("--force", is_flag=True, group=EXPORT, help="Overwrite an existing file")
 @output_options()
 def export_command(
     files: tuple[str, ...], path: Path, form: str | None, force: bool, output: OutputTarget, asked: dict[str, Any]

@@ -9,8 +9,18 @@ import click
 from click.core import ParameterSource
 
 from kofn import api, runs
-from kofn.api.options import CalibrateKeywords, JudgeKeywords
-from kofn.cli.verb_options import PATH, api_options, leave_if_dipping, output_options, strict_option, style, tell_run
+from kofn.api.options import OTHER, SHEET, CalibrateKeywords, JudgeKeywords
+from kofn.cli.verb_options import (
+    PATH,
+    VerbCommand,
+    api_options,
+    leave_if_dipping,
+    output_options,
+    strict_option,
+    style,
+    tell_run,
+    verb_option,
+)
 from kofn.core.escape import escape_controls
 from kofn.core.format import format_count
 from kofn.errors import WorldError
@@ -32,18 +42,18 @@ if TYPE_CHECKING:
     from kofn.cli.verb_options import OutputTarget
 
 
-@click.command("judge")
+@click.command("judge", cls=VerbCommand)
 @click.argument("source", metavar="RUN|FILE", type=PATH)
 @api_options(JudgeKeywords)
-@click.option("--dry-run", is_flag=True, help="Print the first prompts exactly as sent, and stop.")
+@verb_option("--dry-run", is_flag=True, group=OTHER, help="Print the first prompts exactly as sent, and stop")
 @strict_option
 @output_options()
 def judge_command(source: Path, dry_run: bool, strict: bool, output: OutputTarget, asked: dict[str, Any]) -> None:
-    """Let a model grade outputs that are there: one metric more, and nothing is generated again.
+    """Let a model grade existing outputs. The grades become one more metric.
 
-    A RUN is judged in place; a FILE (as in kofn score) becomes a new run directory. A reply that holds no verdict is
-    not graded after one repair, never 0. The same command again asks only for what is new. With --against two systems
-    are compared pair by pair, in both orders.
+    A RUN is judged in place; a FILE (as in kofn score) becomes a new run directory. A reply without a verdict is
+    repaired once, then left ungraded, never counted as 0. The same command again requests only what is new. With
+    --against two systems are compared pair by pair, in both orders.
     """
     if dry_run:
         output.refuse("--dry-run prints prompts")
@@ -105,13 +115,13 @@ def _check_any(entry: Any, where: str) -> None:
 _FOR_LABELS = ("apply", "by", "known_rates", "method", "level", "save")
 
 
-@click.command("calibrate")
+@click.command("calibrate", cls=VerbCommand)
 @click.argument("files", metavar="LABELS...", type=PATH, nargs=-1)
 @api_options(CalibrateKeywords)
-@click.option("--sample", type=int, metavar="N", help="Draw N cases of a run to label, and write a sheet to -o FILE "
-              "(.csv, .jsonl, or .html: a page to label in); LABELS is then the run or file.")  # fmt: skip
-@click.option("--candidates", is_flag=True, help="Sample candidates instead of cases.")
-@click.option("--question", metavar="TEXT", help="Question on the sheet (default: the question of the judge's rubric).")
+@verb_option("--sample", type=int, metavar="N", group=SHEET,
+             help="Draw N cases of LABELS, a run, into a sheet: -o FILE.csv, .jsonl, .html")  # fmt: skip
+@verb_option("--candidates", is_flag=True, group=SHEET, help="Sample candidates instead of cases")
+@verb_option("--question", metavar="TEXT", group=SHEET, help="Question on the sheet (default: the rubric's)")
 @output_options()
 def calibrate_command(
     files: tuple[Path, ...], sample: int | None, output: OutputTarget, asked: dict[str, Any], **sheet: Any

@@ -9,16 +9,16 @@ import click
 
 from kofn import api, problems
 from kofn.api.generation import is_data_set
-from kofn.api.options import VerifyKeywords
-from kofn.cli.verb_options import PATH, OutputTarget, api_options, output_options, tell
+from kofn.api.options import INPUT, OTHER, VerifyKeywords
+from kofn.cli.verb_options import PATH, OutputTarget, VerbCommand, api_options, output_options, tell, verb_option
 from kofn.errors import WorldError
 
 
-@click.command("verify")
+@click.command("verify", cls=VerbCommand)
 @click.argument("problem", type=PATH)
 @click.argument("submissions", nargs=-1, type=PATH)
 @api_options(VerifyKeywords)
-@click.option("--lint", is_flag=True, help="Only check the problem.")
+@verb_option("--lint", is_flag=True, group=OTHER, help="Check the problem only")
 @output_options()
 def verify_command(
     problem: Path, submissions: tuple[Path, ...], lint: bool, output: OutputTarget, asked: dict[str, Any]
@@ -27,7 +27,7 @@ def verify_command(
 
     PROBLEM is a folder with config.yaml (`kofn new problem NAME` makes one), and a SUBMISSION a folder or a file. Or
     PROBLEM is a data set of functions with tests (JSON lines: task_id, prompt, entry_point, test) and SUBMISSION the
-    samples (task_id, completion). The same command again runs only what is not finished.
+    samples (task_id, completion). Run the same command again to resume.
     """
     if lint:
         if submissions:
@@ -70,14 +70,15 @@ def new_command() -> None:
     """Start something of your own: a problem to verify programs against."""
 
 
-@new_command.command("problem", no_args_is_help=True)
+@new_command.command("problem", cls=VerbCommand, no_args_is_help=True)
 @click.argument("name", type=PATH)
-@click.option(
+@verb_option(
     "--adapter",
     type=click.Choice(["cli", "api"]),
     default="cli",
-    show_default=True,
-    help="What a submission is: a program that is run for every case, or a server that is asked over HTTP.",
+    metavar="ADAPTER",
+    group=INPUT,
+    help="Kind of submission: cli, a program, or api, a server (default: cli)",
 )
 @output_options()
 def problem(name: Path, adapter: str, output: OutputTarget) -> None:

@@ -7,25 +7,28 @@ from typing import Any
 import click
 
 from kofn import render, runs
+from kofn.api.options import OUTPUT
 from kofn.cli.verb_options import (
     OutputTarget,
+    VerbCommand,
     leave_if_dipping,
     output_options,
     parse_sinks,
     send_to,
     sink_option,
     strict_option,
+    verb_option,
     write_file,
 )
 
 
-@click.command("report")
+@click.command("report", cls=VerbCommand)
 @click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--detailed", is_flag=True, help="Also the failing cases with their diffs, the segments, the slowest "
-              "cases; the case reports in --json.")  # fmt: skip
-@click.option("--limit", type=click.IntRange(min=0), metavar="N",
-              help="Failing cases to show (20 in --detailed, 10 in --markdown).")  # fmt: skip
-@click.option("--html", is_flag=True, help="Make the page again: RUN/report.html, or -o FILE.")
+@verb_option("--detailed", is_flag=True, group=OUTPUT,
+             help="Show failing cases with diffs, segments and the slowest cases too")  # fmt: skip
+@verb_option("--limit", type=click.IntRange(min=0), metavar="N", group=OUTPUT,
+             help="Number of failing cases (default: 20 if --detailed, else 10)")  # fmt: skip
+@verb_option("--html", is_flag=True, group=OUTPUT, help="Write the page again: RUN/report.html, or -o FILE")
 @strict_option
 @sink_option
 @output_options("html", short=("csv", "json", "markdown"))

@@ -10,8 +10,19 @@ import click
 
 from kofn import generate, models, runs, scoring
 from kofn.api.generation import run_config
-from kofn.api.options import RunKeywords
-from kofn.cli.verb_options import api_options, output_options, parse_sinks, send_to, sink_option, style, tell, tell_run
+from kofn.api.options import MODEL, OTHER, RunKeywords
+from kofn.cli.verb_options import (
+    VerbCommand,
+    api_options,
+    output_options,
+    parse_sinks,
+    send_to,
+    sink_option,
+    style,
+    tell,
+    tell_run,
+    verb_option,
+)
 from kofn.core.escape import escape_controls
 from kofn.core.warnings import with_code
 from kofn.errors import WorldError
@@ -23,15 +34,15 @@ if TYPE_CHECKING:
     from kofn.scoring import Config
 
 
-@click.command("run")
+@click.command("run", cls=VerbCommand)
 @click.argument("task")
 @api_options(RunKeywords)
-@click.option("--model-path", metavar="DIR", help="A model or adapter folder; the same as --model hf:DIR.")
-@click.option("--all-adapters", is_flag=True, help="Run every adapter folder in --model-path, in order.")
+@verb_option("--model-path", metavar="DIR", group=MODEL, help="Model or adapter folder; the same as --model hf:DIR")
+@verb_option("--all-adapters", is_flag=True, group=MODEL, help="Run every adapter folder in --model-path, in order")
 @sink_option
-@click.option("--estimate", is_flag=True, help="First say what it will cost and take, from a few requests.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask after --estimate.")
-@click.option("--dry-run", is_flag=True, help="Print the first prompts exactly as sent, and stop.")
+@verb_option("--estimate", is_flag=True, group=OTHER, help="Estimate cost and time from a few requests first")
+@verb_option("--yes", "-y", is_flag=True, group=OTHER, help="Run after --estimate without asking")
+@verb_option("--dry-run", is_flag=True, group=OTHER, help="Print the first prompts exactly as sent, and stop")
 @output_options()
 def run_command(
     task: str,
@@ -44,10 +55,10 @@ def run_command(
     output: OutputTarget,
     asked: Any,
 ) -> None:
-    """Generate the outputs of a task, score them, and report.
+    """Generate outputs for a task, score them, and report.
 
-    TASK is a name (`kofn list tasks`) or a YAML file. The same command again takes a run up where it was; with more
-    --repeats or a higher --limit only what is new is asked.
+    TASK is a name (`kofn list tasks`) or a YAML file. Run the same command again to resume; with more --repeats or a
+    higher --limit only the new candidates are requested.
     """
     targets = parse_sinks(sinks)
     if model_path is not None:

@@ -10,6 +10,7 @@ import click
 from kofn import api
 from kofn.api.options import ScoreKeywords
 from kofn.cli.verb_options import (
+    VerbCommand,
     api_options,
     leave_if_dipping,
     output_options,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from kofn.cli.verb_options import OutputTarget
 
 
-@click.command("score")
+@click.command("score", cls=VerbCommand)
 @click.argument("files", metavar="FILE|RUN...", nargs=-1, required=True)
 @api_options(ScoreKeywords)
 @strict_option
@@ -39,16 +40,16 @@ def score_command(
 ) -> None:
     """Score outputs you already have.
 
-    FILE is JSON lines with a candidate a line (id, output, reference or pass or score), a case a line (id, outputs:
-    [...]), or parallel lists (scores, passes, texts); CSV or Parquet with a candidate a row; or a log of another tool
-    (`kofn list importers`). It may be compressed, a pattern, a folder, an address such as s3://..., or - for standard
-    input. Field names are recognised; --field says what a file calls them otherwise.
+    FILE is JSON lines with one candidate per line (id, output, reference or pass or score), one case per line (id,
+    outputs: [...]), or parallel lists (scores, passes, texts); CSV or Parquet with one candidate per row; or a log of
+    another tool (`kofn list importers`). It may be compressed, a pattern, a folder, an address such as s3://..., or -
+    for standard input. Common field names are recognised; --field names others.
 
-    A RUN by itself is graded again: with --extract, --metric or --threshold it is shown which verdicts change, and
-    --out writes a run that points at it.
+    A single RUN is graded again: --extract, --metric or --threshold show which verdicts change, and --out writes a run
+    that refers to the first.
 
-    Large Parquet files, and folders of them, are read in parts and never held in memory whole; with --engine ray each
-    part is read and scored by a node of the cluster.
+    Large Parquet files and folders of them are read in parts, so memory use does not grow with their size; with
+    --engine ray the nodes of a cluster read and score the parts.
     """
     targets = parse_sinks(sinks)
     out: Path | None = asked.get("out")

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from kofn import runs
-from kofn.api.options import OptionError, options_of
+from kofn.api.options import COMMON, GRADING, GROUPS, OTHER, OUTPUT, RUN, OptionError, options_of
 from kofn.core.escape import escape_controls, escape_prose, markdown_table
 from kofn.core.fields import parse_field_options
 from kofn.errors import InputError, WorldError
@@ -29,6 +29,53 @@ if TYPE_CHECKING:
 
 
 PATH = click.Path(path_type=Path)
+
+
+class VerbOption(click.Option):
+    """An option under a heading of its verb's help. `also` are further names, which are accepted and not shown."""
+
+    def __init__(
+        self, *args: Any, group: str = OTHER, common: bool = False, also: Sequence[str] = (), **settings: Any
+    ) -> None:
+        self.group, self.common, self.also = group, common, tuple(also)
+        super().__init__(*args, **settings)
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let the parser know all names; help and completion read the others."""
+        shown, self.opts = self.opts, [*self.opts, *self.also]
+        super().add_to_parser(parser, ctx)
+        self.opts = shown
+
+    def get_help_extra(self, ctx: click.Context) -> Any:  # noqa: ARG002 - click's signature
+        """Nothing after the text, which names the default itself; bounds are told by whoever breaks them."""
+        return {}
+
+
+def verb_option(*names: str, **settings: Any) -> Callable[[Any], Any]:
+    """`click.option` with `group`, `common` and `also`, as `VerbOption` has them."""
+    return click.option(*names, cls=VerbOption, **settings)
+
+
+MANY = 20  # options, from which on the common ones stand first
+
+
+class VerbCommand(click.Command):
+    """A verb whose help shows its options under headings, in one column, the common ones first where there are many."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections, in the order of GROUPS."""
+        shown = [p for p in self.get_params(ctx) if isinstance(p, click.Option) and not p.hidden]
+        sections: dict[str, list[tuple[str, str]]] = {heading: [] for heading in GROUPS}
+        for param in shown:
+            first = len(shown) > MANY and getattr(param, "common", False)
+            record = param.get_help_record(ctx)
+            assert record is not None
+            sections[COMMON if first else getattr(param, "group", OTHER)].append((record[0], record[1].rstrip(".")))
+        width = max(len(names) for records in sections.values() for names, _ in records)
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl([(names.ljust(width), text) for names, text in records], col_max=width)
 
 
 def api_options(kind: type) -> Callable[[Any], Any]:
@@ -59,21 +106,25 @@ def api_options(kind: type) -> Callable[[Any], Any]:
 
 def _click_option(name: str, option: Keyword) -> Callable[[Any], Any]:
     flag = f"--{name.replace('_', '-')}"
-    settings: dict[str, Any] = {"help": option.help, "metavar": option.metavar, "required": option.required}
+    settings: dict[str, Any] = {"help": option.help, "group": option.group, "common": option.common}
+    settings["also"] = tuple(f"--{one.replace('_', '-')}" for one in option.also)
     if option.kind is bool:
         if option.either:
-            return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=option.help)
-        return click.option(flag, name, is_flag=True, help=option.help)
+            return verb_option(f"{flag}/--no-{flag[2:]}", name, default=None, **settings)
+        return verb_option(flag, name, is_flag=True, **settings)
+    settings |= {"metavar": option.metavar, "required": option.required}
     if option.many or option.pairs:
         settings["multiple"] = True
     if option.pairs or name == "tag":
         settings["callback"] = partial(_parsed, option)
     if option.default is not None:
-        settings |= {"default": option.default, "show_default": True}
+        settings["default"] = option.default
+        shown = option.default if isinstance(option.default, str) else f"{option.default:g}"
+        settings["help"] = f"{option.help} (default: {shown})"
     if option.env is not None:
-        settings |= {"envvar": option.env, "show_envvar": True}
+        settings |= {"envvar": option.env, "help": f"{option.help} (default: ${option.env})"}
     names = [flag, *([option.short] if option.short else []), name]
-    return click.option(*names, type=_click_type(option), **settings)
+    return verb_option(*names, type=_click_type(option), **settings)
 
 
 def _click_type(option: Keyword) -> Any:
@@ -116,15 +167,16 @@ def parse_pairs(flag: str, form: str, given: Sequence[str]) -> dict[str, str]:
     return out
 
 
-strict_option = click.option(
-    "--strict", is_flag=True, help="Exit code 1 where the same judge or score picks and grades."
+strict_option = verb_option(
+    "--strict", is_flag=True, group=GRADING, help="Exit with 1 where one judge or score picks and grades"
 )
-sink_option = click.option(
+sink_option = verb_option(
     "--sink",
     "sinks",
     multiple=True,
     metavar="SINK",
-    help="Also send the run: mlflow:URI, wandb:PROJECT, wandb:ENTITY/PROJECT; repeatable.",
+    group=RUN,
+    help="Also send the run: mlflow:URI, wandb:[ENTITY/]PROJECT (repeatable)",
 )
 
 
@@ -167,10 +219,10 @@ _BY_ENDING = {
 }
 _RUN_FILES = ("run.json", "candidates.parquet", "cases.parquet", "evaluation.json", "reports.parquet", "results.jsonl")
 _SHORT_HELP = {
-    "json": "Print JSON: the same as --output-format json.",
-    "csv": "Print CSV: the same as --output-format csv.",
-    "markdown": "Print Markdown: the same as --output-format markdown.",
-    "latex": "Print a table for a paper (booktabs): the same as --output-format latex.",
+    "json": "Print JSON",
+    "csv": "Print CSV",
+    "markdown": "Print Markdown",
+    "latex": "Print a LaTeX table (booktabs)",
 }
 _LOOKS: dict[str, dict[str, Any]] = {
     "strong": {"bold": True},
@@ -277,6 +329,7 @@ def _check_place(path: Path) -> None:
         raise InputError(f"{path}: {what}: give the name of a file to write")
     if path.name in _RUN_FILES and any((path.parent / name).is_file() for name in ("run.json", "evaluation.json")):
         raise InputError(f"{path}: holds the run itself: give another name")
+    runs.check_writable(path)
 
 
 def columns_of(rows: Sequence[dict[str, Any]], names: Sequence[str] = ()) -> list[str]:
@@ -336,15 +389,16 @@ def output_options(*more: str, short: Sequence[str] = ("json",), page: bool = Fa
             return verb(output=OutputTarget(form, output, html), **values)
 
         options = [
-            click.option("--output-format", type=click.Choice([*FORMATS, *more]),
-                         help="Form of the output (default: table, or by the ending of FILE)."),
-            click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
-                         help="Write the output to FILE; - is standard output."),
-            *(click.option(f"--{name}", f"as_{name}", is_flag=True, help=_SHORT_HELP[name]) for name in short),
+            verb_option("--output-format", type=click.Choice([*FORMATS, *more]), metavar="FORM", group=OUTPUT,
+                        help=f"{', '.join([*FORMATS, *more])} (default: by the ending of FILE)"),
+            verb_option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", group=OUTPUT,
+                        help="Write the output to FILE; - is standard output"),
+            *(verb_option(f"--{name}", f"as_{name}", is_flag=True, group=OUTPUT, common=name == "json",
+                          help=_SHORT_HELP[name]) for name in short),
         ]  # fmt: skip
         if page:
             kind = click.Path(path_type=Path, dir_okay=False)
-            options.append(click.option("--html", type=kind, metavar="FILE", help="Also write a page."))
+            options.append(verb_option("--html", type=kind, metavar="FILE", group=OUTPUT, help="Also write a page"))
         for option in reversed(options):
             wrapped = option(wrapped)
         return wrapped

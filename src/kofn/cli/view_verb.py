@@ -6,17 +6,19 @@ from pathlib import Path
 
 import click
 
-from kofn.cli.verb_options import OutputTarget, output_options, tell
+from kofn.api.options import SERVER
+from kofn.cli.verb_options import OutputTarget, VerbCommand, output_options, tell, verb_option
 
 
-@click.command("view")
+@click.command("view", cls=VerbCommand)
 @click.argument("directory", metavar="[DIR]", default="runs", type=click.Path(path_type=Path))
-@click.option("--port", type=click.IntRange(1, 65535), help="Port (default: the first free one from 7717 on).")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; one that others can reach "
-              "needs --token.")  # fmt: skip
-@click.option("--token", envvar="KOFN_VIEW_TOKEN", metavar="T", help="What a browser must show, 16 characters or more; "
-              "`new` makes one.")  # fmt: skip
-@click.option("--open", "browse", is_flag=True, help="Open it in the browser.")
+@verb_option("--port", type=click.IntRange(1, 65535), metavar="N", group=SERVER,
+             help="Port (default: the first free one from 7717)")  # fmt: skip
+@verb_option("--host", default="127.0.0.1", metavar="ADDRESS", group=SERVER,
+             help="Address to listen on (default: 127.0.0.1; others need --token)")  # fmt: skip
+@verb_option("--token", envvar="KOFN_VIEW_TOKEN", metavar="T", group=SERVER,
+             help="Password of 16 characters or more, or `new` (default: $KOFN_VIEW_TOKEN)")  # fmt: skip
+@verb_option("--open", "browse", is_flag=True, group=SERVER, help="Open it in the browser")
 @output_options()
 def view_command(
     directory: Path, port: int | None, host: str, token: str | None, browse: bool, output: OutputTarget

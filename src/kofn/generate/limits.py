@@ -22,7 +22,7 @@ BASE, CAP = 0.5, 60.0  # seconds: the longest first wait, and the longest of all
 class Limits:
     """What a run may do. None means no limit; `concurrency` None is the model's own.
 
-    Rates and concurrency are by model. `max_cost` (dollars), `max_tokens_total` and `max_time` (seconds) are of one
+    Rates and concurrency are by model. `max_cost` (dollars), `token_budget` and `max_time` (seconds) are of one
     call of `generate`: what an earlier one stored is not counted again.
     """
 
@@ -32,7 +32,7 @@ class Limits:
     timeout: float = 600.0
     retries: int = 6
     max_cost: float | None = None
-    max_tokens_total: int | None = None
+    token_budget: int | None = None
     max_time: float | None = None
 
     def remaining(self, cost: float, tokens: int) -> Limits:
@@ -44,7 +44,7 @@ class Limits:
         return replace(
             self,
             max_cost=None if self.max_cost is None else max(0.0, self.max_cost - cost),
-            max_tokens_total=None if self.max_tokens_total is None else max(0, self.max_tokens_total - tokens),
+            token_budget=None if self.token_budget is None else max(0, self.token_budget - tokens),
         )
 
 
@@ -202,7 +202,7 @@ class Budget:
         if self.reason is None:
             for name, limit, spent in (
                 ("--max-cost", self.limits.max_cost, self.cost),
-                ("--max-tokens-total", self.limits.max_tokens_total, self.tokens),
+                ("--token-budget", self.limits.token_budget, self.tokens),
                 ("--max-time", self.limits.max_time, now - self.started),
             ):
                 if limit is not None and spent >= limit:
@@ -224,7 +224,7 @@ class Budget:
         """
         if not self.pending:
             return False
-        bounds = ((self.limits.max_cost, self.cost), (self.limits.max_tokens_total, self.tokens))
+        bounds = ((self.limits.max_cost, self.cost), (self.limits.token_budget, self.tokens))
         known = [(limit, spent) for limit, spent in bounds if limit is not None]
         if not self.outputs:
             return bool(known)
@@ -232,7 +232,7 @@ class Budget:
 
     @property
     def unlimited(self) -> bool:
-        return self.limits.max_cost is None and self.limits.max_tokens_total is None and self.limits.max_time is None
+        return self.limits.max_cost is None and self.limits.token_budget is None and self.limits.max_time is None
 
     def left(self, now: float) -> float:
         """Seconds until the time is up."""

@@ -149,9 +149,7 @@ def prepare(given: Any, config: Config) -> PreparedRun:
     generation = config.generation
     task = resolve_task(given, generation)
     data = generation.data_path
-    items = task.items(
-        data, limit=generation.limit, samples=generation.samples, sample=generation.sample, seed=generation.seed
-    )
+    items = task.items(data, limit=generation.limit, ids=generation.ids, sample=generation.sample, seed=generation.seed)
     recipe = task.recipe(data, seed=generation.seed)
     models = open_models([stage.model for stage in recipe.stages], generation)
     chat = {role: model.chat if generation.chat is None else generation.chat for role, model in models.items()}

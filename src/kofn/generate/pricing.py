@@ -118,7 +118,7 @@ class Prices:
         prices = cls.load(path)
         unknown = [] if max_cost is None else [model for model in models if not prices.known(model)]
         if unknown:
-            raise InputError(f"max_cost: no price is known for {unknown[0]}: give --prices FILE, or --max-tokens-total")
+            raise InputError(f"max_cost: no price is known for {unknown[0]}: give --prices FILE, or --token-budget")
         return prices
 
     def known(self, model: str) -> bool:

@@ -36,7 +36,7 @@ class Fake(Model):
     local: ClassVar[bool] = True
 
     def __init__(self, spec: str) -> None:
-        module, colon, function = spec.partition(":")
+        module, colon, function = spec.partition(":")  # the module may be a file: folder/file.py
         if not (module and colon and function):
             raise InputError(f"model 'fake:{spec}': expected fake:module:function")
         self._set_up(f"fake:{spec}", model(spec))
@@ -144,6 +144,8 @@ def open_model(
     if not isinstance(spec, str):
         return Fake.of(spec)
     prefix, _, rest = spec.strip().partition(":")
+    if prefix.endswith(".py"):  # a function in a file
+        return Fake(spec.strip())
     found = model(prefix)
     parameters = list(inspect.signature(found).parameters.values())
     taken = {**(options or {}), "reproducible": reproducible}

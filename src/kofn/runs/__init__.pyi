@@ -6,8 +6,11 @@ from kofn.runs.case_reports import VerifierReport as VerifierReport
 from kofn.runs.case_reports import case_scores as case_scores
 from kofn.runs.case_reports import flat_frame as flat_frame
 from kofn.runs.files import check_new as check_new
+from kofn.runs.files import check_writable as check_writable
 from kofn.runs.files import is_run as is_run
 from kofn.runs.files import lock_directory as lock_directory
+from kofn.runs.files import read_json as read_json
+from kofn.runs.files import remove_replaced as remove_replaced
 from kofn.runs.files import to_json as to_json
 from kofn.runs.files import write_atomically as write_atomically
 from kofn.runs.load import GradedCandidates as GradedCandidates

@@ -14,6 +14,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.escape import one_line
+from kofn.core.format import format_count
 from kofn.core.system import lock_file
 from kofn.errors import InputError, WorldError
 
@@ -38,15 +40,55 @@ def is_run(path: Path | str) -> bool:
     return "://" not in str(path) and (Path(path) / MANIFEST).is_file()
 
 
-def check_new(directory: Path) -> None:
+def check_new(directory: Path, *, force: bool | None = None) -> None:
     """Refuse a directory that already holds something, before any work is done.
 
-    What a killed writer left is nothing.
+    What a killed writer left is nothing. `force` accepts a run that `kofn score` wrote, which the new one replaces, but
+    none that holds what cannot be made again: replies of models, labels of people. None: the caller has no such option.
     """
     if directory.is_dir():
         recover(directory)
-    if directory.exists() and not (directory.is_dir() and all(is_left_over(one.name) for one in directory.iterdir())):
-        raise InputError(f"{directory}: already there: give a new directory for the run, or remove it")
+    if not directory.exists() or (directory.is_dir() and all(is_left_over(one.name) for one in directory.iterdir())):
+        return
+    if not is_run(directory):
+        raise InputError(f"{directory}: already there, and not a run: give another directory")
+    there = f"{directory}: already holds {describe_run(directory)}"
+    held = [name for name in (STORE, "judging") if (directory / name).exists()]
+    held += sorted(path.name for path in directory.glob("labels-*.jsonl"))
+    if not force:
+        hint = "" if force is None or held else ", or --force to replace it"
+        raise InputError(f"{there}: give another directory{hint}")
+    if held:
+        raise InputError(f"{there} with {held[0]}, which --force does not remove: give another directory")
+
+
+def describe_run(directory: Path) -> str:
+    """What a directory holds, in a few words: the task, when it was run, how many cases it has."""
+    manifest, evaluation = (read_json(directory / name) for name in (MANIFEST, "evaluation.json"))
+    task = evaluation.get("problem_name") or evaluation.get("name") or "no name"
+    cases = (manifest.get("result") or {}).get("n_cases")
+    counted = "" if not isinstance(cases, int) else f", {format_count(cases, 'case')}"
+    when = str(manifest.get("created", ""))[:16].replace("T", " ")
+    return f"a run of {one_line(str(task))} ({when} UTC{counted})"
+
+
+def remove_replaced(directory: Path, before: Mapping[str, Any]) -> None:
+    """Remove the files of the run that a new one replaced and has no file of that name; `before` is its manifest."""
+    kept = {CANDIDATES, CASES, *read_json(directory / MANIFEST).get("files", {})}
+    for name in before.get("files", {}):
+        if name not in kept and Path(name).name == name:
+            (directory / name).unlink(missing_ok=True)
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a file that cannot be made where it is wanted, before any work is done."""
+    folder = next((one for one in path.parents if one.exists()), path.parent)
+    probe = folder / f".{path.name[:100]}.{os.getpid()}.tmp"
+    try:
+        os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        probe.unlink()
+    except OSError as problem:
+        raise WorldError(f"{path}: cannot be written: {problem.strerror}") from None
 
 
 def digest(path: Path) -> str:

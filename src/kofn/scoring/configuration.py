@@ -58,11 +58,11 @@ class GenerationConfig:
                       what every case gets at least
     on which cases
       data            another file or folder than the task's, or rows
-      limit           the first so many; `samples`: these ids; `sample`: so many, by group, drawn with the seed
+      limit           the first so many; `ids`: these; `sample`: so many, by group, drawn with the seed
     how it is run
       llm_extract     a model that reads answers too, beside the extractor
       seed, reproducible, concurrency, requests_per_second, tokens_per_minute, timeout, retries
-      max_cost, max_tokens_total, max_time         stop when so much is spent
+      max_cost, token_budget, max_time         stop when so much is spent
       retry_errors    ask again what failed before
       cache           take and keep replies of deterministic requests across runs
       prices          a file of prices
@@ -87,7 +87,7 @@ class GenerationConfig:
     confidence: float = CONFIDENCE
     data: Path | str | Sequence[Mapping[str, Any]] | None = None
     limit: int | None = None
-    samples: Sequence[str] = ()
+    ids: Sequence[str] = ()
     sample: int | None = None
     llm_extract: Any = None
     seed: int = 0
@@ -98,7 +98,7 @@ class GenerationConfig:
     timeout: float = 600.0
     retries: int = 6
     max_cost: float | None = None
-    max_tokens_total: int | None = None
+    token_budget: int | None = None
     max_time: float | None = None
     retry_errors: bool = False
     cache: bool = False
@@ -112,7 +112,7 @@ class GenerationConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} is {value}: expected a whole number from 1")
-        for name in ("requests_per_second", "tokens_per_minute", "timeout", "max_cost", "max_tokens_total", "max_time"):
+        for name in ("requests_per_second", "tokens_per_minute", "timeout", "max_cost", "token_budget", "max_time"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"{name} is {value}: expected a number above 0")
@@ -126,8 +126,8 @@ class GenerationConfig:
             raise InputError("adaptive repeats stop by one of two answers: leave out --adaptive or --compare-markovian")
         if self.confidence != CONFIDENCE and not self.adaptive:
             raise InputError("confidence is for adaptive repeats: give --adaptive too")
-        if self.samples and self.sample is not None:
-            raise InputError("samples names the cases and sample draws some: give one of the two")
+        if self.ids and self.sample is not None:
+            raise InputError("ids names the cases and sample draws some: give one of the two")
         if self.repeats is not None and self.max_repeats is not None and self.repeats > self.max_repeats:
             raise InputError(f"repeats ({self.repeats}) is more than max_repeats ({self.max_repeats})")
 

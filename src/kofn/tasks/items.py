@@ -293,15 +293,15 @@ def _item(case_id: str, row: PlacedRecord, example: Example) -> Item:
 
 
 def select_items(
-    items: Sequence[Item], *, samples: Sequence[str] = (), limit: int | None = None, sample: int | None = None,
+    items: Sequence[Item], *, ids: Sequence[str] = (), limit: int | None = None, sample: int | None = None,
     group: str = "group", seed: int = 0,
 ) -> list[Item]:  # fmt: skip
     """Some of the items, in their order: those with these ids, then the first `limit`, then a stratified sample."""
-    known, chosen = {item.case.id for item in items}, set(samples)
-    for one in samples:
+    known, chosen = {item.case.id for item in items}, set(ids)
+    for one in ids:
         if one not in known:
             raise UnknownName("id", one, sorted(known), hint=f"ids look like {items[0].case.id!r}")
-    kept = [item for item in items if not samples or item.case.id in chosen][:limit]
+    kept = [item for item in items if not ids or item.case.id in chosen][:limit]
     return kept if sample is None else sample_stratified(kept, sample, group, seed)
 
 

@@ -74,13 +74,13 @@ class Task:
         data: Path | None = None,
         *,
         limit: int | None = None,
-        samples: Sequence[str] = (),
+        ids: Sequence[str] = (),
         sample: int | None = None,
         seed: int = 0,
     ) -> list[Item]:
         """The items in the order of the file, all of them or some.
 
-        `limit` takes the first ones (the task's own limit where not given), `samples` those of these ids, `sample` so
+        `limit` takes the first ones (the task's own limit where not given), `ids` these, `sample` so
         many drawn with the seed, every group in proportion. Nothing is shuffled.
         """
         for name, count in (("limit", limit), ("sample", sample)):
@@ -92,8 +92,8 @@ class Task:
         self._check_names(found)
         if data is None:  # another file than the task's own need not hold all of its groups
             self._check_groups(found)
-        first = limit if limit is not None or samples else self.spec.limit
-        return select_items(found, samples=samples, limit=first, sample=sample, group=self.group_field, seed=seed)
+        first = limit if limit is not None or ids else self.spec.limit
+        return select_items(found, ids=ids, limit=first, sample=sample, group=self.group_field, seed=seed)
 
     def prepare_record(self, placed: PlacedRecord) -> PlacedRecord:
         """A record as its fields are looked for in it; here as it is."""
@@ -297,15 +297,26 @@ def _digest(value: Any) -> str:
 
 
 def check_names(task: Task) -> Task:
-    """The task, once every extractor, metric and aggregator it names is known to exist."""
+    """The task, once every extractor, metric and aggregator it names is known to exist.
+
+    Functions of the user's own are imported when a run begins, not by whoever looks at the task.
+    """
     spec = task.spec
+    rules = (*spec.aggregate, *(m.repeat_aggregation for m in spec.metrics if m.repeat_aggregation))
     try:
-        if spec.extract is not None and not spec.extract.startswith("llm"):
+        if spec.extract is not None and not spec.extract.startswith("llm") and not _is_own(spec.extract):
             extractor(spec.extract)
-        for one in spec.metrics:
-            metric(one.metric)
-        for name in (*spec.aggregate, *(m.repeat_aggregation for m in spec.metrics if m.repeat_aggregation)):
-            aggregator(REPEATS.get(name, name))
+        for name in (one.metric for one in spec.metrics):
+            if not _is_own(name):
+                metric(name)
+        for name in rules:
+            if not _is_own(name):
+                aggregator(REPEATS.get(name, name))
     except InputError as problem:
         raise InputError(f"{task.source}: {problem}") from None
     return task
+
+
+def _is_own(spec: str) -> bool:
+    """Whether a name is that of a function of the user's own, module:thing."""
+    return ":" in spec.partition("(")[0]

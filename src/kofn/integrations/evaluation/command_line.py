@@ -109,7 +109,7 @@ def evaluate_one(given: argparse.Namespace, spec: str, folder: Path) -> None:
         ),
         "repeats": given.repeats,
         "limit": None if samples else given.limit,
-        "samples": samples,
+        "ids": samples,
         "data": given.data,
         "seed": given.seed,
         "device": given.device,
