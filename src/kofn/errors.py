@@ -3,6 +3,7 @@
     KofnError
     ├── InputError      the user's input is wrong: one line that names file, line or field, and the fix (exit 2)
     │   ├── UnknownName     a name nothing answers to; offers the nearest
+    │   ├── CallFailed      a function of the user's own raised an exception
     │   └── MissingExtra    an optional package is needed: what to install and why
     └── WorldError      a server, a disk or a process failed; the work can be resumed (exit 3)
 
@@ -56,6 +57,14 @@ class UnknownName(InputError, KeyError):
 
     def __str__(self) -> str:
         return self.message
+
+
+class CallFailed(InputError):
+    """A function of the user's own raised an exception, on the row of this number where rows were graded."""
+
+    def __init__(self, message: str, row: int | None = None) -> None:
+        super().__init__(message)
+        self.row = row
 
 
 class MissingExtra(InputError, ImportError):

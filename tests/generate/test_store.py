@@ -144,16 +144,36 @@ def test_closing_twice_is_closing_once(tmp_path):
     store.close()
 
 
-def test_another_fingerprint_is_refused_by_the_first_field_that_differs(tmp_path):
+def test_another_fingerprint_is_refused_by_every_field_that_differs(tmp_path):
     fingerprint = {"model": {"name": "a"}, "prompt": "x" * 200 + "old"}
     Store.open(tmp_path, fingerprint=fingerprint).close()
     Store.open(tmp_path, fingerprint=dict(reversed(fingerprint.items()))).close()  # the order of fields does not matter
-    with pytest.raises(InputError, match=r"model\.name 'a' and this run has 'b': give another --out"):
+    with pytest.raises(InputError, match=r"model\.name was 'a' and is 'b'\. Give another --out"):
         Store.open(tmp_path, fingerprint={**fingerprint, "model": {"name": "b"}})
-    with pytest.raises(InputError, match=r"prompt '\.\.\.x+old' and this run has '\.\.\.x+new'"):
+    with pytest.raises(InputError, match=r"prompt was '\.\.\.x+old' and is '\.\.\.x+new'"):
         Store.open(tmp_path, fingerprint={**fingerprint, "prompt": "x" * 200 + "new"})
-    with pytest.raises(InputError, match="seed nothing and this run has 3"):
+    with pytest.raises(InputError, match="seed was unset and is 3"):
         Store.open(tmp_path, fingerprint={**fingerprint, "seed": 3})
+    with pytest.raises(InputError, match=r"model\.name was 'a' and is 'b'; seed was unset and is 3"):
+        Store.open(tmp_path, fingerprint={**fingerprint, "model": {"name": "b"}, "seed": 3})
+
+
+def test_what_a_task_sends_is_named_by_its_fields_and_not_by_digests(tmp_path):
+    began = {"asked": "77f1", "sent": {"fewshot": {"count": 2, "source": "dev"}, "shape": None}}
+    Store.open(tmp_path, fingerprint=began).close()
+    with pytest.raises(InputError, match=r"began: fewshot\.count was 2 and is 4\. Give"):
+        Store.open(
+            tmp_path, fingerprint={"asked": "a0c2", "sent": {"fewshot": {"count": 4, "source": "dev"}, "shape": None}}
+        )
+    with pytest.raises(InputError, match="began: what the task asks has changed"):
+        Store.open(tmp_path, fingerprint={**began, "asked": "a0c2"})
+
+
+def test_a_store_that_knows_only_the_digest_of_its_task_still_resumes(tmp_path):
+    Store.open(tmp_path, fingerprint={"asked": "77f1"}).close()
+    Store.open(tmp_path, fingerprint={"asked": "77f1", "sent": {"shape": None}}).close()
+    with pytest.raises(InputError, match="what the task asks has changed"):
+        Store.open(tmp_path, fingerprint={"asked": "a0c2", "sent": {"shape": None}})
 
 
 def test_a_file_that_is_no_store_is_refused_in_one_line(tmp_path):

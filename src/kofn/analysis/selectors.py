@@ -110,7 +110,13 @@ def _by_function(spec: str, sets: CandidateSets) -> Floats:
     out = np.full(len(sets.values), np.nan)
     for i, one in enumerate(sets):
         low, n = int(sets.offsets[i]), int(sets.sizes[i])
-        said = function(one)
+        try:
+            said = function(one)
+        except InputError:
+            raise
+        except Exception as problem:  # whatever a user's function raises is about that function and this case
+            raised = f"{type(problem).__name__}: {problem}"
+            raise InputError(f"case {one.case_id!r}: selector {spec} failed: {raised}") from problem
         # a place, from 0; True is an int and no place
         if isinstance(said, int | np.integer) and not isinstance(said, bool):
             if not 0 <= int(said) < n:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from kofn.core.numbers import numbers_equal, parse_number
-from kofn.errors import InputError
+from kofn.errors import CallFailed, InputError
 from kofn.extract.answer_labels import RUN_ON_LINE, WORDS, boxed
 from kofn.extract.compatible import letter_first, letter_word_boundary
 from kofn.extract.letter_answer import letter, names_labelled_option, parse_choices
@@ -246,9 +246,9 @@ def extract_column(
 def _by_text(extractor: Extractor, texts: pl.Series, choices: Sequence[str] | None) -> pl.Series:
     known: dict[str | None, str | None] = {None: None}  # equal outputs are read once
     answers: list[str | None] = []
-    for text in texts:
+    for row, text in enumerate(texts):
         if text not in known:
-            known[text] = _call_extractor(extractor, text, choices)
+            known[text] = _call_extractor(extractor, text, choices, row)
         answers.append(known[text])
     return pl.Series(texts.name, answers, dtype=pl.String)
 
@@ -258,21 +258,27 @@ def _by_row(extractor: Extractor, texts: pl.Series, choices: pl.Series) -> pl.Se
         raise InputError(f"choices has {len(choices)} rows for {len(texts)} texts: give one list a text")
     known: dict[tuple[str, tuple[str, ...] | None], str | None] = {}
     answers: list[str | None] = []
-    for text, row in zip(texts.to_list(), choices.to_list(), strict=True):
+    for row, (text, labelled) in enumerate(zip(texts.to_list(), choices.to_list(), strict=True)):
         if text is None:
             answers.append(None)
             continue
-        key = (text, None if row is None else tuple(row))
+        key = (text, None if labelled is None else tuple(labelled))
         if key not in known:
-            known[key] = _call_extractor(extractor, text, key[1])
+            known[key] = _call_extractor(extractor, text, key[1], row)
         answers.append(known[key])
     return pl.Series(texts.name, answers, dtype=pl.String)
 
 
-def _call_extractor(extractor: Extractor, text: str, choices: Sequence[str] | None) -> str | None:
-    answer: Any = extractor(text) if choices is None else extractor(text, choices)
+def _call_extractor(extractor: Extractor, text: str, choices: Sequence[str] | None, row: int) -> str | None:
+    name = getattr(extractor, "__name__", repr(extractor))
+    try:
+        answer: Any = extractor(text) if choices is None else extractor(text, choices)
+    except InputError:
+        raise
+    except Exception as problem:  # whatever a user's function raises is about that function and this output
+        short = f"{text!r:.40}"
+        raise CallFailed(f"extractor {name} failed on {short}: {type(problem).__name__}: {problem}", row) from problem
     if answer is not None and not isinstance(answer, str):
-        name = getattr(extractor, "__name__", repr(extractor))
         raise InputError(f"extractor {name} returned {type(answer).__name__}, not text or None")
     return answer
 

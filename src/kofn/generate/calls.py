@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 from kofn.core.escape import one_line
+from kofn.errors import WorldError
 from kofn.generate.limits import Budget, Limits, Pace, backoff
 from kofn.generate.pricing import count_tokens, prompt_tokens, usage_of
 from kofn.generate.store import ReplyRow
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 SHORT = 0.1  # seconds: below that the usual wait is added, or all retries would be over in a moment
 WAITING = 0.005  # seconds between looks at a budget that the calls under way may use up
+REFUSALS = 3  # attempts to reach a server that has not answered once
 LINGER = 0.02  # seconds that a model which takes batches waits for a fuller one
 
 
@@ -205,6 +207,7 @@ class CallQueue:
         self.pace = Pace(self.concurrency, limits.requests_per_second, limits.tokens_per_minute)
         self.gate = Gate(self.pace)
         self.timeout = CallTimeout(limits.timeout * model.batch)
+        self.reached = False  # whether the model has answered, be it with an error
         self._length = 0.0  # moving average of the tokens of an output
         self._random = random or Random(0)  # noqa: S311 - spreads retries, hides nothing
         self._clock, self._sleep = clock, sleep
@@ -254,10 +257,13 @@ class CallQueue:
             try:
                 await self._call(batch, started, tokens)
             except RequestRejected as problem:
+                self.reached = True
                 await self._reject(batch, problem)
             except (RetryableError, OSError) as problem:
+                self.reached = self.reached or not (isinstance(problem, RetryableError) and problem.unreachable)
                 await self._retry_or_give_up(batch, problem, started)
             else:
+                self.reached = True
                 self.pace.allowance.faster()
             batch = [one for one in batch if one.missing]
 
@@ -352,6 +358,8 @@ class CallQueue:
             self.pace.allowance.slower(started, now)
         for one in batch:
             one.failures += 1
+            if not self.reached and one.failures >= min(REFUSALS, self.limits.retries + 1):
+                raise WorldError(f"{self.model.name}: {problem}. Check that the server is running")
             if one.failures > self.limits.retries:
                 self._give_up(one, problem)
         failing = [one.failures for one in batch if one.missing]

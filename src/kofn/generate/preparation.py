@@ -15,6 +15,7 @@ from kofn.generate.calls import CallContext
 from kofn.generate.limits import Limits
 from kofn.generate.pricing import Prices
 from kofn.generate.runner import Fixed
+from kofn.generate.store import DIGEST, SENT
 from kofn.models import open_model
 from kofn.models.local_folders import base_of
 from kofn.registry import aggregator, extractor, metric
@@ -72,7 +73,8 @@ class PreparedRun:
             "models": {role: model.name for role, model in self.models.items()},
             "weights": {role: weight_digests(model) for role, model in self.models.items()},
             **_stage_settings(self.task, self.chat),
-            "asked": task_digest(self.task),
+            DIGEST: task_digest(self.task),
+            SENT: sent_by_task(self.task),
             "seed": self.config.generation.seed,
             "mode": self.config.generation.mode,
         }
@@ -101,9 +103,17 @@ def task_digest(task: Task) -> str:
     import orjson
 
     # nothing of grading: a store stays valid when only metrics or aggregators change
-    names = {"stages", "two_stage", "fewshot", "output_type", "multiple_choice", "shape", "fields"}
-    sent = orjson.dumps(task.spec.model_dump(mode="json", include=names), option=orjson.OPT_SORT_KEYS)
-    return sha256(sent).hexdigest()[:16]
+    sent = {"stages", "two_stage", *_OF_TASK}
+    asked = orjson.dumps(task.spec.model_dump(mode="json", include=sent), option=orjson.OPT_SORT_KEYS)
+    return sha256(asked).hexdigest()[:16]
+
+
+_OF_TASK = {"fewshot", "output_type", "multiple_choice", "shape", "fields"}
+
+
+def sent_by_task(task: Task) -> dict[str, Any]:
+    """What a task file says of what is sent, beside its stages."""
+    return task.spec.model_dump(mode="json", include=_OF_TASK)
 
 
 def repeats_of(prepared: PreparedRun) -> Repeats:

@@ -267,11 +267,28 @@ class Store(_ReplyFile):
                 self._connection.execute("INSERT INTO meta VALUES ('fingerprint', ?)", (now,))
             except sqlite3.Error as problem:
                 raise WorldError(f"{self.path}: cannot be written: {problem}") from None
-        elif orjson.loads(stored[0][0]) != orjson.loads(now):
-            name, old, new = difference(orjson.loads(stored[0][0]), orjson.loads(now))
-            raise InputError(
-                f"{directory}: was made with {name} {old} and this run has {new}: give another --out for a new run"
-            )
+        else:
+            _compare_fingerprints(orjson.loads(stored[0][0]), orjson.loads(now), directory)
+
+
+def _compare_fingerprints(began: dict[str, Any], now: dict[str, Any], directory: Path) -> None:
+    """Refuse to resume a run whose settings have changed; every changed one is named."""
+    sent, changed = began.pop(SENT, {}), list(differences(began, {k: v for k, v in now.items() if k != SENT}))
+    if not changed:
+        return
+    # the digest says that something of the task differs; stores that are older keep nothing that says what
+    details = list(differences(sent, now.get(SENT, {}))) if sent else []
+    names = [one for one in changed if one[0] != DIGEST] + details
+    what = [f"{name} was {old} and is {new}" for name, old, new in names[:MOST_CHANGES]]
+    what += [f"{len(names) - MOST_CHANGES} more"] if len(names) > MOST_CHANGES else []
+    reason = "; ".join(what) or "what the task asks has changed"
+    raise InputError(
+        f"{directory}: settings have changed since this run began: {reason}. Give another --out, or undo the change"
+    )
+
+
+DIGEST, SENT = "asked", "sent"  # of what a task sends, and that itself, to say what of it has changed
+MOST_CHANGES = 5  # that a message names
 
 
 class Cache(_ReplyFile):
@@ -354,15 +371,15 @@ def _unusable(path: Path, problem: sqlite3.Error) -> Exception:
     return InputError(f"{path}: is damaged or no store ({problem}): give another --out, or delete the file")
 
 
-def difference(old: Any, new: Any, name: str = "") -> tuple[str, str, str]:
-    """The first thing that differs: its dotted name, and both values, short.
+def differences(old: Any, new: Any, name: str = "") -> Iterator[tuple[str, str, str]]:
+    """What differs: dotted names, and both values, short.
 
-    >>> difference({"a": 1, "model": {"name": "x"}}, {"a": 1, "model": {"name": "y"}})
-    ('model.name', "'x'", "'y'")
-    >>> difference({"a": 1}, {"a": 1, "b": 2})
-    ('b', 'nothing', '2')
-    >>> difference(["a", "b"], ["a"], "stop")
-    ('stop.1', "'b'", 'nothing')
+    >>> list(differences({"a": 1, "model": {"name": "x"}}, {"a": 2, "model": {"name": "y"}}))
+    [('a', '1', '2'), ('model.name', "'x'", "'y'")]
+    >>> list(differences({"a": 1}, {"a": 1, "b": 2}))
+    [('b', 'unset', '2')]
+    >>> list(differences(["a", "b"], ["a"], "stop"))
+    [('stop.1', "'b'", 'unset')]
     """
     if isinstance(old, list) and isinstance(new, list):
         old, new = dict(enumerate(old)), dict(enumerate(new))
@@ -370,19 +387,21 @@ def difference(old: Any, new: Any, name: str = "") -> tuple[str, str, str]:
         for key in [*old, *(key for key in new if key not in old)]:
             below = f"{name}.{key}" if name else str(key)
             if key not in old or key not in new:
-                return below, _short(old.get(key), key in old), _short(new.get(key), key in new)
-            if old[key] != new[key]:
-                return difference(old[key], new[key], below)
+                yield below, _short(old.get(key), key in old), _short(new.get(key), key in new)
+            elif old[key] != new[key]:
+                yield from differences(old[key], new[key], below)
+        return
     if isinstance(old, str) and isinstance(new, str):
         same = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
         if same >= 40:  # from a little before the difference, which may be far behind what a message can show
             old, new = f"...{old[same - 20 :]}", f"...{new[same - 20 :]}"
-    return name, _short(old), _short(new)
+    if old != new:
+        yield name, _short(old), _short(new)
 
 
 def _short(value: Any, there: bool = True) -> str:
     if not there:
-        return "nothing"
+        return "unset"
     text = repr(value)
     return text if len(text) <= 70 else f"{text[:67]}..."
 

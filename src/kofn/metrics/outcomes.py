@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from kofn.core.numbers import canonical_number
-from kofn.errors import InputError
+from kofn.errors import CallFailed, InputError
 from kofn.metrics.base import Metric, metric_name, references_of, trait
 from kofn.metrics.numeric import Numeric
 from kofn.metrics.text_match import WHITESPACE, WRAPPING, Choice, ExactMatch
@@ -187,7 +187,7 @@ def _call_named(metric: MetricFunction, name: str, prediction: object, reference
         raise
     except Exception as problem:
         arguments = f"{prediction!r:.40} against {reference!r:.40}"
-        raise InputError(f"metric {name} failed on {arguments}: {type(problem).__name__}: {problem}") from problem
+        raise CallFailed(f"metric {name} failed on {arguments}: {type(problem).__name__}: {problem}") from problem
 
 
 def score_answers(
@@ -213,12 +213,16 @@ def score_answers(
     accepted = {key: column for key, column in columns.items() if key in call_style(metric).accepts}
     memo: dict[Hashable, Outcome] = {}
     outcomes = []
-    for prediction, reference, *values in zip(predictions, references, *accepted.values(), strict=True):
+    rows = zip(predictions, references, *accepted.values(), strict=True)
+    for row, (prediction, reference, *values) in enumerate(rows):
         key = _memo_key((prediction, reference, *values))
         outcome = memo.get(key) if key is not None else None
         if outcome is None:
             further = dict(zip(accepted, values, strict=True))
-            outcome = grade(metric, prediction, reference, name=name, **further)
+            try:
+                outcome = grade(metric, prediction, reference, name=name, **further)
+            except CallFailed as problem:
+                raise CallFailed(str(problem), row) from problem.__cause__
         if key is not None:
             memo[key] = outcome
         outcomes.append(outcome)

@@ -98,12 +98,15 @@ class Likelihood:
 class RetryableError(Exception):
     """The call failed and may succeed later.
 
-    `after` is what the server asked to wait, in seconds; `busy` says that it wants fewer calls (429, overloaded).
+    `after` is what the server asked to wait, in seconds; `busy` says that it wants fewer calls (429, overloaded), and
+    `unreachable` that there was no connection at all.
     """
 
-    def __init__(self, message: str, after: float | None = None, *, busy: bool = False) -> None:
+    def __init__(
+        self, message: str, after: float | None = None, *, busy: bool = False, unreachable: bool = False
+    ) -> None:
         super().__init__(message)
-        self.after, self.busy = after, busy
+        self.after, self.busy, self.unreachable = after, busy, unreachable
 
 
 class RequestRejected(Exception):

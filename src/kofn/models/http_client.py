@@ -305,6 +305,10 @@ class Client:
             if isinstance(problem, aiohttp.ClientConnectorCertificateError):
                 advice = "set SSL_CERT_FILE to the certificates that this server needs"
                 raise InputError(f"{self.name}: {message}: {advice}") from None
+            if isinstance(problem, aiohttp.ClientConnectorError):
+                why = os.strerror(problem.errno) if problem.errno and problem.errno > 0 else problem.strerror
+                where = f"cannot connect to {problem.host}:{problem.port}"
+                raise RetryableError(one_line(f"{where} ({why})"), unreachable=True) from None
             raise RetryableError(f"{type(problem).__name__}: {message}") from None
         if not 200 <= response.status < 300:
             raise error_for_status(self.name, self.address, response.status, response.headers, raw, body)

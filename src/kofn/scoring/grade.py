@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import polars as pl
 from kofn.core.candidate_sets import CandidateSets, passes_of
 from kofn.core.numbers import canonical_number
 from kofn.core.warnings import CodedWarning
-from kofn.errors import InputError
+from kofn.errors import CallFailed, InputError
 from kofn.extract import choose_extractor, extract_column, none
 from kofn.extract.letter_answer import parse_choices
 from kofn.metrics import Metric, Numeric, Outcome, default_metric, metric_name, score_answers, score_column, trait
@@ -20,7 +21,7 @@ from kofn.metrics.outcomes import FirstEntryWarning
 from kofn.registry import check_unique, extractor, metric
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kofn.core.candidate_sets import Floats
     from kofn.core.table import Table
@@ -155,11 +156,26 @@ def find_answers(table: Table, extract: str | Callable[..., Any] | None) -> Grad
     name = (
         extract if isinstance(extract, str) else f"{extract.__module__}:{getattr(extract, '__name__', repr(extract))}"
     )
-    column = extract_column(extractor(extract), rows["text"], choices_of(table))
+    with _naming_candidate(table):
+        column = extract_column(extractor(extract), rows["text"], choices_of(table))
     found = with_answers(table, column, extractor=name, reason=reason)
     # a failed call has no text: it is no output in which an answer could be missing
     no_output = rows["text"].null_count()
     return replace(found, n_outputs=found.n_outputs - no_output, n_failed=found.n_failed - no_output)
+
+
+@contextmanager
+def _naming_candidate(table: Table) -> Iterator[None]:
+    """Where a function of the user's own raises: of which case, and which of its candidates."""
+    try:
+        yield
+    except CallFailed as problem:
+        if problem.row is None:
+            raise
+        at = int(np.searchsorted(table.offsets, problem.row, side="right")) - 1
+        start, end = (int(edge) for edge in table.offsets[at : at + 2])
+        case = f"case {table.cases['case_id'][at]!r}, candidate {problem.row - start + 1} of {end - start}"
+        raise CallFailed(f"{case}: {problem}", problem.row) from problem.__cause__
 
 
 def with_answers(
@@ -269,7 +285,8 @@ def _score_by_metric(
     ungraded = _missing_outputs(table, answers)
     source = "reference" if references.null_count() < len(references) else "text"
     notes: list[CodedWarning] = []
-    columns = _columns(spec, name, predictions, references, answers.extractor, engine, notes)
+    with _naming_candidate(table):
+        columns = _columns(spec, name, predictions, references, answers.extractor, engine, notes)
     return [
         answers.under(
             found,
@@ -320,14 +337,14 @@ def _outcomes(
     """A metric's outcome a pair, from calls on an engine, or right here where there is none."""
     pairs = list(zip(predictions, references, strict=True))
     if engine is None:
-        return grade_chunk(spec, pairs)
+        return _whole(grade_chunk(spec, pairs), 0)
     # eight chunks per worker even out slow pairs; 64 pairs keep progress and retries fine-grained
     size = max(1, min(64, len(pairs) // (8 * engine.workers)))
     chunks = [pairs[i : i + size] for i in range(0, len(pairs), size)]
     outcomes: list[Any] = []
     for chunk, outcome in zip(chunks, engine.map(grade_chunk, chunks, shared=spec), strict=True):
-        if isinstance(outcome, list):
-            outcomes += outcome
+        if isinstance(outcome, list | CallFailed):
+            outcomes += _whole(outcome, len(outcomes))
         elif outcome.lost:  # its process was lost each time: a fact about us, so these are not graded
             outcomes += [Outcome(value=None)] * len(chunk)
         else:
@@ -335,13 +352,23 @@ def _outcomes(
     return outcomes
 
 
-def grade_chunk(spec: str | Callable[..., Any], chunk: list[tuple[Any, Any]]) -> list[Any]:
-    """What a worker does: a metric's outcomes for some pairs of prediction and reference."""
+def _whole(outcome: list[Any] | CallFailed, before: int) -> list[Any]:
+    """A chunk's outcomes; an exception in it is raised, with its row among all."""
+    if isinstance(outcome, CallFailed):
+        raise CallFailed(str(outcome), None if outcome.row is None else before + outcome.row) from outcome.__cause__
+    return outcome
+
+
+def grade_chunk(spec: str | Callable[..., Any], chunk: list[tuple[Any, Any]]) -> list[Any] | CallFailed:
+    """What a worker does: a metric's outcomes for pairs of prediction and reference, or the exception it raised."""
     import warnings
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FirstEntryWarning)  # shown once, with the result
-        return score_answers(metric(spec), [p for p, _ in chunk], [r for _, r in chunk])
+        try:
+            return score_answers(metric(spec), [p for p, _ in chunk], [r for _, r in chunk])
+        except CallFailed as problem:
+            return problem
 
 
 def _columns(
