@@ -28,6 +28,7 @@ from kofn.render.plot import (
     candidates_axis,
     count_axis,
     names_axis,
+    near_axis,
     number_axis,
     round_ticks,
     sparkline,
@@ -165,3 +166,25 @@ def test_the_colours_of_specifications_are_those_of_the_style_sheet():
     css = read_template("page.css")
     for name, colour in LIGHT.items():
         assert f"{name[4:-1]}: {colour};" in css
+
+
+def test_a_zoomed_axis_holds_its_values_and_its_whole_scale_holds_it():
+    for values in ([0.84, 0.95], [0.0, 0.02], [1.0, 1.0], [0.999, 1.0], [5.7, 6.4], [-2.0, -1.9], [0.2, 0.9], []):
+        axis = near_axis(values)
+        whole = axis.whole or axis
+        assert all(axis.domain[0] <= value <= axis.domain[1] for value in values)
+        assert whole.domain[0] <= axis.domain[0] < axis.domain[1] <= whole.domain[1]
+        assert whole.domain[0] <= 0
+        assert whole.domain[1] >= 1
+
+
+def test_what_is_zoomed_stands_on_the_whole_scale_where_it_would_without():
+    axis = near_axis([0.8, 0.9])
+    plot = Plot(x=axis, y=names_axis(["a"]), layers=(Dots(dots=(Dot(x=0.85, y=0, tip=Tip(headline="")),), colour=""),))
+    markup = str(svg(plot, ""))
+    start, width = (float(part.rstrip("%")) for part in re.search('data-whole="([^"]+)"', markup)[1].split())
+    inside = float(re.search('<circle cx="([0-9.]+)%', markup)[1])
+    assert start + width * inside / 100 == pytest.approx(85, abs=0.02)
+    # the grid and the labels of the zoomed axis, and both of the whole one in its place
+    assert markup.count('data-axis="near"') == 2
+    assert markup.count('data-axis="whole" hidden') == 1

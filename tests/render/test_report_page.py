@@ -384,6 +384,30 @@ def test_another_aggregator_can_be_chosen_for_the_segments(pages, visit):
     tab.clean()
 
 
+def test_an_axis_is_zoomed_to_the_data_and_can_be_switched_to_0_to_1(visit, tmp_path):
+    rows = [row | {"outputs": [f"It is {i if i % 20 else k}." for k in range(4)]} for i, row in enumerate(plain_rows())]
+    page = tmp_path / "near.html"
+    page.write_text(html_of(run_of(rows)), encoding="utf-8")
+    tab = visit(page).when_ready()
+    figure = "[data-chart=estimates-0]"
+    look = f"""() => {{
+      const svg = document.querySelector("{figure} .plot > svg");
+      const at = (node) => node.getBoundingClientRect().x;
+      const ticks = [...svg.querySelectorAll("[data-axis]:not([hidden]) text")].map((t) => Number(t.textContent));
+      const dots = [...svg.querySelectorAll(".dots circle")].map((c) => at(c) + c.getBoundingClientRect().width / 2);
+      return [ticks, dots, svg.getBoundingClientRect().height];
+    }}"""
+    near, dots, height = tab.evaluate(look)
+    tab.click(f"{figure} .zoom button")
+    whole, moved, _ = tab.evaluate(look)
+    assert min(near) > 0
+    assert (min(whole), max(whole)) == (0, 1)
+    assert max(moved) - min(moved) < max(dots) - min(dots)  # the same values take less room
+    tab.click(f"{figure} .zoom button")
+    assert tab.evaluate(look) == [near, dots, height]
+    tab.clean()
+
+
 def test_a_chart_answers_the_pointer_with_text(pages, visit):
     tab = visit(pages["hostile"]).when_ready()
     mark = tab.query_selector("figure[data-chart=segments-0] .dots:not([hidden]) circle")

@@ -27,9 +27,11 @@ from kofn.render.plot import (
     candidates_axis,
     count_axis,
     names_axis,
+    near_axis,
     number_axis,
     svg,
     vega_lite,
+    with_whole,
 )
 from kofn.runs.manifest import generation_of
 from kofn.scoring.configuration import Requirement
@@ -208,10 +210,10 @@ def _forest_plot(
     choices: tuple[str, ...] = (),
     chosen: str = "",
 ) -> Plot:
-    """Rows on one scale: 0 to 1, or further where the values go."""
+    """Rows on one scale around the values, which can be switched to 0 to 1, or further where the values go."""
     ends = [x for e in estimates for x in (e.low, e.point, e.high) if x is not None]
     return Plot(
-        x=number_axis(min([0.0, *ends]), max([1.0, *ends])),
+        x=near_axis(ends),
         y=names_axis(rows),
         layers=tuple(layers),
         height=ROW * len(rows),
@@ -253,7 +255,7 @@ def best_of_n_chart(chart_id: str, curve: Curve, level: float) -> Chart:
         if v is not None
     ]
     # tenths around all that is drawn; int() truncates towards 0, and 0.999999 leaves 0.3 at 0.3 in spite of rounding
-    y = number_axis(max(0.0, int(min(ends) * 10) / 10), min(1.0, int(max(ends) * 10 + 0.999999) / 10))
+    y = with_whole(number_axis(max(0.0, int(min(ends) * 10) / 10), min(1.0, int(max(ends) * 10 + 0.999999) / 10)))
     notes = [f"Bands are {format_level(level)} intervals.", *(["Tied answers share the vote."] if voted else [])]
     notes += [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in map(str, curve.notes)]
     columns = [(name, of_k) for name, of_k in (("pick of k", picks), ("vote of k", votes)) if of_k]

@@ -17,7 +17,19 @@ from kofn.core.format import (
 from kofn.render.charts import Chart, curve_layers, step_bar
 from kofn.render.curve_text import axis_range, cost_rows, curve_cells, interval_of, segment_rows, selection_rows
 from kofn.render.page import Stat, html_page
-from kofn.render.plot import Bars, Dot, Dots, Guide, Line, Plot, Tip, candidates_axis, names_axis, number_axis
+from kofn.render.plot import (
+    Bars,
+    Dot,
+    Dots,
+    Guide,
+    Line,
+    Plot,
+    Tip,
+    candidates_axis,
+    names_axis,
+    number_axis,
+    with_whole,
+)
 from kofn.render.report_html import checklist_rows
 
 if TYPE_CHECKING:
@@ -133,7 +145,7 @@ def _main_plot(table: BestOf, there: Sequence[str], guides: Sequence[Layer]) -> 
     for name in reversed(there):
         banded = name in ("any", "corrected", table.measure)  # a fog of bands would hide them all
         layers += _measured_layers(table.measured, name)[0 if banded else 1 :]
-    x, y = candidates_axis(table.rows[-1].k), number_axis(*axis_range(_ends(table.rows, there)))
+    x, y = candidates_axis(table.rows[-1].k), with_whole(number_axis(*axis_range(_ends(table.rows, there))))
     return Plot(x=x, y=y, layers=tuple(layers), height=340, look="tall")
 
 
@@ -239,7 +251,7 @@ def _spending_chart(
         label=show_hidden(f"{title}: {said}"),
         plot=Plot(
             x=number_axis(0, most, title=axis, most=4, unit="$" if chart_id == "cost" else "", grid=False),
-            y=number_axis(*axis_range([dot.y for dot in dots])),
+            y=with_whole(number_axis(*axis_range([dot.y for dot in dots]))),
             layers=(line, Dots(dots=dots, colour=colour)),
             height=190,
             top=24,
@@ -276,7 +288,12 @@ def _segment_chart(chart_id: str, one: SegmentCurve, found: BestOfReport) -> Cha
         id=chart_id,
         title=show_hidden(f"{one.by} = {(one.table.segment or '')[:60]}"),
         label=show_hidden(f"{one.table.segment}: {ends[0]} with one, {ends[1]} with {last.k}"),
-        plot=Plot(x=candidates_axis(largest, ""), y=number_axis(*axis_range(drawn)), layers=tuple(layers), height=150),
+        plot=Plot(
+            x=candidates_axis(largest, ""),
+            y=with_whole(number_axis(*axis_range(drawn))),
+            layers=tuple(layers),
+            height=150,
+        ),
         header=header,
         rows=tuple(rows),
         note=f"{format_count(one.table.n_cases, 'case')}{chosen}",

@@ -8,7 +8,7 @@ dark and print. Marks with a tooltip can be reached by keyboard; without a scrip
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor, log, log10
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,10 @@ _NAME_SHOWN_NARROW = 14
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A scale with its ticks. `names`: the ticks are categories at 0, 1, 2, ..., the first on top."""
+    """A scale with its ticks. `names`: the ticks are categories at 0, 1, 2, ..., the first on top.
+
+    `whole` is the scale that a reader may switch to, where this one shows the part in which the data are.
+    """
 
     domain: tuple[float, float]
     ticks: tuple[tuple[float, str], ...]
@@ -55,6 +58,7 @@ class Axis:
     log: bool = False
     names: bool = False
     grid: bool = True
+    whole: Axis | None = None
 
     def share(self, value: float) -> float:
         """Where a value stands, from 0 to 1.
@@ -204,6 +208,17 @@ class Plot:
     chosen: str = ""
     look: str = ""  # a class of the style sheet
 
+    @property
+    def zoomed(self) -> str:
+        """Which axis can be switched to its whole scale: x, y or none."""
+        return "x" if self.x.whole is not None else "y" if self.y.whole is not None else ""
+
+    @property
+    def whole_words(self) -> str:
+        """The ends of the whole scale, as a switch names them."""
+        axis = self.x.whole or self.y.whole
+        return "" if axis is None else "from {:g} to {:.3g}".format(*axis.domain)
+
 
 # --- axes
 
@@ -237,6 +252,40 @@ def number_axis(low: float, high: float, *, title: str = "", most: int = 5, unit
         title=title,
         grid=grid,
     )
+
+
+def near_axis(values: Sequence[float], *, low: float = 0.0, high: float = 1.0, most: int = 5) -> Axis:
+    """An axis around values, with a switch to one that also spans `low` to `high`; that one alone where it is as good.
+
+    >>> near_axis([0.84, 0.95]).domain, near_axis([0.84, 0.95]).whole.domain, near_axis([0.1, 0.9]).domain
+    ((0.825, 0.975), (0.0, 1.0), (0.0, 1.0))
+    """
+    ends = min(values, default=low), max(values, default=high)
+    whole = number_axis(min(low, ends[0]), max(high, ends[1]), most=most)
+    room = max(0.08 * (ends[1] - ends[0]), 0.01 * (whole.domain[1] - whole.domain[0]))
+    around = max(whole.domain[0], ends[0] - room), min(whole.domain[1], ends[1] + room)
+    ticks = round_ticks(*around, most)
+    # out to halves of a step, so that the ends are round
+    step = (ticks[1] - ticks[0]) / 2 if len(ticks) > 1 else around[1] - around[0]
+    near = (
+        max(whole.domain[0], round(floor(around[0] / step + 1e-9) * step, 12)),
+        min(whole.domain[1], round(ceil(around[1] / step - 1e-9) * step, 12)),
+    )
+    if near[1] - near[0] > 0.7 * (whole.domain[1] - whole.domain[0]):
+        return whole
+    return replace(number_axis(*near, most=most), whole=whole)
+
+
+def with_whole(axis: Axis, low: float = 0.0, high: float = 1.0) -> Axis:
+    """An axis with a switch to one that also spans `low` to `high`, where that is longer.
+
+    >>> with_whole(number_axis(0.5, 0.8)).whole.domain, with_whole(number_axis(0, 0.98)).whole
+    ((0.0, 1.0), None)
+    """
+    ends = min(low, axis.domain[0]), max(high, axis.domain[1])
+    if axis.domain[1] - axis.domain[0] > 0.8 * (ends[1] - ends[0]):
+        return axis
+    return replace(axis, whole=number_axis(*ends, title=axis.title, grid=axis.grid))
 
 
 def count_axis(most: int) -> Axis:
@@ -278,7 +327,15 @@ def candidates_axis(largest: int, title: str = "candidates k") -> Axis:
 def svg(plot: Plot, label: str) -> Markup:
     """The plot as an `<svg>` element; `label` says its main numbers to those who cannot see it."""
     drawing = _Drawing(plot)
-    content = [*drawing.axes(), *(part for layer in plot.layers for part in drawing.layer(layer))]
+    content = list(drawing.axes())
+    if plot.zoomed:
+        content += drawing.switched_axes()
+        moving = [layer for layer in plot.layers if _moves(layer, plot.zoomed)]
+        content.append(drawing.scaled([part for layer in moving for part in drawing.layer(layer)]))
+        still = [layer for layer in plot.layers if not _moves(layer, plot.zoomed)]
+    else:
+        still = list(plot.layers)
+    content += [part for layer in still for part in drawing.layer(layer)]
     top = max([plot.top, *(18 * g.row + 24 for g in plot.layers if isinstance(g, Guide) and g.label)])
     bottom = 12 if not plot.x.ticks else 28 if not plot.x.title else 48
     left, left_narrow = (_left_padding(plot, length) for length in (_NAME_SHOWN, _NAME_SHOWN_NARROW))
@@ -330,9 +387,15 @@ def _text_width(text: str) -> float:
     return sum(12.5 if ord(c) >= 0x2E80 else 6.9 for c in text)
 
 
+def _moves(layer: Layer, zoomed: str) -> bool:
+    """Whether a layer goes with an axis that is switched: not what stands beside the plot or crosses the other one."""
+    return not isinstance(layer, RowLabels) and not (isinstance(layer, Guide) and layer.axis != zoomed)
+
+
 def _left_padding(plot: Plot, length: int) -> int:
     """Pixels to the left: for the labels of the vertical axis, names cut to a length, and for half of one below it."""
-    labels = [_shorten(label, length) if plot.y.names else label for _, label in plot.y.ticks]
+    ticks = [*plot.y.ticks, *(plot.y.whole.ticks if plot.y.whole else ())]
+    labels = [_shorten(label, length) if plot.y.names else label for _, label in ticks]
     at_start = plot.x.ticks and plot.x.share(plot.x.ticks[0][0]) < 0.1
     half = _text_width(plot.x.ticks[0][1]) / 2 + 2 if at_start else 0
     return round(max(half, *(_text_width(label) + 12 for label in labels), 12))
@@ -387,13 +450,34 @@ class _Drawing:
         return _percent(share if self.plot.y.names else 1 - share)
 
     def axes(self) -> Iterator[Markup]:
-        """Grid, labels and titles of both axes."""
+        """Grid, labels and titles of both axes; those of an axis that can be switched are named `near`."""
+        zoomed = self.plot.zoomed
+        for axis, parts in self.axis_parts():
+            yield from (html_element("g", *parts, data_axis="near"),) if axis == zoomed else parts
+
+    def switched_axes(self) -> list[Markup]:
+        """What takes the place of the zoomed axis when a reader switches to its whole scale."""
+        plot, zoomed = self.plot, self.plot.zoomed
+        whole = replace(plot, **{zoomed: getattr(plot, zoomed).whole})
+        parts = [one for axis, parts in _Drawing(whole).axis_parts() if axis == zoomed for one in parts]
+        return [html_element("g", *parts, data_axis="whole", hidden="")]
+
+    def scaled(self, parts: Sequence[Markup]) -> Markup:
+        """What moves with the zoomed axis, in a box of its own: a script gives it the place that `data-whole` says."""
+        axis = getattr(self.plot, self.plot.zoomed)
+        low, high = (axis.whole.share(end) for end in axis.domain)
+        place = (low, high - low) if self.plot.zoomed == "x" else (1 - high, high - low)
+        whole = " ".join(map(_percent, place))
+        return html_element("svg", *parts, overflow="visible", data_zoom=self.plot.zoomed, data_whole=whole)
+
+    def axis_parts(self) -> Iterator[tuple[str, list[Markup]]]:
+        """Grids of x and y, then their labels and titles, each with the name of its axis."""
         x, y = self.plot.x, self.plot.y
         upright = [html_element("line", x1=self.x(v), x2=self.x(v), y2="100%") for v, _ in x.ticks]
         level = [html_element("line", x2="100%", y1=self.y(v), y2=self.y(v)) for v, _ in y.ticks]
-        for axis, lines in ((x, upright), (y, level)):
+        for name, axis, lines in (("x", x, upright), ("y", y, level)):
             if axis.grid:
-                yield html_element("g", *lines, stroke="var(--line)")
+                yield name, [html_element("g", *lines, stroke="var(--line)")]
         classes = _label_classes([label for _, label in x.ticks])
         labels = [
             html_element("text", label, x=self.x(v), y="100%", dy=20, class_=kind or None)
@@ -402,12 +486,12 @@ class _Drawing:
         ]
         if x.title:
             labels.append(html_element("text", x.title, x="50%", y="100%", dy=41))
-        yield html_element("g", *labels, text_anchor="middle", fill="var(--muted)")
+        yield "x", [html_element("g", *labels, text_anchor="middle", fill="var(--muted)")]
         labels = [
             html_element("text", *(_row_name(label) if y.names else [label]), y=self.y(v), dx=-9, dy=".34em")
             for v, label in y.ticks
         ]
-        yield html_element("g", *labels, text_anchor="end", fill="var(--ink)" if y.names else "var(--muted)")
+        yield "y", [html_element("g", *labels, text_anchor="end", fill="var(--ink)" if y.names else "var(--muted)")]
 
     def layer(self, layer: Layer) -> Iterator[Markup]:
         """The elements of a layer."""

@@ -19,7 +19,7 @@ from kofn.core.format import (
 )
 from kofn.render.charts import Chart
 from kofn.render.page import Stat, html_page
-from kofn.render.plot import Area, Axis, Dot, Dots, Line, Plot, Tip, Whiskers, number_axis
+from kofn.render.plot import Area, Axis, Dot, Dots, Line, Plot, Tip, Whiskers, number_axis, with_whole
 from kofn.render.trend_text import (
     across_text,
     cases_text,
@@ -256,6 +256,7 @@ def series_chart(chart_id: str, part: TaskTrend, f: MetricTrend, links: TrendLin
     room = 0.08 * (high - low) or 0.05 * abs(high) or 0.05
     share = low >= 0 and high <= 1
     y = number_axis(max(0.0, low - room) if share else low - room, min(1.0, high + room) if share else high + room)
+    y = with_whole(y) if share else y
     return Chart(
         id=chart_id,
         title=show_hidden(f.name),

@@ -168,6 +168,20 @@ document.addEventListener("change", (event) => {
   svg.setAttribute("aria-label", `${select.value}: the numbers are in the table below`);
 });
 
+/** The axis of a chart around its data, or its whole scale: ticks and what is drawn change places, nothing is drawn again. */
+document.addEventListener("click", (event) => {
+  const button = event.target.closest?.(".zoom button");
+  if (!button) return;
+  const svg = button.closest(".plot").querySelector("svg");
+  const part = svg.querySelector("[data-zoom]");
+  const whole = !part.hasAttribute("data-is-whole");
+  part.toggleAttribute("data-is-whole", whole);
+  const names = part.dataset.zoom === "x" ? ["x", "width"] : ["y", "height"];
+  part.dataset.whole.split(" ").forEach((value, i) => (whole ? part.setAttribute(names[i], value) : part.removeAttribute(names[i])));
+  for (const axis of svg.querySelectorAll("[data-axis]")) axis.toggleAttribute("hidden", (axis.dataset.axis === "whole") !== whole);
+  button.textContent = whole ? "Zoom to the data" : `Show the axis ${button.dataset.words}`;
+});
+
 // ---------------------------------------------------------------- charts as files
 
 /** The chart on its own, with the colours it has now: outside the page nobody knows its variables. */
