@@ -133,7 +133,7 @@ def test_few_labels_of_a_class_are_warned_of(tmp_path):
         ([{"id": 1, "human": "good?", "judge": 1}], "line 1: human 'good.': expected 1 or 0"),
         ([{"id": None, "human": 1, "judge": 1}], "line 1: no id"),
         ([{"id": 1, "human": 1, "judge": 1, "index": -1}], "line 1: index -1"),
-        ([{"id": 1, "human": 1, "judge": 1, "index": 0}] * 2, "line 2: candidate 0 of case '1' is there twice"),
+        ([{"id": 1, "human": 1, "judge": 1, "index": 0}] * 2, "line 2: duplicate row for candidate 0 of case '1'"),
         ([{"id": 1, "human": 1, "judge": 1, "weight": 0}], "line 1: weight 0: expected a positive"),
         ([[1, 2]], "expected a JSON object"),
     ],

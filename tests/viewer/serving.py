@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -47,8 +48,6 @@ class Answer:
         return self.body.decode()
 
     def json(self) -> Any:
-        import json
-
         return json.loads(self.body)
 
 
@@ -69,10 +68,23 @@ def ask(base: str, path: str, method: str = "GET", body: bytes | None = None, **
 
 
 def open_in(
-    browser: Any, base: str, path: str, *, width: int = 1400, height: int = 900, scheme: str = "light"
+    browser: Any,
+    base: str,
+    path: str,
+    *,
+    width: int = 1400,
+    height: int = 900,
+    scheme: str = "light",
+    annotator: str | None = "Tester",
 ) -> BrowserTab:
-    """A page of the viewer in Chromium; what leaves the viewer is refused and written down."""
+    """A page of the viewer in Chromium; what leaves the viewer is refused and written down.
+
+    `annotator` is the name that the label pages remember in this browser; None: they ask for it.
+    """
     context = new_context(browser, viewport={"width": width, "height": height}, color_scheme=scheme)
+    if annotator is not None:
+        kept = "localStorage.getItem('kofn-labeller') ?? localStorage.setItem('kofn-labeller', NAME)"
+        context.add_init_script(f"try {{ {kept.replace('NAME', json.dumps(annotator))} }} catch {{}}")
     found = BrowserTab(context.new_page())
     found.page.on("console", lambda message: found.messages.append(f"{message.type}: {message.text}"))
     found.page.on("pageerror", lambda error: found.messages.append(f"error: {error}"))

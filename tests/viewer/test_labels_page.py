@@ -60,7 +60,7 @@ def stored(tmp_path_factory):
 
 @pytest.fixture
 def folder(stored, tmp_path):
-    """Runs that nobody labelled yet."""
+    """Runs without labels."""
     for run in stored.iterdir():
         (tmp_path / run.name).mkdir()
         for file in run.iterdir():
@@ -255,8 +255,7 @@ def test_a_run_that_nothing_graded_is_labelled_at_random_and_told_to_be_judged(b
     )
     text = ask(base, f"/run/plain/-/labels?sheet={sheet}").text
     assert f"kofn judge {folder / 'plain'}" in text
-    assert "confusion" not in text
-    assert "there are no verdicts" in ask(base, f"/run/plain/-/labels?sheet={sheet}&confusion=1").text
+    assert "has not been graded" in ask(base, f"/run/plain/-/labels?sheet={sheet}&confusion=1").text
 
 
 # --- blind
@@ -269,12 +268,14 @@ def test_no_verdict_and_no_label_of_others_leaves_the_server(base, folder):
     seen = []
     for at in range(1, 11):
         found = ask(base, f"/run/judged/-/labels.json?sheet={sheet}&at={at}&by=Ben").json()
-        assert set(found) == {"at", "id", "index", "markup", "human", "skipped", "taken", "states"}
+        assert set(found) == {"at", "id", "index", "markup", "human", "skipped", "states"}
         assert found["human"] is None
-        assert found["states"] == "tttt" + 6 * "o"
+        assert found["states"] == 10 * "o"
         seen.append(found["markup"])
     anna = ask(base, f"/run/judged/-/labels.json?sheet={sheet}&at=1&by=Anna").json()
-    assert (anna["human"], anna["taken"], anna["states"][:4]) == (1, False, "dddd")
+    assert (anna["human"], anna["states"]) == (1, "dddd" + 6 * "o")
+    assert ask(base, f"/run/judged/-/labels.json?sheet={sheet}&by=Anna").json()["at"] == 4
+    assert ask(base, f"/run/judged/-/labels.json?sheet={sheet}&by=Ben").json()["at"] == 0
     text = "".join(seen) + ask(base, f"/run/judged/-/labels?sheet={sheet}&at=2").text
     assert "reply" in text
     for word in ("SECRET-REFERENCE", "13.4", str(rows[0]["weight"]), "Anna", "reward"):
@@ -282,15 +283,109 @@ def test_no_verdict_and_no_label_of_others_leaves_the_server(base, folder):
     assert "SECRET-REFERENCE" in ask(base, f"/run/judged/-/labels.json?sheet={sheet}&at=1&reference=1").text
 
 
-def test_a_label_of_somebody_else_is_left_as_it_is(base, folder):
+def test_each_annotator_labels_apart_from_the_others(base, folder):
     sheet = start(base, of="candidates", n=4)
     labels = said(rows_of(folder, sheet), [1, 1, 0, 0])
     post(base, {"sheet": sheet, "by": "Anna", "labels": labels[:1]})
     changed = [{**one, "human": 0} for one in labels[:2]]
-    assert post(base, {"sheet": sheet, "by": "Ben", "labels": changed}).json()["left"] == [0]
-    assert [(r["human"], r.get("by")) for r in rows_of(folder, sheet)][:3] == [(1, "Anna"), (0, "Ben"), (None, None)]
-    assert post(base, {"sheet": sheet, "by": "Anna", "labels": changed[:1]}).json()["left"] == []
-    assert rows_of(folder, sheet)[0]["human"] == 0
+    post(base, {"sheet": sheet, "by": "Ben", "labels": changed})
+    lines = [(r["id"], r["human"], r.get("annotator")) for r in rows_of(folder, sheet)]
+    first, second = labels[0]["id"], labels[1]["id"]
+    assert lines[:3] == [(first, 1, "Anna"), (first, 0, "Ben"), (second, 0, "Ben")]
+    assert len(lines) == 5
+    post(base, {"sheet": sheet, "by": "Ben", "labels": [{**one, "human": None} for one in changed]})
+    lines = [(r["human"], r.get("annotator")) for r in rows_of(folder, sheet)]
+    assert lines == [(1, "Anna"), (None, None), (None, None), (None, None)]
+    text = ask(base, "/run/judged/-/labels").text
+    assert "<bdi>Anna</bdi> 1" in text
+    assert "Ben" not in text
+
+
+def test_the_agreement_of_annotators_is_shown_and_is_that_of_calibrate(base, folder):
+    sheet = start(base, of="candidates", n=40)
+    rows = rows_of(folder, sheet)
+    page = f"/run/judged/-/labels?sheet={sheet}"
+    given = {"Anna": [i % 2 for i in range(40)], "Ben <b>": [i % 2 if i % 5 else 1 for i in range(40)]}
+    for name, humans in given.items():
+        post(base, {"sheet": sheet, "by": name, "labels": said(rows, humans)})
+        if name == "Anna":
+            assert 'id="annotators"' not in ask(base, f"{page}&confusion=1").text
+    found = json.loads(kofn(*calibrate_command(base, page)[1:], "--json"))
+    agreement = found["annotators"]
+    assert (agreement["n"], agreement["n_tied"], agreement["n_labels"]) == (40, 4, {"Anna": 40, "Ben <b>": 40})
+    assert agreement["agreement"]["point"] == 0.9
+    text = ask(base, f"{page}&confusion=1").text
+    table = re.search(r'<table[^>]*id="annotators".*?</table>', text, re.DOTALL)[0]
+    assert "Anna and Ben &lt;b&gt;" in table
+    assert re.findall(r'<td class="n">([\d.]+)</td>', table) == ["40", "0.900", f"{agreement['kappa']['point']:.3f}"]
+    assert "4 tied" in text
+    assert "36 labels of 40" in text
+
+
+def test_an_old_sheet_is_read_and_its_labels_are_those_of_the_person_it_names(base, folder):
+    """Sheets had one label per row, with `by`."""
+    sheet = start(base, of="candidates", n=3)
+    path = folder / "judged" / f"labels-{sheet}.jsonl"
+    rows = rows_of(folder, sheet)
+    for row in rows:
+        del row["sheet"]["question"]
+    old = [{**rows[0], "human": 1, "by": "Anna", "at": "then"}, {**rows[1], "human": 0}, {**rows[2], "skipped": True}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in old))
+    found = read_sheet(folder / "judged", sheet)
+    assert (found.done, found.annotators, found.states("Anna"), found.states("")) == (
+        2,
+        {"Anna": 1, "": 1},
+        "doo",
+        "ods",
+    )
+    assert "Is this output good?" in ask(base, f"/run/judged/-/labels?sheet={sheet}").text
+    post(base, {"sheet": sheet, "by": "Ben", "labels": said(rows, [0, 0, 0])})
+    lines = [(r["human"], r.get("annotator"), r.get("at") == "then") for r in rows_of(folder, sheet)]
+    assert lines[0] == (1, "Anna", True)
+    assert [line[:2] for line in lines[1:]] == [(0, "Ben"), (0, None), (0, "Ben"), (None, None), (0, "Ben")]
+    kofn("calibrate", path)
+
+
+# --- the question
+
+
+def test_the_question_can_be_given_and_edited_and_labels_keep_the_one_they_answer(base, folder):
+    sheet = start(base, of="candidates", n=3, question="Is the reply polite?")
+    page = f"/run/judged/-/labels?sheet={sheet}"
+    assert "<h1" in ask(base, page).text
+    assert ">Is the reply polite?</h1>" in ask(base, page).text
+    labels = said(rows_of(folder, sheet), [1, 0, 1])
+    post(base, {"sheet": sheet, "by": "Anna", "labels": labels[:2]})
+    answer = form(base, {"sheet": sheet, "question": "Is the reply <polite> and short?", "at": 3})
+    assert (answer.status, answer.headers["location"]) == (303, f"{page}&at=3")
+    assert ">Is the reply &lt;polite&gt; and short?</h1>" in ask(base, page).text
+    post(base, {"sheet": sheet, "by": "Anna", "labels": labels[1:]})
+    assert [r.get("question") for r in rows_of(folder, sheet)] == ["Is the reply polite?", None, None]
+    assert "1 label answers an earlier wording" in ask(base, f"{page}&confusion=1").text
+    for wrong in ("", "x" * 501, " \n "):
+        assert form(base, {"sheet": sheet, "question": wrong}).status == 422
+    assert start(base, of="candidates", n=3) == sheet  # the same draw continues, whatever it asks
+    assert start(base, of="candidates", n=3, question="Another?") != sheet
+
+
+def test_without_a_question_a_sheet_asks_that_of_the_rubric(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "lenient_judge.py").write_text("def passes(prompt):\n    return 'Verdict: pass'\n")
+    rows = judged_rows(6)
+    for row in rows:
+        row["outputs"] = [{"text": one["text"]} for one in row["outputs"]]
+    (tmp_path / "o.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    model = ["--model", "fake:lenient_judge:passes"]
+    kofn("judge", tmp_path / "o.jsonl", "--rubric", "correctness", *model, "--out", tmp_path / "runs" / "judged")
+    with served(tmp_path / "runs") as base:
+        assert "same final result as the reference?" in ask(base, "/run/judged/-/labels").text
+        sheet = start(base, of="candidates", metric="", n=2)
+        assert ">Does this output reach the same final" in ask(base, f"/run/judged/-/labels?sheet={sheet}").text
+        sheet = start(base, of="sets", metric="", n=2)
+        text = ask(base, f"/run/judged/-/labels?sheet={sheet}").text
+        assert ">For at least one of these outputs: Does this output reach" in text
+    kofn("calibrate", "--sample", 2, "--candidates", tmp_path / "runs" / "judged", "-o", tmp_path / "s.html")
+    assert "Does this output reach the same final result" in (tmp_path / "s.html").read_text()
 
 
 # --- what is sent
@@ -305,8 +400,8 @@ def test_a_label_of_somebody_else_is_left_as_it_is(base, folder):
         ({"labels": [{"row": 0, "id": "q0", "human": True}]}, 422, "human"),
         ({"labels": [{"row": "0", "id": "q0", "human": 1}]}, 422, "row"),
         ({"labels": [{"row": -1, "id": "q0", "human": 1}]}, 422, "row"),
-        ({"labels": [{"row": 99, "id": "q0", "human": 1}]}, 422, "row 100 is not what was labelled"),
-        ({"labels": [{"row": 0, "id": "another", "human": 1}]}, 422, "row 1 is not what was labelled"),
+        ({"labels": [{"row": 99, "id": "q0", "human": 1}]}, 422, "row 100 has changed"),
+        ({"labels": [{"row": 0, "id": "another", "human": 1}]}, 422, "row 1 has changed"),
         ({"labels": [{"row": 0, "id": "q0", "human": 1, "judge": 1}]}, 422, "judge"),
         ({"labels": [{"row": 0, "id": "q0"}]}, 422, "human"),
         ({"by": "x" * 81}, 422, "by"),
@@ -400,13 +495,13 @@ def test_a_full_disk_and_a_directory_that_cannot_be_written_are_told_at_once(bas
         patch.setattr(run_labels, "write_atomically", full)
         answer = post(base, good)
         assert answer.status == 503
-        assert answer.json()["error"] == "nothing can be saved in the run's directory: No space left on device"
+        assert answer.json()["error"] == "cannot write to the run's directory: No space left on device"
     (folder / "judged" / run_labels.LOCK).unlink()
     (folder / "judged" / run_labels.LOCK).mkdir()  # cannot be opened to write, whoever runs this
-    assert "nothing can be saved" in post(base, good).json()["error"]
+    assert "cannot write to the run" in post(base, good).json()["error"]
     answer = form(base, {"of": "sets", "n": 5, "title": "new"})
     assert answer.status == 503
-    assert "nothing can be saved" in answer.text
+    assert "cannot write to the run" in answer.text
     (folder / "judged" / run_labels.LOCK).rmdir()
     assert post(base, good).status == 200
 
@@ -456,7 +551,7 @@ def test_what_the_run_does_not_hold_any_more_is_said(base, folder):
     rows[0]["id"], rows[1]["index"] = "gone", 99
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     for at in (1, 2):
-        assert "does not hold this any more" in ask(base, f"/run/judged/-/labels?sheet={sheet}&at={at}").text
+        assert "no longer in the run" in ask(base, f"/run/judged/-/labels?sheet={sheet}&at={at}").text
     assert read_sheet(folder / "judged", sheet).total == 3
     post(base, {"sheet": sheet, "labels": said(rows, [1, 1, 1])})
     assert "2 labels without a verdict" in ask(base, f"/run/judged/-/labels?sheet={sheet}&confusion=1").text
@@ -479,7 +574,7 @@ def open_page(browser, base):
 
 
 def wait_for_item(page, at):
-    page.wait_for_function("at => document.querySelector('main').dataset.shown === String(at)", arg=at)
+    page.wait_for_function("at => document.querySelector('main')?.dataset.shown === String(at)", arg=at)
 
 
 def press(page, key, at):
@@ -493,7 +588,7 @@ def test_by_keyboard_alone_everything_is_labelled_saved_and_taken_up_again(base,
     page = open_page("/run/judged/-/labels")
     page.check("[value=candidates]")
     page.fill("[name=n]", "6")
-    page.click("text=Start to label")
+    page.click("text=Start labelling")
     wait_for_item(page, 0)
     rows = rows_of(folder, "candidates-6-judge")
     assert f"reply {rows[0]['id'][1:]}.{rows[0]['index']}" in page.text("#thing")
@@ -559,7 +654,7 @@ def test_a_label_that_cannot_be_saved_is_kept_in_the_browser_until_it_can(base, 
     page.wait_for_selector("main[data-unsaved='0']")
     assert page.is_hidden("#trouble")
     assert [r["human"] for r in rows_of(folder, sheet)] == [0, 1, None, None]
-    assert page.evaluate("localStorage.length") == 0
+    assert page.evaluate("Object.keys(localStorage)") == ["kofn-labeller"]
 
 
 def test_a_label_that_is_refused_keeps_back_no_other(base, folder, open_page):
@@ -567,7 +662,7 @@ def test_a_label_that_is_refused_keeps_back_no_other(base, folder, open_page):
     page = open_page(f"/run/judged/-/labels?sheet={sheet}")
     wait_for_item(page, 0)
     rows = rows_of(folder, sheet)
-    kept = {"row": 1, "id": rows[1]["id"], "index": rows[1]["index"], "human": 1, "skipped": False, "by": ""}
+    kept = {"row": 1, "id": rows[1]["id"], "index": rows[1]["index"], "human": 1, "skipped": False, "by": "Tester"}
     for row, one in ((0, {**kept, "row": 0, "id": "of another run"}), (1, kept)):
         page.evaluate(
             "([key, value]) => localStorage.setItem(key, JSON.stringify(value))",
@@ -576,27 +671,38 @@ def test_a_label_that_is_refused_keeps_back_no_other(base, folder, open_page):
     page.page.reload()
     page.wait_for_selector("main[data-unsaved='0']")
     assert [r["human"] for r in rows_of(folder, sheet)] == [None, 1, None]
-    assert page.evaluate("localStorage.length") == 0
+    assert page.evaluate("Object.keys(localStorage)") == ["kofn-labeller"]
 
 
-def test_names_keep_people_apart_and_are_remembered(base, folder, open_page):
+def test_a_name_is_asked_once_and_keeps_annotators_apart(base, folder, open_page):
     sheet = start(base, of="candidates", n=3)
     post(base, {"sheet": sheet, "by": "Anna", "labels": said(rows_of(folder, sheet), [1, 1, 1])[:1]})
-    page = open_page(f"/run/judged/-/labels?sheet={sheet}&at=1")
+    page = open_page(f"/run/judged/-/labels?sheet={sheet}", annotator=None)
     wait_for_item(page, 0)
-    assert "somebody else" in page.text("#said")
-    assert page.get_attribute("#pass", "aria-pressed") == "false"
+    page.wait_for_selector("#name-dialog[open]")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#name-dialog", state="hidden")
+    page.keyboard.press("p")  # no label without a name: it is asked again
+    page.wait_for_selector("#name-dialog[open]")
+    page.keyboard.type("pf")  # typed, not labels
     page.fill("#by", "Ben")
-    page.press("#by", "p")  # typed, not a label
-    page.fill("#by", "Ben")
-    page.press("#by", "Tab")
-    press(page, "f", 1)  # goes on, and says nothing about Anna's
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#name-dialog", state="hidden")
+    assert (page.text("#who"), page.text("#done")) == ("Ben", "0 labelled")
+    assert page.get_attribute("#pass", "aria-pressed") == "false"  # nothing of what Anna said
+    press(page, "f", 1)
     press(page, "f", 2)
     page.wait_for_selector("main[data-unsaved='0']")
-    assert [(r["human"], r.get("by")) for r in rows_of(folder, sheet)] == [(1, "Anna"), (0, "Ben"), (None, None)]
-    page.page.reload()
+    labels = [(r["human"], r.get("annotator")) for r in rows_of(folder, sheet)]
+    assert labels == [(1, "Anna"), (0, "Ben"), (0, "Ben"), (None, None)]
+    page.goto(f"{base}/run/judged/-/labels?sheet={sheet}")
+    wait_for_item(page, 2)  # where Ben continues
+    assert not page.is_visible("#name-dialog")
+    page.click("#rename")
+    page.fill("#by", "Anna")
+    page.click("#named")
     wait_for_item(page, 2)
-    assert page.input_value("#by") == "Ben"
+    page.wait_for_selector("#done:has-text('1 labelled')")
     page.clean()
 
 
@@ -634,6 +740,6 @@ def test_hostile_text_stays_text(tmp_path, browser):
 def test_programs_have_nothing_to_label(tmp_path):
     write(tmp_path / "grades", [{"id": i, "pass": i % 2 > 0} for i in range(4)], aggregate=["mean"])
     with served(tmp_path) as base:
-        assert "no outputs that people could label" in ask(base, "/run/grades/-/labels").text
+        assert "no outputs to label" in ask(base, "/run/grades/-/labels").text
         assert "no outputs to label" in form(base, {"of": "sets", "n": 3}, "grades").text
     assert small_rows  # rows with outputs are what the other tests label

@@ -158,7 +158,7 @@ def calibrate(labels: LabelRows | None, verdicts: VerdictRows | None, settings: 
 
 def annotators_of(labels: LabelRows, settings: CalibrationSettings) -> Annotators | None:
     """How far annotators agree; None for one annotator, and for scores."""
-    if labels.votes is None or labels.scores:
+    if labels.votes is None or labels.scores or len(labels.annotators) < 2:
         return None
     drawing: dict[str, Any] = {"level": settings.level, "seed": settings.seed, "n_resamples": settings.n_resamples}
     votes, names, clusters = labels.votes, labels.annotators, _cluster_names(labels)

@@ -307,13 +307,14 @@ def _rows(
     if None in ids:
         raise InputError(f"{where[ids.index(None)]}: no id: every row needs the id of its case")
     indices = _indices(column("index"), where)
-    annotators = _annotators(column("annotator"), human)
-    seen_things: set[object] = set()
-    # the same candidate twice is refused; the same id without places may be several of its candidates
-    for place, case, index, by in zip(where, ids, indices or (), annotators or (None,) * len(ids), strict=False):
-        if (case, index, by) in seen_things:
-            raise InputError(f"{place}: candidate {index} of case {case!r} is there twice: keep one line")
-        seen_things.add((case, index, by))
+    annotators = _annotators(column("annotator"), human, list(zip(ids, indices or (None,) * len(ids), strict=True)))
+    if indices is not None and not annotators:
+        # the same candidate twice is refused; the same id without places may be several of its candidates
+        placed_at: set[object] = set()
+        for place, case, index in zip(where, ids, indices, strict=True):
+            if (case, index) in placed_at:
+                raise InputError(f"{place}: duplicate row for candidate {index} of case {case!r}: keep one row")
+            placed_at.add((case, index))
     taken = {names[role] for role in names if role != "segment" and (role != "annotator" or annotators)}
     others = dict.fromkeys(name for row in rows for name in row if name not in taken)
     return LabelRows(
@@ -334,13 +335,16 @@ def _rows(
     )
 
 
-def _annotators(values: list[Any] | None, human: NDArray[np.float64] | None) -> tuple[str, ...]:
-    """Who labelled each row, "" where that is not said; empty where fewer than two people labelled."""
+def _annotators(
+    values: list[Any] | None, human: NDArray[np.float64] | None, things: Sequence[tuple[str | None, int | None]]
+) -> tuple[str, ...]:
+    """Who labelled each row, "" where that is not given; empty where only one person did."""
     if values is None or human is None:
         return ()
     names = tuple((_text(value) or "").strip() for value in values)
     labelled = {name for name, label in zip(names, human, strict=True) if isfinite(label)}
-    return names if len(labelled) > 1 else ()
+    shared = len(set(zip(things, names, strict=True))) > len(set(things))
+    return names if shared or len(labelled) > 1 else ()
 
 
 def _text(value: Any) -> str | None:

@@ -1,7 +1,7 @@
 """Pages for blind labels by people, as `kofn calibrate` reads them: one output at a time, saved at once.
 
-A page shows the input and the output, and the reference on request. Neither a judge's verdict nor the labels of others
-leave the server, except in the table that somebody requests afterwards.
+A page shows the input and the output, and the reference on request. Labels are stored by annotator. Neither a judge's
+verdict nor the labels of others leave the server, except in the tables that somebody requests.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pydantic import ConfigDict, Field, ValidationError
 from starlette.responses import JSONResponse, RedirectResponse
 
 from kofn.core.format import format_count
-from kofn.errors import KofnError
-from kofn.judge.calibration_report import MEANS
+from kofn.errors import InputError, KofnError
+from kofn.judge.calibration_report import MEANS, annotators_grid
 from kofn.runs.files import CANDIDATES
 from kofn.runs.run_tables import first_validation_error
 from kofn.viewer.case_page import cut_text, joined
@@ -23,20 +23,23 @@ from kofn.viewer.run_folder import NotFound
 from kofn.viewer.run_labels import (
     AGGREGATES,
     KINDS,
+    MAX_QUESTION,
     MAX_ROWS,
     LabelsBody,
     SheetSpec,
     calibrate_commands,
     calibrate_sheet,
     check_selector,
+    default_question,
+    edit_question,
     graded_metrics,
-    is_own,
     judge_metrics,
     list_sheets,
     read_sheet,
     row_key,
     save_labels,
     selector_names,
+    sheet_annotators,
     start_sheet,
 )
 from kofn.viewer.templating import (
@@ -93,7 +96,10 @@ def _show(viewer: Viewer, request: Request, name: str) -> Response:
     sheet = _open_sheet(view, params["sheet"])
     if "confusion" in params:
         return _confusion_page(view, sheet)
-    return _label_page(view, sheet, _row_at(sheet, params.get("at", "")), reference=params.get("reference") == "1")
+    by = _printable(params.get("by", ""))
+    return _label_page(
+        view, sheet, _row_at(sheet, params.get("at", ""), by), by, reference=params.get("reference") == "1"
+    )
 
 
 def _open_sheet(view: RunView, name: str) -> LabelFile:
@@ -102,14 +108,14 @@ def _open_sheet(view: RunView, name: str) -> LabelFile:
     return sheet
 
 
-def _row_at(sheet: LabelFile, text: str) -> int:
-    """A row, counted from 1 in URLs; without one the row to continue at."""
+def _row_at(sheet: LabelFile, text: str, by: str) -> int:
+    """A row, counted from 1 in URLs; without one the row where this annotator continues."""
     number = whole_number(text, 8)
-    return sheet.next_row() if number is None else min(max(number, 1), sheet.total) - 1
+    return sheet.next_row(by) if number is None else min(max(number, 1), sheet.total) - 1
 
 
 def _start_page(view: RunView) -> Response:
-    selectors, judges = selector_names(view), judge_metrics(view)  # no selectors: one output a case, and no sets
+    selectors, judges = selector_names(view), judge_metrics(view)  # no selectors: one output per case, and no sets
     return render_page(
         "labels.html.j2",
         title=f"Label {view.name}",
@@ -125,10 +131,12 @@ def _start_page(view: RunView) -> Response:
         drawn_by=judges[0] if judges else "",
         default_rows=DEFAULT_ROWS,
         max_rows=MAX_ROWS,
+        max_question=MAX_QUESTION,
+        question=default_question(view, SheetSpec(of="candidates", n=1, metric=judges[0] if judges else "")),
     )
 
 
-def _label_page(view: RunView, sheet: LabelFile, row: int, *, reference: bool) -> Response:
+def _label_page(view: RunView, sheet: LabelFile, row: int, by: str, *, reference: bool) -> Response:
     return render_page(
         "labelling.html.j2",
         title=f"{row + 1} of {sheet.total}: label {view.name}",
@@ -137,6 +145,9 @@ def _label_page(view: RunView, sheet: LabelFile, row: int, *, reference: bool) -
         run=view.name,
         sheet=sheet,
         row=row,
+        by=by,
+        states=sheet.states(by),
+        max_question=MAX_QUESTION,
         key=row_key(sheet.rows[row]),
         reference=reference,
         item=label_item(view, sheet, row, reference=reference),
@@ -153,10 +164,10 @@ def row(viewer: Viewer, request: Request, name: str) -> Response:
     params = request.query_params
     view = viewer.runs.get(name)
     sheet = _open_sheet(view, params.get("sheet", ""))
-    at, by = _row_at(sheet, params.get("at", "")), _printable(params.get("by", ""))
-    entry = sheet.rows[at]
-    own = is_own(entry, by)
-    case, index = row_key(entry)
+    by = _printable(params.get("by", ""))
+    at = _row_at(sheet, params.get("at", ""), by)
+    own = sheet.labels[at].get(by, {})
+    case, index = row_key(sheet.rows[at])
     item = label_item(view, sheet, at, reference=params.get("reference") == "1")
     return JSONResponse(
         {
@@ -164,9 +175,8 @@ def row(viewer: Viewer, request: Request, name: str) -> Response:
             "id": case,
             "index": index,
             "markup": render_fragment("label_item.html.j2", item=item),
-            "human": entry.get("human") if own else None,
-            "skipped": bool(entry.get("skipped")),
-            "taken": not own,
+            "human": own.get("human"),
+            "skipped": bool(own.get("skipped")),
             "states": sheet.states(by),
         }
     )
@@ -176,10 +186,11 @@ def _confusion_page(view: RunView, sheet: LabelFile) -> Response:
     metric, found, counts = calibrate_sheet(view, sheet) or ("", None, None)
     url = sheet_url(view, sheet)
     rates = None if found is None else found.rates
+    annotators = sheet_annotators(sheet)
     return render_page(
         "confusion.html.j2",
-        title=f"Labels against verdicts in {view.name}",
-        crumbs=_crumbs(view, (sheet.name, url), ("against verdicts", f"{url}&confusion=1")),
+        title=f"Agreement on labels of {view.name}",
+        crumbs=_crumbs(view, (sheet.name, url), ("agreement", f"{url}&confusion=1")),
         run=view.name,
         sheet=sheet,
         back=url,
@@ -187,6 +198,8 @@ def _confusion_page(view: RunView, sheet: LabelFile) -> Response:
         calibration=found,
         warnings=[] if found is None else [(str(w), w.code) for w in found.warnings],
         n=None if found is None else format_count(found.n_labels, "label"),
+        annotators=None if annotators is None else annotators_grid(annotators),
+        n_tied=0 if annotators is None else annotators.n_tied,
         confusion=counts,
         rates=[] if rates is None else [(name, getattr(rates, name), MEANS[name]) for name in MEANS],
         **calibrate_commands(view, sheet),
@@ -250,7 +263,9 @@ def _post(viewer: Viewer, request: Request, name: str, body: bytes) -> Response:
         if content_type != "application/x-www-form-urlencoded":
             return _refusal(request, 415, "expected JSON, or a form")
         form = dict(parse_qsl(body.decode("utf-8", "strict"), keep_blank_values=True, max_num_fields=20))
-        return _start(viewer, name, form) if "of" in form else _save_form(viewer, name, form)
+        if "of" in form:
+            return _start(viewer, name, form)
+        return _edit(viewer, name, form) if "question" in form else _save_form(viewer, name, form)
     except ValidationError as problem:
         return _refusal(request, 422, first_validation_error(problem))
     except KofnError as problem:
@@ -260,13 +275,13 @@ def _post(viewer: Viewer, request: Request, name: str, body: bytes) -> Response:
     except NotFound as problem:
         return _refusal(request, 404, str(problem))
     except OSError as problem:
-        return _refusal(request, 503, f"nothing can be saved in the run's directory: {problem.strerror or problem}")
+        return _refusal(request, 503, f"cannot write to the run's directory: {problem.strerror or problem}")
 
 
 def _save(viewer: Viewer, name: str, body: LabelsBody) -> Response:
     by, now = _printable(body.by), datetime.now(UTC).isoformat(timespec="seconds")
-    sheet, left = save_labels(viewer.folder.run(name), body.sheet, body.labels, by=by, now=now)
-    return JSONResponse({"saved": [label.row for label in body.labels], "left": left, "states": sheet.states(by)})
+    sheet = save_labels(viewer.folder.run(name), body.sheet, body.labels, by=by, now=now)
+    return JSONResponse({"saved": [label.row for label in body.labels], "states": sheet.states(by)})
 
 
 def _save_form(viewer: Viewer, name: str, form: Mapping[str, str]) -> Response:
@@ -275,15 +290,29 @@ def _save_form(viewer: Viewer, name: str, form: Mapping[str, str]) -> Response:
     label = {"id": form.get("id", ""), "human": None, "skipped": not form.get("human"), **numbers}
     body = LabelsBody.model_validate({"sheet": form.get("sheet", ""), "by": form.get("by", ""), "labels": [label]})
     _save(viewer, name, body)
-    to = query_string([("sheet", body.sheet), ("at", str(body.labels[0].row + 2))])
+    by = [("by", body.by)] if body.by else []
+    to = query_string([("sheet", body.sheet), ("at", str(body.labels[0].row + 2)), *by])
     return RedirectResponse(run_url(name, "labels") + to, status_code=303)
+
+
+def _edit(viewer: Viewer, name: str, form: Mapping[str, str]) -> Response:
+    """Another question for a sheet, and back to it."""
+    sheet, question = form.get("sheet", ""), _printable(form["question"])
+    if not 0 < len(question) <= MAX_QUESTION:
+        raise InputError(f"question: expected 1 to {MAX_QUESTION} characters, found {len(question)}")
+    edit_question(viewer.folder.run(name), sheet, question)
+    at = [("at", form["at"])] if "at" in form else []
+    return RedirectResponse(run_url(name, "labels") + query_string([("sheet", sheet), *at]), status_code=303)
 
 
 def _start(viewer: Viewer, name: str, form: Mapping[str, str]) -> Response:
     fields = _SheetForm.model_validate({key: value for key, value in form.items() if value != ""})
     # a field that does not concern this kind of sheet must not tell two sheets apart
     others = {"sets": {"selector"}, "candidates": {"aggregate", "selector"}, "picks": {"aggregate"}}[fields.of]
-    spec = SheetSpec(**fields.model_dump(exclude=others) | {"title": _printable(fields.title)})
+    spec = SheetSpec(
+        **fields.model_dump(exclude=others)
+        | {"title": _printable(fields.title), "question": _printable(fields.question)}
+    )
     sheet = start_sheet(viewer.runs.get(name), spec)
     return RedirectResponse(run_url(name, "labels") + query_string([("sheet", sheet)]), status_code=303)
 
@@ -296,4 +325,4 @@ def _printable(name: str) -> str:
 def _refusal(request: Request, status: int, why: str) -> Response:
     if request.headers.get("content-type", "").startswith("application/json"):
         return JSONResponse({"error": why}, status_code=status)
-    return error_page(status, "This cannot be saved", why)
+    return error_page(status, "Not saved", why)

@@ -18,16 +18,17 @@ from kofn.core.candidate_sets import NOT_GRADED
 from kofn.core.system import lock_file
 from kofn.core.table import case_codes
 from kofn.errors import InputError
-from kofn.judge.calibration import CalibrationSettings, calibrate
+from kofn.judge.calibration import CalibrationSettings, annotators_of, calibrate
 from kofn.judge.label_sheet import draw_by_verdict, question_for
 from kofn.judge.labels import picked_candidates, read_labels
+from kofn.judge.rubric import rubric_question
 from kofn.registry import aggregator
 from kofn.runs.files import CANDIDATES, write_atomically
 from kofn.stats import Confusion, weights_by_verdict
 from kofn.viewer.run_folder import NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from kofn.viewer.run_view import RunView
@@ -35,27 +36,32 @@ if TYPE_CHECKING:
     Bools = np.ndarray[Any, np.dtype[np.bool_]]
     Floats = np.ndarray[Any, np.dtype[np.float64]]
     Ints = np.ndarray[Any, np.dtype[np.int64]]
-    from kofn.judge.calibration import Calibration
+    from kofn.judge.calibration import Annotators, Calibration
 
 KINDS = {"sets": "sets of outputs", "candidates": "single outputs", "picks": "what a selector picks"}
 AGGREGATES = {"any_pass": "at least one output is good", "all_pass": "all outputs are good"}
 MAX_ROWS = 5_000  # of a sheet
 MAX_SEED = 2**32 - 1
 MAX_NAME_PART = 30  # characters of each part of a sheet's name
+MAX_QUESTION = 500  # characters
 MAX_BYTES = 32_000_000  # of a sheet
 LOCK, LOCK_TIMEOUT = ".labels.lock", 10.0  # seconds
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 _FILE = re.compile(rf"labels-({_NAME.pattern})\.jsonl")
 
 
+LABEL_FIELDS = ("human", "skipped", "annotator", "by", "at", "question", "sheet")  # of a line, not of what is labelled
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelFile:
-    """A sheet as its file has it now."""
+    """A sheet as its file has it now: what was drawn, and for each row the labels by annotator."""
 
     name: str
     path: Path
     spec: SheetSpec
     rows: tuple[dict[str, Any], ...]
+    labels: tuple[dict[str, dict[str, Any]], ...]
 
     @property
     def total(self) -> int:
@@ -63,27 +69,38 @@ class LabelFile:
 
     @property
     def done(self) -> int:
-        return sum(row.get("human") is not None for row in self.rows)
+        """Rows that at least one annotator has labelled."""
+        return sum(any(one["human"] is not None for one in given.values()) for given in self.labels)
 
-    def next_row(self) -> int:
-        """Where to continue: the first row neither labelled nor skipped, else the first skipped, else the first."""
-        left = [i for i, row in enumerate(self.rows) if row.get("human") is None]
-        return min(left, key=lambda i: bool(self.rows[i].get("skipped")), default=0)
+    @property
+    def annotators(self) -> dict[str, int]:
+        """Name -> number of rows labelled, in the order in which they come up."""
+        counts: dict[str, int] = {}
+        for given in self.labels:
+            for name, one in given.items():
+                if one["human"] is not None:
+                    counts[name] = counts.get(name, 0) + 1
+        return counts
+
+    @property
+    def n_earlier(self) -> int:
+        """Labels that answer an earlier wording of the question."""
+        return sum("question" in one for given in self.labels for one in given.values() if one["human"] is not None)
+
+    def next_row(self, by: str) -> int:
+        """Where an annotator continues: the first open row, else the first skipped one, else the first."""
+        states = self.states(by)
+        return next((states.index(state) for state in "os" if state in states), 0)
 
     def states(self, by: str) -> str:
-        """One letter per row: o open, s skipped, d done, t done by somebody else; never the label itself."""
+        """One letter per row, of this annotator alone: o open, s skipped, d done; never the label itself."""
 
-        def state(row: Mapping[str, Any]) -> str:
-            if row.get("human") is None:
-                return "s" if row.get("skipped") else "o"
-            return "d" if is_own(row, by) else "t"
+        def state(label: Mapping[str, Any] | None) -> str:
+            if label is None or label["human"] is None:
+                return "s" if label is not None and label.get("skipped") else "o"
+            return "d"
 
-        return "".join(map(state, self.rows))
-
-
-def is_own(row: Mapping[str, Any], by: str) -> bool:
-    """Whether a person may see and change the label of a row: it is theirs, or there is none."""
-    return row.get("human") is None or str(row.get("by") or "") == by
+        return "".join(state(given.get(by)) for given in self.labels)
 
 
 def row_key(row: Mapping[str, Any]) -> tuple[str, int | None]:
@@ -118,14 +135,44 @@ def read_sheet(directory: Path, name: str) -> LabelFile:
         raise NotFound(f"there is no sheet {name!r:.130} in this run: it may have been moved or deleted") from None
     if len(data) > MAX_BYTES:
         raise InputError(f"{path.name}: larger than a sheet of labels can be")
-    rows = tuple(_parse_row(path.name, i, line) for i, line in enumerate(data.splitlines(), 1) if line.strip())
-    if not rows or not isinstance(rows[0].get("sheet"), dict):
-        raise InputError(f"{path.name}: not a sheet that the viewer made")
+    lines = [_parse_row(path.name, i, line) for i, line in enumerate(data.splitlines(), 1) if line.strip()]
+    if not lines or not isinstance(lines[0].get("sheet"), dict):
+        raise InputError(f"{path.name}: not a label sheet made by the viewer")
     with suppress(ValidationError):
-        spec = SheetSpec.model_validate(rows[0]["sheet"], strict=True)
+        spec = SheetSpec.model_validate(lines[0]["sheet"], strict=True)
         if spec.aggregate in AGGREGATES:
-            return LabelFile(name=name, path=path, spec=spec, rows=rows)
-    raise InputError(f"{path.name}: line 1: what was drawn cannot be read")
+            return _sheet_of(name, path, spec, lines)
+    raise InputError(f"{path.name}: line 1: cannot read the field `sheet`")
+
+
+def _sheet_of(name: str, path: Path, spec: SheetSpec, lines: Sequence[Mapping[str, Any]]) -> LabelFile:
+    """One row per thing; its lines, one per annotator, become its labels. Old files name the annotator `by`."""
+    rows: dict[tuple[str, int | None], dict[str, Any]] = {}
+    labels: dict[tuple[str, int | None], dict[str, dict[str, Any]]] = {}
+    for line in lines:
+        key = row_key(line)
+        rows.setdefault(key, {k: v for k, v in line.items() if k not in LABEL_FIELDS})
+        given = labels.setdefault(key, {})
+        label = {k: line[k] for k in ("skipped", "at", "question") if k in line}
+        if line.get("human") is not None or label.get("skipped"):
+            given[str(line.get("annotator") or line.get("by") or "")] = {"human": line.get("human"), **label}
+    return LabelFile(name=name, path=path, spec=spec, rows=tuple(rows.values()), labels=tuple(labels.values()))
+
+
+def _lines_of(sheet: LabelFile) -> Iterator[dict[str, Any]]:
+    """The lines of a file: for each row one per annotator, or one without a label."""
+    drawn = sheet.spec.model_dump()
+    for row, given in zip(sheet.rows, sheet.labels, strict=True):
+        for name, label in given.items() or [("", {"human": None})]:
+            who = {"annotator": name} if name else {}
+            # the specification last: it is the longest part of a line, and of least interest to a reader
+            yield {
+                **row,
+                "human": label["human"],
+                **who,
+                **{k: v for k, v in label.items() if k != "human"},
+                "sheet": drawn,
+            }
 
 
 def _parse_row(name: str, number: int, line: bytes) -> dict[str, Any]:
@@ -159,7 +206,7 @@ def lock_labels(directory: Path) -> Iterator[None]:
         os.close(handle)  # releases the lock
 
 
-def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     data = b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows)
     write_atomically(path, lambda partial: partial.write_bytes(data))
 
@@ -169,8 +216,9 @@ def start_sheet(view: RunView, spec: SheetSpec) -> str:
     check_spec(view, spec)
     with lock_labels(view.path):
         for known in list_sheets(view.path):
-            if known.spec == spec:
+            if known.spec.model_copy(update={} if spec.question else {"question": ""}) == spec:
                 return known.name
+        spec = spec.model_copy(update={"question": spec.question or default_question(view, spec)})
         stem = spec.file_stem
         names = (stem if i == 1 else f"{stem}-{i}" for i in range(1, 1000))
         name = next(name for name in names if not os.path.lexists(_path(view.path, name)))
@@ -200,28 +248,39 @@ class LabelsBody(BaseModel):
     labels: list[LabelUpdate] = Field(min_length=1, max_length=200)
 
 
-def save_labels(
-    directory: Path, name: str, updates: Sequence[LabelUpdate], *, by: str, now: str
-) -> tuple[LabelFile, list[int]]:
-    """Write labels; (the sheet, the rows left as they are because somebody else labelled them)."""
+def save_labels(directory: Path, name: str, updates: Sequence[LabelUpdate], *, by: str, now: str) -> LabelFile:
+    """Write labels of one annotator; those of others stay as they are."""
     with lock_labels(directory):
         sheet = read_sheet(directory, name)
-        rows, left = list(sheet.rows), []
+        labels = [dict(given) for given in sheet.labels]
         for update in updates:
             at = update.row
-            if at >= len(rows) or row_key(rows[at]) != (update.id, update.index):
-                raise InputError(f"{sheet.path.name}: row {at + 1} is not what was labelled: load the page again")
-            if not is_own(rows[at], by):
-                left.append(at)
-                continue
-            rest = {k: v for k, v in rows[at].items() if k not in ("human", "skipped", "by", "at", "sheet")}
-            mark = {"skipped": True} if update.skipped and update.human is None else {}
-            who = {**({"by": by} if by else {}), "at": now} if update.human is not None else {}
-            # the specification last: it is the longest part of a line, and of least interest to a reader
-            rows[at] = {**rest, "human": update.human, **mark, **who, "sheet": rows[at].get("sheet")}
-        if len(left) < len(updates):
-            _write(sheet.path, rows)
-    return replace(sheet, rows=tuple(rows)), left
+            if at >= sheet.total or row_key(sheet.rows[at]) != (update.id, update.index):
+                raise InputError(f"{sheet.path.name}: row {at + 1} has changed; reload the page")
+            if update.human is not None:
+                labels[at][by] = {"human": update.human, "at": now}
+            elif update.skipped:
+                labels[at][by] = {"human": None, "skipped": True}
+            else:
+                labels[at].pop(by, None)
+        sheet = replace(sheet, labels=tuple(labels))
+        _write(sheet.path, _lines_of(sheet))
+    return sheet
+
+
+def edit_question(directory: Path, name: str, question: str) -> None:
+    """Ask another question from now on; labels given before keep the question that they answer."""
+    with lock_labels(directory):
+        sheet = read_sheet(directory, name)
+        before = sheet.spec.asked
+        if question == before:
+            return
+        labels = tuple(
+            {who: {"question": before, **one} if one["human"] is not None else one for who, one in given.items()}
+            for given in sheet.labels
+        )
+        spec = sheet.spec.model_copy(update={"question": question})
+        _write(sheet.path, _lines_of(replace(sheet, spec=spec, labels=labels)))
 
 
 class SheetSpec(BaseModel):
@@ -232,7 +291,8 @@ class SheetSpec(BaseModel):
     metric     whose verdicts stratify the draw, half passes and half fails; "": a simple random draw
     aggregate  of sets: what makes one good
     selector   of picks: whose
-    title      tells a sheet from another of the same outputs, such as a second person's
+    title      tells a sheet from another of the same outputs
+    question   what people are asked; "" in sheets older than this field
     """
 
     of: Literal["sets", "candidates", "picks"]
@@ -242,10 +302,12 @@ class SheetSpec(BaseModel):
     aggregate: str = "any_pass"
     selector: str = ""
     title: str = ""
+    question: str = Field(default="", max_length=MAX_QUESTION)
 
     @property
-    def question(self) -> str:
-        return question_for(self.aggregate if self.of == "sets" else None)
+    def asked(self) -> str:
+        """The question, also of older sheets."""
+        return self.question or question_for(self.aggregate if self.of == "sets" else None)
 
     @property
     def description(self) -> str:
@@ -283,6 +345,13 @@ def graded_metrics(view: RunView) -> list[str]:
 def judge_metrics(view: RunView) -> list[str]:
     """The metrics that judges gave, as `kofn calibrate` finds them."""
     return view.judges or [name for name in view.metrics if "judge" in name.lower()]
+
+
+def default_question(view: RunView, spec: SheetSpec) -> str:
+    """The question of the judge's rubric: of the metric drawn by, else of the run's first judge."""
+    judges = view.run.scored_result.judges
+    metric = spec.metric if spec.metric in judges else next(iter(judges), "")
+    return question_for(spec.aggregate if spec.of == "sets" else None, rubric_question(judges.get(metric, {})))
 
 
 def selector_names(view: RunView) -> list[str]:
@@ -379,6 +448,13 @@ def _rows(
 
 
 N_RESAMPLES = 2_000
+
+
+def sheet_annotators(sheet: LabelFile) -> Annotators | None:
+    """How far the annotators of a sheet agree; None where fewer than two have labelled."""
+    if len(sheet.annotators) < 2:
+        return None
+    return annotators_of(read_labels(sheet.path), CalibrationSettings(n_resamples=N_RESAMPLES))
 
 
 def calibrate_sheet(view: RunView, sheet: LabelFile) -> tuple[str, Calibration, Confusion] | None:

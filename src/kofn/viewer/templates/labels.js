@@ -1,4 +1,4 @@
-// Label one thing at a time. A label is sent as soon as it is given; what cannot be saved stays in this browser until it can.
+// Label one thing at a time. A label is sent as soon as it is given; labels that could not be saved stay in this browser.
 
 const { el } = window.kofn;
 const byId = (id) => document.getElementById(id);
@@ -7,10 +7,11 @@ const { sheet, run, page, from } = main.dataset;
 const total = Number(main.dataset.total);
 const KEPT = `kofn-label ${run} ${sheet} `; // and the row: two tabs do not write over each other's
 const NAME = "kofn-labeller";
-const WORDS = { 1: "you said: pass", 0: "you said: fail" };
+const WORDS = { 1: "your label: pass", 0: "your label: fail" };
 const [SOON, LATEST, AT_ONCE] = [1000, 30_000, 100]; // milliseconds, and labels
 
 let at = Number(main.dataset.at);
+let name = "";
 let states = [...main.dataset.states];
 let reference = main.dataset.reference === "1";
 let here = null; // the row on the page, as the server sent it
@@ -58,7 +59,7 @@ function unsent() {
   return found.filter((one) => one && Number.isInteger(one.row) && one.row >= 0 && one.row < total && "human" in one);
 }
 
-const who = () => byId("by").value.trim();
+const who = () => name;
 
 // ---------------------------------------------------------------- one thing
 
@@ -68,9 +69,9 @@ function address(row) {
 }
 
 async function fetched(row) {
-  const query = new URLSearchParams({ sheet, at: row + 1, by: who(), ...(reference ? { reference: 1 } : {}) });
+  const query = new URLSearchParams({ sheet, ...(row === null ? {} : { at: row + 1 }), by: who(), ...(reference ? { reference: 1 } : {}) });
   const answer = await fetch(`${from}?${query}`);
-  if (!answer.ok) throw new Error(`the viewer answers ${answer.status}`);
+  if (!answer.ok) throw new Error(`the viewer returned status ${answer.status}`);
   return answer.json();
 }
 
@@ -81,11 +82,12 @@ function takeAhead(row) {
 }
 
 async function go(row, { silently = false } = {}) {
-  at = Math.min(Math.max(row, 0), total - 1);
+  if (row !== null) at = Math.min(Math.max(row, 0), total - 1);
   const turn = ++requests;
   try {
-    const found = await takeAhead(at);
+    const found = await takeAhead(row === null ? null : at);
     if (turn !== requests) return;
+    at = found.at;
     here = found;
     states = [...found.states];
     for (const [row, one] of own) mark({ row, ...one }); // it may have been asked for before these were saved
@@ -100,7 +102,7 @@ async function go(row, { silently = false } = {}) {
     ahead.get(next)?.catch(() => ahead.delete(next));
     main.dataset.shown = at;
   } catch (problem) {
-    if (turn === requests) trouble(`This cannot be shown: ${problem.message}. Try again with the arrows.`);
+    if (turn === requests) trouble(`Cannot load this row: ${problem.message}. Try again with the arrows.`);
   }
 }
 
@@ -115,11 +117,11 @@ function current() {
 
 function paint() {
   const said = current();
-  for (const [id, value] of [["pass", 1], ["fail", 0]]) byId(id).setAttribute("aria-pressed", String(said.human === value && !here?.taken));
-  const words = here?.taken ? "somebody else labelled this one: it is left as it is" : WORDS[said.human] ?? (said.skipped ? "skipped" : "not labelled");
+  for (const [id, value] of [["pass", 1], ["fail", 0]]) byId(id).setAttribute("aria-pressed", String(said.human === value));
+  const words = WORDS[said.human] ?? (said.skipped ? "skipped" : "not labelled");
   byId("place").textContent = `${at + 1} of ${total}`;
   byId("said").replaceChildren(el("span", { className: "sr" }, `${at + 1} of ${total}: `), words);
-  const done = states.filter((s) => s === "d" || s === "t").length;
+  const done = states.filter((s) => s === "d").length;
   byId("progress").value = done;
   byId("done").textContent = done === total ? "all labelled" : `${done} labelled`;
   byId("undo").disabled = !past.length;
@@ -150,10 +152,12 @@ function say(one) {
 
 function label(human, skipped = false) {
   if (!here || here.at !== at) return; // the next thing is not there yet: what would be labelled cannot be seen
-  if (!here.taken) {
-    past.push({ row: at, id: here.id, index: here.index, ...current() });
-    say({ row: at, id: here.id, index: here.index, human, skipped, by: who() });
+  if (!name) {
+    askName();
+    return;
   }
+  past.push({ row: at, id: here.id, index: here.index, ...current() });
+  say({ row: at, id: here.id, index: here.index, human, skipped, by: who() });
   const next = following();
   if (next === null) paint();
   else go(next);
@@ -173,7 +177,7 @@ function trouble(words) {
 
 function tell() {
   const n = unsaved.size;
-  byId("saved").textContent = n ? `${byId("trouble").hidden ? "saving…" : "not saved yet"}${keeps ? "" : " – this browser keeps nothing: stay on the page"}` : "saved";
+  byId("saved").textContent = n ? `${byId("trouble").hidden ? "saving…" : "not saved yet"}${keeps ? "" : " – this browser cannot store labels: stay on the page"}` : "saved";
   main.dataset.unsaved = n;
 }
 
@@ -188,7 +192,7 @@ async function post(labels) {
     // not ours: a proxy, or a viewer that was stopped
   }
   if (answer.ok) return reply;
-  const problem = new Error(reply.error ?? `the viewer answers ${answer.status}`);
+  const problem = new Error(reply.error ?? `the viewer returned status ${answer.status}`);
   problem.final = [400, 404, 413, 415, 422].includes(answer.status);
   throw problem;
 }
@@ -202,16 +206,10 @@ async function send() {
   const batch = [...unsaved.values()].filter((one) => one.by === first.by).slice(0, atOnce);
   let retry = 0;
   try {
-    const reply = await post(batch);
+    await post(batch);
     for (const one of batch) confirmSaved(one);
     trouble("");
     wait = SOON;
-    if (reply.left?.length) trouble(`${reply.left.length === 1 ? "One of these was" : `${reply.left.length} of these were`} labelled by somebody else meanwhile: left as it is.`);
-    for (const row of reply.left ?? []) {
-      own.delete(row);
-      if (states[row] === "d") states[row] = "t";
-    }
-    if (reply.left?.length) paint();
   } catch (problem) {
     retry = failed(problem, batch);
   } finally {
@@ -231,14 +229,14 @@ function confirmSaved(one) {
 
 function failed(problem, batch) {
   if (problem.final) {
-    atOnce = 1; // one by one, so that one that is refused keeps back no other
+    atOnce = 1; // one by one, so that a refused label does not hold back others
     if (batch.length > 1) return 0;
-    confirmSaved(batch[0]); // to send it again would help nobody
+    confirmSaved(batch[0]); // sending it again would fail again
     trouble(`A label was refused: ${problem.message}`);
     return 0;
   }
   const n = unsaved.size;
-  trouble(`${n} label${n === 1 ? " is" : "s are"} not saved yet: ${problem.message}. ${n === 1 ? "It is" : "They are"} kept in this browser, and sent again until saved.`);
+  trouble(`${n} label${n === 1 ? " is" : "s are"} not saved yet: ${problem.message}. ${n === 1 ? "It is" : "They are"} kept in this browser and sent again until saved.`);
   wait = Math.min(wait * 2, LATEST);
   return wait;
 }
@@ -264,7 +262,7 @@ const KEYS = {
 };
 
 function press(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog") || byId("name-dialog").open) return;
   const act = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
   if (!act) return;
   event.preventDefault();
@@ -278,18 +276,29 @@ function on(id, act) {
   });
 }
 
+function askName() {
+  byId("by").value = name;
+  byId("name-dialog").showModal();
+}
+
+/** The annotator: what they labelled is shown, and nothing of what was labelled under another name. */
+function setName(to) {
+  if (!to || to === name) return;
+  name = to;
+  remember(NAME, name);
+  byId("who").textContent = name;
+  own.clear();
+  past.length = 0;
+  ahead.clear();
+  go(new URLSearchParams(location.search).has("at") && here ? at : null, { silently: true });
+}
+
 function begin() {
-  byId("by").value = remembered(NAME);
-  byId("by").addEventListener("change", () => {
-    remember(NAME, who() || null);
-    own.clear();
-    past.length = 0;
-    ahead.clear();
-    go(at, { silently: true });
-  });
+  byId("rename").addEventListener("click", askName);
+  byId("name-dialog").querySelector("form").addEventListener("submit", () => setName(byId("by").value.trim()));
   for (const one of unsent()) {
     unsaved.set(one.row, one);
-    own.set(one.row, { human: one.human, skipped: one.skipped });
+    if ((one.by ?? "") === remembered(NAME)) own.set(one.row, { human: one.human, skipped: one.skipped });
   }
   on("pass", KEYS.p);
   on("fail", KEYS.f);
@@ -305,7 +314,11 @@ function begin() {
     if (unsaved.size && !unsent().length) event.preventDefault();
   });
   if (unsaved.size) send();
-  go(at, { silently: true });
+  name = remembered(NAME);
+  byId("who").textContent = name;
+  const asked = new URLSearchParams(location.search).has("at");
+  go(asked ? at : null, { silently: true });
+  if (!name) askName();
 }
 
 begin();
