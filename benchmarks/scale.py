@@ -232,9 +232,7 @@ def check_simulation(part: float, took: dict[str, float], rows: int) -> float:
 
 
 def table(found: list[dict[str, float]]) -> str:
-    head = (
-        "| candidates | Parquet | time | memory | merely reading it | candidates a second |\n|---|---|---|---|---|---|"
-    )
+    head = "| candidates | Parquet | time | memory | reading only | candidates per second |\n|---|---|---|---|---|---|"
     lines = [
         f"| {one['rows']:,.0f} | {_bytes(one['bytes'])} | {one['seconds']:,.1f} s | {one['mb']:,.0f} MB "
         f"| {one['limit']:,.1f} s | {one['rows'] / one['seconds']:,.0f} |"
@@ -279,12 +277,12 @@ def page(found: list[dict[str, float]], made: Made, took: dict[str, float], of: 
         minutes = 60 * simulated(part, 100_000, cores, rng, lost_an_hour=0.01)
         perfect = part * 100_000 / cores / 60
         reading = found[-1]["bytes"] / found[-1]["rows"] * 1e11 / (60 * minutes) / 1e9
-        clusters.append(f"| {cores:,} | {perfect:,.1f} min | {minutes:,.1f} min | {reading:,.1f} GB a second |")
+        clusters.append(f"| {cores:,} | {perfect:,.1f} min | {minutes:,.1f} min | {reading:,.1f} GB per second |")
     off = check_simulation(part, took, made.rows)
     growth = found[-1]["seconds"] / found[-2]["seconds"]
     text = f"""{MARK}
 
-Measured by `make scale` on {datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} cores, with candidates of eight a case, their texts and
+Measured by `make scale` on {datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} cores, with eight candidates per case, their texts and
 references: extraction, comparison, votes, numbers with intervals.
 
 {table(found)}
@@ -292,15 +290,15 @@ references: extraction, comparison, votes, numbers with intervals.
 ![Time and memory against the number of candidates](images/scale.svg)
 
 From ten to a hundred million candidates the time grows {growth:.1f} times. {made.rows:,} candidates took {took["alone"]:.1f} s in one process,
-whose threads use both cores, {took["two"]:.1f} s with `--engine local --workers 2`, and {took["ray"]:.1f} s with `--engine ray` on this machine, Ray's
-start included. All three printed the same bytes.
+whose threads use both cores, {took["two"]:.1f} s with `--engine local --workers 2`, and {took["ray"]:.1f} s with `--engine ray` on this machine, including
+Ray's start. All three printed the same bytes.
 
-A part of a million candidates took {of["part"]:.2f} s of a core, {of["sent"]:,.0f} bytes come back of it, and {of["added"]:,.0f} parts were added up in
-{of["adding"]:.1f} s. With all that a whole run does it is {part:.2f} s of a core. What 10^11 candidates would take is computed from that and not run:
-a simulated cluster hands parts out one by one, their times vary by a quarter, each core is lost once in a hundred hours and
-its part begins again. For the two workers above it gives {off:.2f} times the time that was measured.
+A part of one million candidates took {of["part"]:.2f} s of a core and returned {of["sent"]:,.0f} bytes, and {of["added"]:,.0f} parts were added up in
+{of["adding"]:.1f} s. Including all overhead of a whole run it is {part:.2f} s of a core. The time for 10^11 candidates is computed from that, not measured:
+a simulated cluster hands out parts one by one, their times vary by a quarter, each core is lost once in a hundred hours and
+its part starts again. For the two workers above, the simulation gives {off:.2f} times the measured time.
 
-| cores | 10^11 candidates, nothing lost | simulated | read from storage |
+| cores | 10^11 candidates, no losses | simulated | read from storage |
 |---|---|---|---|
 {chr(10).join(clusters)}
 
