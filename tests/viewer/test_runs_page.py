@@ -130,17 +130,39 @@ def test_many_runs_are_paged(tmp_path):
     assert second == beyond == [f"run{i:03d}" for i in range(100, 130)]
 
 
-def test_two_ticked_runs_go_to_the_comparison(browser, base):
+def test_ticked_runs_go_to_the_comparison(browser, base):
     tab = open_in(browser, base, "/?sort=name")
     button = tab.page.locator("#compare")
-    assert button.is_disabled()
+    assert not button.is_visible()
     tab.page.check('input[value="beta"]')
     assert button.is_disabled()
+    assert tab.text("#ticked").startswith("1 run selected")
     tab.page.check('input[value="alpha"]')
-    assert button.inner_text() == "Compare these two"
+    tab.page.check('input[value="gamma"]')
+    assert (tab.text("#ticked"), button.is_enabled()) == ("3 runs selected", True)
+    box = button.bounding_box()
+    assert 0 < box["y"] < 900 - box["height"]  # in view, wherever the ticks are
+    tab.page.uncheck('input[value="gamma"]')
     assert tab.page.locator('input[value="torn"]').is_disabled()
     button.click()
     tab.page.wait_for_url("**/compare?run=alpha&run=beta")  # the older one first, whatever was ticked first
+    tab.clean()
+    tab.page.context.close()
+
+
+def test_typing_narrows_the_list_at_once_and_keeps_what_is_ticked(browser, base):
+    tab = open_in(browser, base, "/")
+    tab.page.check('input[value="gamma"]')
+    tab.page.fill("input[name=q]", "gam")
+    tab.page.wait_for_url("**/?q=gam")
+    assert tab.page.locator("#table tbody tr").count() == 1
+    assert tab.page.is_checked('input[value="gamma"]')
+    assert tab.page.evaluate("document.activeElement.name") == "q"
+    tab.page.fill("input[name=q]", "nothing like it")
+    tab.page.wait_for_selector(".empty")
+    tab.page.fill("input[name=q]", "")
+    tab.page.wait_for_selector('tr[data-name="alpha"]')
+    assert tab.page.url == f"{base}/"
     tab.clean()
     tab.page.context.close()
 

@@ -61,6 +61,8 @@ def _search(viewer: Viewer, request: Request) -> tuple[RunQuery, list[RunLine], 
     table = {
         "lines": matches[part],
         "total": len(lines),
+        # a column that is empty in the whole folder only takes room
+        "shown": {name: any(getattr(line, name) for line in lines) for name in ("task", "model", "cost")},
         "n_active": sum(line.status == "running" for line in lines),
         "count": count_of(len(matches), len(lines), "run"),
     }

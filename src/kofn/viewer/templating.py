@@ -116,6 +116,7 @@ def environment() -> Environment:
         **overlay.filters,
         "number": partial(format_number, none="–"),
         "amount": format_amount,
+        "short_model": short_model,
         "when": format_time,
         "seconds": partial(format_duration, none="–"),
     }
@@ -196,6 +197,16 @@ def count_of(n: int, total: int, noun: str) -> str:
 
 
 # --- filters of the templates
+
+
+def short_model(names: str) -> str:
+    """Names of models without their provider, organisation and folder.
+
+    >>> short_model("openai:gpt-4o, hf:Qwen/Qwen2.5-7B"), short_model("replay:/data/replies.jsonl"), short_model("")
+    ('gpt-4o, Qwen2.5-7B', 'replies.jsonl', '')
+    """
+    parts = (name.rstrip("/").rpartition("/")[2] for name in names.split(", "))
+    return ", ".join(part.partition(":")[2] or part for part in parts)
 
 
 def format_time(text: str) -> str:

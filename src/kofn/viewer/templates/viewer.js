@@ -4,7 +4,7 @@ const { el, addSaves, download, fileName } = window.kofn;
 
 /** A form of filters asks by itself; its empty fields stay out of the address. */
 function watchForms() {
-  for (const form of document.querySelectorAll("form.tools")) {
+  for (const form of document.querySelectorAll("form.tools:not(.at-once)")) {
     form.addEventListener("change", (event) => {
       if (event.target.matches("select, input[type=checkbox]")) form.requestSubmit();
     });
