@@ -7,7 +7,7 @@ import random
 import re
 import subprocess
 import sys
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -17,7 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kofn
-from kofn.analysis.checks import Check, CheckOptions, MinPasses, find_measure, requirement_checks, run_checks
+from kofn.analysis.checks import (
+    Check,
+    CheckOptions,
+    CheckReport,
+    MinPasses,
+    find_measure,
+    requirement_checks,
+    run_checks,
+)
 from kofn.api.analyses import subject_of
 from kofn.cli import main
 from kofn.core.escape import code_block, escape_xml
@@ -58,7 +66,14 @@ def run_kofn(monkeypatch, capsys):
 
 @pytest.fixture
 def check(run_kofn):
-    return partial(run_kofn, "check")
+    """`kofn check`; of its text the lines below the headline, which has tests of its own."""
+
+    def call(*args: object) -> tuple[int, str, str]:
+        code, out, err = run_kofn("check", *args)
+        head, _, rest = out.partition("\n")
+        return code, rest if re.match(r"\d+ of \d+ requirements? (passed|failed): ", head) else out, err
+
+    return call
 
 
 @pytest.fixture(scope="module")
@@ -119,23 +134,66 @@ def parsed(xml: bytes) -> ET.Element:
     return ET.fromstring(xml)  # noqa: S314 - we wrote it
 
 
+def self_graded(path: Path) -> Path:
+    """A run whose score picks and grades."""
+    rows = [{"id": f"c{i}", "outputs": [{"text": "t", "score": (i * k) % 7 / 7} for k in (1, 2, 3)]} for i in range(40)]
+    write_run(kofn.score(rows, aggregate=("mean", "selected(by='score')")), path, sources=[], options={})
+    return path
+
+
+def test_a_double_dipped_number_fails_until_it_is_allowed_and_warns_everywhere(run_kofn, tmp_path):
+    run = self_graded(tmp_path / "r")
+    wanted = ("--require", "selected(by='score') >= 0")
+    code, out, _ = run_kofn("check", run, *wanted, "--summary", tmp_path / "s.md", "--junit", tmp_path / "j.xml")
+    assert code == 1
+    assert "✗ no double-dipped number: " in out
+    assert "! selected(by='score') picks by `score` and is graded by it: double-dipping" in out
+    assert "double-dipping" in (tmp_path / "s.md").read_text()
+    assert parsed((tmp_path / "j.xml").read_bytes()).get("failures") == "1"
+    code, out, _ = run_kofn("check", run, *wanted, "--allow-double-dipping", "--json")
+    found = json.loads(out)
+    assert (code, [check["kind"] for check in found["checks"]]) == (0, ["require"])
+    assert [w["code"] for w in found["coded_warnings"]] == ["double-dipping"]
+    assert found["headline"]["text"].startswith("1 of 1 requirement passed: selected(by='score') >= 0: ")
+    assert run_kofn("check", run, "--require", "mean >= 0")[0] == 0  # a number that nothing picks
+    assert run_kofn("check", run, *wanted, "--strict", "--allow-double-dipping")[0] == 2
+
+
+def test_requirements_reach_the_rates_of_a_calibrated_judge(run_kofn, arithmetic, tmp_path):
+    rates = {"point": 0.7, "low": 0.55, "high": 0.8, "level": 0.95, "method": "wilson"}
+    entry = {"n_labels": 120, "raw": rates, "corrected": {**rates, "low": 0.61, "clipped": False}, "kappa": rates,
+             "sensitivity": rates, "specificity": rates}  # fmt: skip
+    run = load_run(arithmetic)
+    judge = {"calibrated": True, "calibration": entry, "fingerprint": "x", "models": ["m"]}
+    subject = subject_of(replace(run, result=replace(run.result, judges={"numeric": judge})))
+    corrected, low, kappa = (
+        run_checks(subject, CheckOptions(requirements=(Requirement.parse(text),)))[0]
+        for text in ("corrected.low >= 0.6", "judge.kappa.low >= 0.6", "numeric:judge.kappa >= 0.6")
+    )
+    assert (str(corrected), corrected.passed) == ("corrected.low >= 0.6: 0.700 [0.610, 0.800], 120 labels", True)
+    assert (low.passed, kappa.passed) == (False, True)
+    assert low.to_dict()["n_labels"] == 120
+    code, _, err = run_kofn("check", arithmetic, "--require", "corrected >= 0.6")
+    assert (code, "has no calibrated judge: kofn calibrate LABELS --apply" in err) == (2, True)
+
+
 # what is asked, and the exit code
 
 
 def test_with_nothing_asked_the_own_policy_of_the_run_decides(check, arithmetic, tmp_path):
-    assert check(arithmetic)[:2] == (1, "✗ core-cases: 24 of 30 core cases pass\nfailed: 1 of 1\n")
+    assert check(arithmetic)[:2] == (1, "✗ core-cases: 24 of 30 core cases pass\n")
     plan = ReportConfig(policy=kofn.runs.PassPolicy.ANY_CASE)
     run = labelled(tmp_path / "r", [[True], [False]], plan)
-    assert check(run)[:2] == (0, "✓ any-case: 1 of 2 cases pass (Core 1 of 2)\npassed: 1 of 1\n")
+    assert check(run)[:2] == (0, "✓ any-case: 1 of 2 cases pass (Core 1 of 2)\n")
 
 
 def test_the_policy_is_left_out_when_something_else_is_asked_unless_it_is_named(check, arithmetic):
     code, out, _ = check(arithmetic, "--require", "any_pass >= 0.8")
-    assert (code, out) == (0, "✓ any_pass >= 0.8: 0.850 [0.739, 0.919], 60 cases\npassed: 1 of 1\n")
+    assert (code, out) == (0, "✓ any_pass >= 0.8: 0.850 [0.739, 0.919], 60 cases\n")
     code, out, _ = check(arithmetic, "--require", "any_pass >= 0.8", "--policy", "all-cases")
     assert code == 1
     assert out.splitlines()[0] == "✗ all-cases: 37 of 60 cases pass (Core 24 of 30, Functionality 13 of 30)"
-    assert out.splitlines()[-1] == "failed: 1 of 2"
+    assert out.count("✗") == 1
 
 
 @pytest.mark.commands
@@ -343,7 +401,7 @@ def test_a_real_drop_fails_and_a_wobble_does_not(check, tmp_path):
     wobble = labelled(tmp_path / "wobble", drawn(0.7, seed=2), ReportConfig(verdict="majority_pass"))
     worse = labelled(tmp_path / "worse", drawn(0.5, seed=3), ReportConfig(verdict="majority_pass"))
     code, out, _ = check(wobble, "--baseline", base)
-    assert (code, out.splitlines()[-1]) == (0, "passed: 1 of 1")
+    assert (code, out[0]) == (0, "✓")
     code, out, _ = check(worse, "--baseline", base, "--json")
     [found] = checks_in(out)
     assert code == 1
@@ -495,7 +553,6 @@ def test_what_is_missing_fails_until_it_is_allowed(check, tmp_path):
     assert code == 1
     assert out.splitlines()[1:] == [
         "✗ complete: 3 candidates not graded, 1 case unverified; --allow-missing lets that pass",
-        "failed: 1 of 2",
     ]
     code, out, _ = check(run, "--require", "any_pass >= 0.5", "--allow-missing")
     assert (code, out.splitlines()[1]) == (0, "✓ complete: 3 candidates not graded, 1 case unverified; allowed")
@@ -555,13 +612,20 @@ def test_json_holds_every_check_with_its_numbers(check, arithmetic):
 def test_hostile_names_cannot_move_the_cursor_or_add_a_line(check, hostile):
     code, out, _ = check(hostile, "--require", "pass_rate >= 0", "--each", "group", "--min-passes", "1")
     assert code == 1
-    assert len(out.splitlines()) == 5
+    assert len(out.splitlines()) == 4
     assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e]", out)
 
 
 def test_junit_is_xml_whatever_the_cases_are_called(check, hostile, tmp_path):
     code, _, _ = check(
-        hostile, "--require", "pass_rate >= 0.1", "--each", "group", "--junit", tmp_path / "new" / "j.xml"
+        hostile,
+        "--require",
+        "pass_rate >= 0.1",
+        "--each",
+        "group",
+        "--junit",
+        tmp_path / "new" / "j.xml",
+        "--junit-cases",
     )
     assert code == 1
     root = parsed((tmp_path / "new" / "j.xml").read_bytes())
@@ -587,8 +651,23 @@ def test_any_text_becomes_legal_xml(text):
     assert again.get("b") == escape_xml(text)
 
 
+def test_junit_has_one_test_per_requirement_and_fails_as_the_exit_code_does(run_kofn, arithmetic, tmp_path):
+    for bound, code in ((0.8, 0), (0.9, 1)):
+        got, out, _ = run_kofn("check", arithmetic, "--require", f"any_pass >= {bound}", "--require", "mean >= 0",
+                               "--junit", tmp_path / "j.xml")  # fmt: skip
+        root = parsed((tmp_path / "j.xml").read_bytes())
+        assert (got, root.get("tests"), root.get("failures")) == (code, "2", str(code))
+        word = "failed" if code else "passed"
+        first = out.splitlines()[0]
+        assert first.startswith(
+            f"{1 if code else 2} of 2 requirements {word}: any_pass >= {bound}: 0.850 [0.739, 0.919], 60"
+        )
+    code, _, err = run_kofn("check", arithmetic, "--junit-cases")
+    assert (code, "--junit-cases adds cases to the file of --junit: give --junit too" in err) == (2, True)
+
+
 def test_a_failing_case_shows_its_diff_in_junit(check, tmp_path):
-    check(programs(tmp_path / "p"), "--junit", tmp_path / "j.xml")
+    check(programs(tmp_path / "p"), "--junit", tmp_path / "j.xml", "--junit-cases")
     suite = parsed((tmp_path / "j.xml").read_bytes()).findall("testsuite")[2]
     assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("extra", "2", "1")
     assert suite.findtext("testcase/failure") == "out:\n  a\n- b\n+ c"
@@ -606,7 +685,7 @@ def test_of_very_many_cases_junit_lists_the_failing_ones_and_says_so():
         manifest={},
         result=None,
     )
-    suite = parsed(junit_xml(run, [])).findall("testsuite")[1]
+    suite = parsed(junit_xml(run, [], cases=True)).findall("testsuite")[1]
     assert [c.get("name") for c in suite.findall("testcase")] == ["0", "1", "2"]
     properties = {p.get("name"): p.get("value") for p in suite.findall("properties/property")}
     assert properties == {
@@ -624,7 +703,8 @@ def test_the_summary_is_appended_where_github_says(check, arithmetic, tmp_path, 
     check(arithmetic, "--require", "any_pass >= 0.8")
     check(arithmetic)
     text = page.read_text()
-    assert text.startswith("# before\n## arithmetic: ✅ 1 of 1 passed\n\n37 of 60 cases pass, task sums\n")
+    first = "1 of 1 requirement passed: any\\_pass &gt;= 0.8: 0.850 \\[0.739, 0.919\\], 60 cases"
+    assert text.startswith(f"# before\n## arithmetic: ✅ 1 of 1 passed\n\n{first}\n\n37 of 60 cases pass, task sums\n")
     assert "\n## arithmetic: ❌ 1 of 1 failed\n" in text
     assert text.count("### Failing cases: 23, the first 10") == 2
     assert text.count("```text") == 20
@@ -655,7 +735,7 @@ def test_no_text_ends_its_fence(text):
 
 def test_a_summary_of_very_many_requirements_shows_the_failing_ones(arithmetic):
     many = [Check(name=f"r{i}", kind="require", passed=i != 999, found="x") for i in range(1000)]
-    text = summarize_checks(load_run(arithmetic), many)
+    text = summarize_checks(load_run(arithmetic), CheckReport(run="r", checks=tuple(many)))
     assert "| ❌ | r999 |" in text
     assert "and 800 more" in text
 

@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,7 +32,7 @@ from kofn.analysis.series import (
     most_flaky,
     sparkline,
 )
-from kofn.analysis.trend import load_trend
+from kofn.analysis.trend import build_trend, load_trend
 from kofn.cli.analysis_verbs import trend_command as command
 from kofn.cli.score_verb import score_command
 from kofn.errors import InputError, UnknownName
@@ -39,7 +40,7 @@ from kofn.registry import higher_is_better
 from kofn.render.trend_html import _shades, heat_map, trend_page
 from kofn.render.trend_text import format_trend
 from kofn.runs import AttributeResult, CorrectnessResults, VerifierReport
-from kofn.runs.index import find_runs
+from kofn.runs.index import find_runs, load_all
 from kofn.stats import estimate
 
 ROOT = Path(__file__).parents[2]
@@ -341,6 +342,59 @@ def test_the_table_marks_the_day_of_the_fall_and_nothing_else(history):
     assert re.search(r"series +█[▁-█]{4} ", text)
 
 
+def test_the_headline_is_the_last_run_against_the_first_with_its_numbers(history):
+    found = load_trend([history])
+    text = found.headline.text
+    size = r"[\d.]+ to [\d.]+, difference -[\d.]+ \[-[\d.]+, -[\d.]+\], p < 0\.0001, 40 cases\."
+    assert re.fullmatch(rf"day4 is worse than day0 on majority: {size}", text)
+    assert show(history).stdout.replace("\n", " ").startswith(text)
+    assert as_json(history)["headline"]["tasks"][0]["first_to_last"]["real"] is True
+    assert text.replace("<", "&lt;") in trend_page(found)
+
+
+def test_few_shared_cases_are_too_few_to_tell(tmp_path):
+    for day, passing in enumerate(([True] * 9, [False] * 9)):
+        program(tmp_path / f"d{day}", passing, when=WHEN + timedelta(days=day))
+    found = load_trend([tmp_path])
+    assert found.headline.text.startswith(
+        "Too few shared cases to tell (9, at least 10 needed): pass_rate from d0 to d1"
+    )
+    assert "no real change" not in trend_page(found).lower()
+    assert not any(change and change.real for change in found.tasks[0].metrics[0].series.changes)
+
+
+def test_changes_that_cancel_out_are_in_the_headline(tmp_path):
+    for day, passing in enumerate(([True] * 40, [False] * 40, [True] * 40)):
+        program(tmp_path / f"d{day}", passing, when=WHEN + timedelta(days=day))
+    text = load_trend([tmp_path]).headline.text
+    assert "p = 1.000, 40 cases: not significant; but 2 changes between consecutive runs are significant" in text
+    assert text.endswith("(1 worse, 1 better).")
+
+
+def test_a_spread_beyond_chance_is_in_the_headline(tmp_path):
+    for day, right in enumerate((20, 24, 20, 24, 20)):
+        program(tmp_path / f"d{day}", [i < right for i in range(40)], when=WHEN + timedelta(days=day))
+    found = load_trend([tmp_path])
+    series = found.tasks[0].metrics[0].series
+    assert not any(change and change.real for change in series.changes)
+    assert series.spread.is_noise() is False
+    assert "not significant; but the 5 runs differ by more than chance (sd 0.055, p = 0.0" in found.headline.text
+
+
+def test_runs_of_several_models_are_followed_one_model_at_a_time(history):
+    runs, _ = load_all([history])
+    made = [
+        replace(
+            run, manifest={**run.manifest, "generation": {"models": {"model": "new" if run.name > "day2" else "old"}}}
+        )
+        for run in runs
+    ]
+    found = build_trend(made)
+    assert [(part.task, part.model, len(part.runs)) for part in found.tasks] == [("sums", "new", 2), ("sums", "old", 3)]
+    assert found.headline.text.startswith("sums, new: No significant change in majority from day3 to day4: ")
+    assert [part.model for part in build_trend(made[:2]).tasks] == [None]
+
+
 def test_every_order_of_the_directories_gives_the_same_trend(history):
     days = [history / f"day{i}" for i in range(5)]
     first = as_json(*days)
@@ -361,9 +415,10 @@ def test_the_number_followed_is_the_stored_estimate(history):
 
 def test_json_has_these_keys_in_this_order(history):
     found = as_json(history, "-a", "majority", "-a", "score")
-    assert list(found) == ["alpha", "n_runs", "tasks", "left_out"]
+    assert list(found) == ["headline", "alpha", "n_runs", "tasks", "left_out"]
     task = found["tasks"][0]
-    assert list(task) == ["task", "n_runs", "mean_pass_rate", "mean_seconds", "mean_cost", "cases", "series"]
+    keys = ["headline", "task", "model", "n_runs", "mean_pass_rate", "mean_seconds", "mean_cost", "cases", "series"]
+    assert list(task) == keys
     assert list(task["cases"]) == ["n", "pass_in_all", "pass_in_some", "pass_in_none", "unverified", "flaky"]
     assert list(task["cases"]["flaky"][0]) == ["case", "flips", "passes", "runs"]
     one = task["series"][0]
@@ -799,7 +854,7 @@ def test_the_page_is_written_whole_or_not_at_all(history, tmp_path):
 def test_a_single_run_has_a_page_too(tmp_path):
     program(tmp_path / "r", [True, False])
     html = trend_page(load_trend([tmp_path]))
-    assert "One run" in html
+    assert "pass_rate 0.500 [0.095, 0.905] in r, 2 cases: one run, so nothing to compare." in html
     assert "data-chart=" not in html
 
 

@@ -21,6 +21,7 @@ from tests.viewer.runs import EVIL, write
 from tests.viewer.serving import ask, open_in, served
 from tests.waiting import LONGEST, wait_until
 
+import kofn
 from kofn.cli.analysis_verbs import compare_command as command
 from kofn.core.format import format_signed
 from kofn.errors import InputError
@@ -157,6 +158,24 @@ def test_runs_are_named_in_both_ways_and_the_first_is_the_baseline(base):
     ]
     assert all("models/new against old" in plain(text) for text in texts)
     assert texts[0] == texts[1] == texts[2]
+
+
+def test_three_runs_stand_in_one_table_and_each_pair_leads_to_its_cases(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "runs")
+    kofn.score(rows(0.5, seed=9), out=tmp_path / "runs" / "third", aggregate=NUMBERS)
+    query = "run=old&run=models/new&run=third"
+    with served(tmp_path / "runs") as base:
+        answer = ask(base, f"/compare?{query}")
+        text = plain(answer.text)
+        assert answer.status == 200
+        assert "over 158 shared cases: old 0." in text
+        assert "third" in re.search(r"third [01]\.\d{3}\. .*?third (is|does not)", text)[0]
+        assert len(differences(answer.text)) == 2 * len(differences(ask(base, compare_url()).text))
+        [first, second] = re.findall(r'<li><a href="([^"]+)#changes">', answer.text)
+        assert changed(ask(base, html.unescape(first)).text) == changed(ask(base, compare_url()).text)
+        assert "third against old" in plain(ask(base, html.unescape(second)).text)
+        every = ask(base, f"/compare?{query}&pairs=all").text
+        assert len(re.findall(r'<li><a href="([^"]+)#changes">', every)) == 3
 
 
 def test_the_two_can_be_swapped_and_everything_else_stays(base):
@@ -317,7 +336,7 @@ def test_nothing_is_imported_because_a_run_names_it(folder, tmp_path, monkeypatc
         ("verdict=mean+%3E%3D", "mean &gt;="),
         ("&".join(f"number=pass@{i}" for i in range(1, 30)), "at most 24"),
         ("&".join(["x=1"] * 200), "more than 100 things"),
-        ("run=old", "3 runs"),
+        ("&".join(["run=old"] * 7), "9 runs"),
     ],
 )
 def test_what_cannot_be_compared_is_said_in_a_line(base, query, why):

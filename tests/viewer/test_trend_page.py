@@ -252,7 +252,7 @@ def test_what_is_not_there_is_said_and_nonsense_is_passed_over(base, path, statu
 def test_one_run_is_no_error(base):
     answer = ask(base, "/trend?task=sums&last=1")
     assert answer.status == 200
-    assert "One run" in answer.text
+    assert "one run, so nothing to compare" in answer.text
     assert "The newest 1 of 7 runs" in plain(answer.text)
 
 

@@ -5,6 +5,7 @@ from kofn.analysis.checks import CheckOptions as CheckOptions
 from kofn.analysis.checks import CheckReport as CheckReport
 from kofn.analysis.checks import CheckSubject as CheckSubject
 from kofn.analysis.checks import MinPasses as MinPasses
+from kofn.analysis.checks import check_warnings as check_warnings
 from kofn.analysis.checks import run_checks as run_checks
 from kofn.analysis.compare.differences import ComparisonRules as ComparisonRules
 from kofn.analysis.compare.same_outputs import by_extractor as by_extractor

@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from kofn.analysis.finding import Finding
 from kofn.analysis.series import align_column, count_changed_questions, questions_in
 from kofn.core.document import Displayable, Document, Grid
 from kofn.core.escape import escape_controls
 from kofn.core.format import format_count, format_signed_interval, pluralize
 from kofn.core.table import case_codes, case_numbers, segment_names
-from kofn.core.warnings import warning_kind, with_code
+from kofn.core.types import Estimate
+from kofn.core.warnings import DOUBLE_DIPPING, CodedWarning, warning_kind, warnings_dict, with_code
 from kofn.errors import InputError, UnknownName
 from kofn.registry import aggregator, higher_is_better, known
 from kofn.runs.index import Questions, score_weights
 from kofn.scoring.configuration import GroupType, Requirement
+from kofn.scoring.diagnostics import find_double_dipping
 from kofn.scoring.evaluate import apply_aggregator
 from kofn.stats import SMALL_SEGMENT, compare, estimate, holm, segment_estimates
 from kofn.stats.estimates import suitable_interval
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 
     from kofn.aggregators.base import Aggregator
     from kofn.core.candidate_sets import Floats, Ints
-    from kofn.core.types import Decision, Estimate
+    from kofn.core.types import Decision
     from kofn.scoring.configuration import GradingConfig, PassPolicy
     from kofn.scoring.grade import Graded
     from kofn.scoring.result import ScoredResult
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 
 PASS_RATE, SCORE = "pass_rate", "score"
 CASE_MEASURES = (PASS_RATE, SCORE)  # numbers of the report itself, so that every run has them
+# what `kofn calibrate --save` keeps: the rate corrected for the judge's errors, and how it agrees with people
+CORRECTED, JUDGE_RATES = "corrected", ("kappa", "sensitivity", "specificity")
 REPORT_FIELDS = ("group", "type")  # fields that every run has
 _NAMED = 5  # so many cases are named in a line
 # nine digits at most: `int` of a longer text could take long
@@ -70,17 +75,32 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CheckReport(Displayable):
-    """All requirements on a run, and whether they hold."""
+    """All requirements on a run, and whether they hold; `warnings` say which numbers are double-dipped."""
 
     view: ClassVar[str] = "kofn.analysis.checks:check_document"
     printer: ClassVar[str] = "kofn.analysis.checks:format_checks"
 
     run: str
     checks: tuple[Check, ...]
+    warnings: tuple[CodedWarning, ...] = ()
 
     @property
     def passed(self) -> bool:
         return all(check.passed for check in self.checks)
+
+    @property
+    def headline(self) -> Finding:
+        """How many requirements hold, and the first that does not (or the first) with its numbers."""
+        first = next((check for check in self.checks if not check.passed), self.checks[0] if self.checks else None)
+        failed, n = sum(not check.passed for check in self.checks), len(self.checks)
+        which = (
+            f"{failed} of {format_count(n, 'requirement')} failed"
+            if failed
+            else f"{n} of {format_count(n, 'requirement')} passed"
+        )
+        text = which if first is None else f"{which}: {first}"
+        numbers = {"n_passed": n - failed, "n_failed": failed, "first": None if first is None else first.to_dict()}
+        return Finding(text=text, numbers=numbers)
 
     @property
     def summary(self) -> str:
@@ -95,21 +115,29 @@ class CheckReport(Displayable):
 
     def to_dict(self) -> dict[str, Any]:
         """As `kofn check --json` prints it."""
-        return {"run": self.run, "passed": self.passed, "checks": [check.to_dict() for check in self.checks]}
+        return {
+            "headline": self.headline.to_dict(),
+            "run": self.run,
+            "passed": self.passed,
+            "checks": [check.to_dict() for check in self.checks],
+            **warnings_dict(self.warnings),
+        }
 
 
 def format_checks(report: CheckReport, style: Callable[[str, str], str] = lambda text, _: text) -> str:
-    """One line per requirement, and how many hold."""
+    """The headline, one line per requirement, and the warnings."""
     marks = {True: style("✓", "good"), False: style("✗", "bad")}
-    lines = [f"{marks[check.passed]} {escape_controls(str(check))}" for check in report.checks]
-    return "\n".join([*lines, style(report.summary, "strong")])
+    lines = [style(escape_controls(report.headline.text), "strong")]
+    lines += [f"{marks[check.passed]} {escape_controls(str(check))}" for check in report.checks]
+    lines += [f"{style('!', 'warn')} {escape_controls(str(warning))}" for warning in report.warnings]
+    return "\n".join(lines)
 
 
 def check_document(report: CheckReport) -> Document:
     """The same for a notebook."""
     rows = tuple(("✓" if c.passed else "✗", c.name, c.segment or "", c.found) for c in report.checks)
     grid = Grid("", ("", "requirement", "segment", "found"), rows, (False,) * 4)
-    return Document((f"{report.run}: {report.summary}",), (grid,), (), ())
+    return Document((report.headline.text, report.run), (grid,), (), tuple(map(str, report.warnings)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +208,12 @@ class CheckOptions:
     passes: MinPasses | None = None
     allow_missing: bool = False
     strict: bool = False
+    allow_double_dipping: bool = False
     fail_on: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.strict and self.allow_double_dipping:
+            raise InputError("strict refuses double-dipping, and allow_double_dipping accepts it: give one of them")
         if self.each and not self.requirements:
             raise InputError("each says where a requirement must hold: give a requirement too")
         if not 0 < self.alpha < 1:
@@ -212,8 +243,14 @@ def run_checks(subject: CheckSubject, options: CheckOptions, baseline: CheckSubj
         checks.append(passes_check(subject, options.passes))
     if options.max_cost is not None:
         checks.append(cost_check(subject, options.max_cost))
+    dipped = double_dipped(
+        subject, _names_required(subject, options, by_policy=by_policy, against=baseline is not None)
+    )
+    if dipped and not options.strict and not options.allow_double_dipping:
+        found = "; ".join([*map(str, dipped), "--allow-double-dipping lets it pass"])
+        checks.append(Check(name="no double-dipped number", kind="double-dipping", passed=False, found=found))
     if options.strict:
-        twice = () if subject.result is None else subject.result.double_dipping
+        twice = dipped if subject.result is None else (*dipped, *subject.result.double_dipping)
         reason = str(twice[0]) if twice else "nothing picks and grades at once"
         name = "selector and evaluator are apart"
         checks.append(Check(name=name, kind="apart", passed=not twice, found=reason))
@@ -226,6 +263,99 @@ def run_checks(subject: CheckSubject, options: CheckOptions, baseline: CheckSubj
         checks.append(Check(name="harness", kind="complete", passed=False, found=f"it failed: {subject.failure}"))
     incomplete = complete_check(subject, allowed=options.allow_missing)
     return checks if incomplete is None else [*checks, incomplete]
+
+
+def check_warnings(subject: CheckSubject, options: CheckOptions, *, against: bool = False) -> tuple[CodedWarning, ...]:
+    """The double-dipping of the numbers that are checked (`against` a baseline too), then that of the run's others."""
+    by_policy = options.policy is not None or not (options.requirements or against)
+    named = double_dipped(subject, _names_required(subject, options, by_policy=by_policy, against=against))
+    every = () if subject.result is None else subject.result.double_dipping
+    # one entry per number and metric: the run's own warning may be worded for a result of several metrics
+    return tuple({(w.values["picks"], w.values["metric"]): w for w in (*every, *named)}.values())
+
+
+def _names_required(subject: CheckSubject, options: CheckOptions, *, by_policy: bool, against: bool) -> list[str]:
+    """The numbers that decide: those required, and where a policy or a baseline looks at it, that of the verdict."""
+    names = [rule.name for rule in options.requirements]
+    verdict = by_policy or (against and not options.requirements)
+    return [*names, *(rule.name for rule in _verdict_rules(subject))] if verdict else names
+
+
+def double_dipped(subject: CheckSubject, names: Sequence[str]) -> tuple[CodedWarning, ...]:
+    """Of these numbers those that are picked and graded by the same judge or score."""
+    result, found = subject.result, []
+    if result is None:
+        return ()
+    for name in names:
+        if name in CASE_MEASURES or judge_measure(subject, name) is not None:
+            continue
+        scored, spec = _metric_and_spec(result, name)
+        try:
+            rule = aggregator(spec)
+        except InputError:  # a function of the user's own, which `find_measure` takes or refuses
+            continue
+        if "selectors" not in rule.needs:
+            continue
+        by = getattr(rule, "by", "") or next(iter(scored.sets.selectors), "")
+        if (fault := find_double_dipping(scored, by, result.judges)) is not None:
+            found.append(CodedWarning.of(DOUBLE_DIPPING, picks=rule.name, **fault))
+    return tuple(dict.fromkeys(found))
+
+
+def judge_measure(subject: CheckSubject, name: str) -> Estimate | None:
+    """A rate that `kofn calibrate --save` keeps: `corrected`, `judge.kappa`, `judge.sensitivity`, `judge.specificity`.
+
+    METRIC:corrected names the judge where several are calibrated. None where the name is another number's; its `n` are
+    labels.
+    """
+    metric, colon, rate = name.rpartition(":")
+    key = rate.removeprefix("judge.")
+    if rate != CORRECTED and not (rate.startswith("judge.") and key in JUDGE_RATES):
+        return None
+    judges = {} if subject.result is None else subject.result.judges
+    calibrated = {of: judge["calibration"] for of, judge in judges.items() if judge.get("calibration")}
+    if colon and metric not in judges:
+        raise UnknownName("judge", metric, list(judges))
+    if colon:
+        calibrated = {of: entry for of, entry in calibrated.items() if of == metric}
+    if not calibrated:
+        raise InputError(
+            f"requirement {name}: run {subject.name} has no calibrated judge: "
+            f"kofn calibrate LABELS --apply {subject.name} --save keeps its rates"
+        )
+    if len(calibrated) > 1:
+        known = " or ".join(f"{of}:{rate}" for of in calibrated)
+        raise InputError(f"requirement {name}: {len(calibrated)} judges are calibrated: write {known}")
+    ((of, entry),) = calibrated.items()
+    found = entry.get(key)
+    if found is None:
+        raise InputError(f"requirement {name}: the calibration of {of} does not have it: calibrate and save again")
+    return Estimate(
+        metric=of,
+        aggregator=rate,
+        point=found["point"],
+        low=found.get("low"),
+        high=found.get("high"),
+        level=found.get("level") or 0.95,
+        n=entry["n_labels"],
+        n_missing=0,
+        method=found.get("method") or "",
+    )
+
+
+def _judge_check(requirement: Requirement, e: Estimate) -> Check:
+    """A bound on a rate of a judge. Its numbers are of labels, not of cases."""
+    found = requirement.describe(e).rpartition(", ")[0] + f", {format_count(e.n, 'label')}"
+    names = ("metric", "aggregator", "point", "low", "high", "level", "method")
+    numbers = {name: getattr(e, name) for name in names}
+    rule = {"part": requirement.part, "operator": requirement.operator, "bound": requirement.bound}
+    return Check(
+        name=str(requirement),
+        kind="require",
+        passed=requirement.decide(e).passed,
+        found=found,
+        numbers={**rule, "value": getattr(e, requirement.part), **numbers, "n_labels": e.n},
+    )
 
 
 class Measure(NamedTuple):
@@ -318,7 +448,12 @@ def _case_measure(subject: CheckSubject, name: str) -> Measure:
 
 
 def requirement_checks(subject: CheckSubject, requirement: Requirement, each: Sequence[str] = ()) -> list[Check]:
-    """The requirement on all cases and, for every field of `each`, within each of its segments."""
+    """The requirement on all cases and, for every field of `each`, within each of its segments.
+
+    Rates of a judge are known for all cases alone.
+    """
+    if (rate := judge_measure(subject, requirement.name)) is not None:
+        return [_judge_check(requirement, rate)]
     found = find_measure(subject, requirement.name)
     estimates = [e for by in (None, *each) for e in _estimates(subject, found, by)]
     return [_requirement_check(requirement, found, e) for e in estimates]
@@ -470,7 +605,8 @@ def _pairs(
 ) -> Iterator[_MeasurePair]:
     several = subject.result is not None and len(subject.result.scored) > 1
     seen = set()
-    for rule in requirements or _verdict_rules(subject):
+    own = [rule for rule in requirements if judge_measure(subject, rule.name) is None]
+    for rule in own or _verdict_rules(subject):
         new = find_measure(subject, rule.name)
         if (new.metric, new.name) not in seen:
             seen.add((new.metric, new.name))

@@ -268,7 +268,8 @@ def alike_variances(v: Variances, correlation: float) -> Variances:
 def paired_variances(a: CandidateSets, b: CandidateSets) -> Variances:
     """Of the paired difference of two pilots, by case: what their repeats do not explain is between.
 
-    between = Var(mean_a - mean_b) - within_a/K_a - within_b/K_b, at least 0.
+    between = Var(mean_b - mean_a) - within_a/K_a - within_b/K_b, at least 0; the difference is b - a, as that of
+    `kofn compare A B`.
     """
     (ids_a, mean_a, size_a), (ids_b, mean_b, size_b) = _case_means(a), _case_means(b)
     places = {name: i for i, name in enumerate(ids_b)}
@@ -276,7 +277,7 @@ def paired_variances(a: CandidateSets, b: CandidateSets) -> Variances:
     if len(shared) < 2:
         raise InputError("the two pilots share fewer than 2 graded cases: nothing can be paired")
     at_a, at_b = (np.array(x) for x in zip(*shared, strict=True))
-    differences = mean_a[at_a] - mean_b[at_b]
+    differences = mean_b[at_b] - mean_a[at_a]
     spread = float(differences.var(ddof=1))
     within_a, within_b = (variance_shares(*_graded_rows(sets)).within for sets in (a, b))  # NaN without repeats
     repeats = float(np.mean([size_a[at_a].mean(), size_b[at_b].mean()]))

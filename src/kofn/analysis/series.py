@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kofn.analysis.compare.differences import FEWEST_SHARED
 from kofn.errors import InputError
 from kofn.runs.index import QUESTION_COLUMNS, Questions
 from kofn.stats import clustered_se, compare, holm
@@ -47,7 +48,8 @@ class Change:
     """A run against an earlier one, case by case.
 
     `against` is the place of the earlier run in the series. `p_holm` is p adjusted for all changes of the series, None
-    where the two share no case. A change is real where p_holm < alpha; everything else may be noise.
+    where the two share no case. A change is real where p_holm < alpha over at least 10 shared cases; everything else
+    may be noise.
     """
 
     against: int
@@ -115,9 +117,9 @@ def build_series(points: Sequence[TrendPoint], *, alpha: float = 0.05, level: fl
     at most alpha. First to last is one question of its own and is not adjusted.
 
     >>> from kofn.stats import estimate
-    >>> point = lambda name, values: TrendPoint(name=name, cases="abcdefgh", values=np.array(values, float),
+    >>> point = lambda name, values: TrendPoint(name=name, cases="abcdefghij", values=np.array(values, float),
     ...                                    estimate=estimate(values))
-    >>> found = build_series([point("x", [1] * 8), point("y", [1] * 8), point("z", [0] * 8)])
+    >>> found = build_series([point("x", [1] * 10), point("y", [1] * 10), point("z", [0] * 10)])
     >>> [c and (c.real, c.sign) for c in found.changes]
     [None, (False, 0), (True, -1)]
     """
@@ -143,8 +145,8 @@ def build_series(points: Sequence[TrendPoint], *, alpha: float = 0.05, level: fl
 
 
 def _is_real(p: float | None, found: Comparison, alpha: float) -> bool:
-    # a difference of 0 is no change, whatever its p
-    return p is not None and p < alpha and bool(found.difference)
+    # a difference of 0 is not a change, whatever its p; and of a few shared cases nothing can be told
+    return p is not None and p < alpha and bool(found.difference) and found.n >= FEWEST_SHARED
 
 
 def compare_points(a: TrendPoint, b: TrendPoint, *, level: float = 0.95) -> Comparison:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from kofn.analysis.compare.differences import FEWEST_SHARED
+from kofn.analysis.finding import Finding
 from kofn.analysis.series import (
     TrendPoint,
     align_column,
@@ -17,6 +19,14 @@ from kofn.analysis.series import (
     most_flaky,
 )
 from kofn.core.document import Displayable
+from kofn.core.format import (
+    format_count,
+    format_estimate,
+    format_interval,
+    format_number,
+    format_p_in_text,
+    format_signed,
+)
 from kofn.core.types import Estimate
 from kofn.errors import InputError, UnknownName
 from kofn.registry import aggregator, higher_is_better
@@ -60,12 +70,29 @@ class MetricTrend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTrend:
-    """The runs of one task, oldest first."""
+    """The runs of one task, oldest first; of one model, where the runs of the task name several."""
 
     task: str
     runs: tuple[StoredRun, ...]
     metrics: tuple[MetricTrend, ...]
     cases: tuple[CaseHistory, ...]
+    model: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The task, and the model where the task has a section for each."""
+        return self.task if self.model is None else f"{self.task}, {self.model}"
+
+    @property
+    def headline(self) -> Finding:
+        """The last run against the first on the first number that is followed, and what that would hide."""
+        f = self.metrics[0]
+        change = f.series.overall
+        own = {"task": self.task, "model": self.model, "metric": f.metric, "aggregator": f.name}
+        return Finding(
+            text=f"{_trend_text(self.runs, f)}.",
+            numbers={**own, "first_to_last": _change_dict(change, f, self.runs)},
+        )
 
     @property
     def pass_rate(self) -> float | None:
@@ -104,11 +131,20 @@ class Trend(Displayable):
     left_out: tuple[SkippedRun, ...]
     alpha: float
 
+    @property
+    def headline(self) -> Finding:
+        """Those of the tasks."""
+        found = [part.headline for part in self.tasks]
+        titles = [f"{part.title}: " if len(found) > 1 else "" for part in self.tasks]
+        text = " ".join(f"{title}{one}" for title, one in zip(titles, found, strict=True))
+        return Finding(text=text, numbers={"tasks": [one.to_dict() for one in found]})
+
     def rows(self) -> list[dict[str, Any]]:
         """One row per run and number that is followed, with its difference from the run before."""
         return [
             {
                 "task": part.task,
+                "model": part.model,
                 "aggregator": f.name,
                 "metric": f.metric,
                 **{key: value for key, value in row.items() if key not in ("change", "notes")},
@@ -122,6 +158,7 @@ class Trend(Displayable):
     def to_dict(self) -> dict[str, Any]:
         """As `kofn trend --json` prints it."""
         return {
+            "headline": self.headline.to_dict(),
             "alpha": self.alpha,
             "n_runs": sum(len(t.runs) for t in self.tasks),
             "tasks": [_task_dict(t) for t in self.tasks],
@@ -167,10 +204,14 @@ def build_trend(
     """The same of runs that are loaded already; `read` gives a run with the columns that are followed."""
     # by the time a run was made: run.json tells it to the second; of one second the evaluation's own time decides
     ordered = sorted(found, key=lambda r: (r.when.replace(microsecond=0), r.evaluation.timestamp, r.name, str(r.path)))
-    kept = {t: [r for r in ordered if r.task == t][-last if last else 0 :] for t in sorted({r.task for r in found})}
+    groups: dict[tuple[str, str | None], list[StoredRun]] = {}
+    for run in ordered:
+        groups.setdefault((run.task, models_of(run)), []).append(run)
+    several = {task for task, _ in groups if len({model for t, model in groups if t == task}) > 1}
+    kept = {key: groups[key][-last if last else 0 :] for key in sorted(groups, key=lambda key: (key[0], key[1] or ""))}
     _check_requested([r for runs in kept.values() for r in runs], aggregate, metric)
     parts, left = [], list(left_out)
-    for name, runs in kept.items():
+    for (name, model), runs in kept.items():
         numbers = _numbers(runs, aggregate, metric)
         whole = []
         for run in runs:
@@ -182,8 +223,15 @@ def build_trend(
             named = _unique_names(whole)
             metrics = tuple(_metric_trend(named, n, alpha) for n in numbers)
             cases = tuple(case_histories([(r.cases, r.verdicts) for r in named]))
-            parts.append(TaskTrend(task=name, runs=tuple(named), metrics=metrics, cases=cases))
+            own = (model or "no model named") if name in several else None
+            parts.append(TaskTrend(task=name, runs=tuple(named), metrics=metrics, cases=cases, model=own))
     return Trend(tasks=tuple(parts), left_out=tuple(left), alpha=alpha)
+
+
+def models_of(run: StoredRun) -> str | None:
+    """The models that made a run, as run.json names them; None where it does not."""
+    models = (run.manifest.get("generation") or {}).get("models") or {}
+    return ", ".join(dict.fromkeys(map(str, models.values()))) or None
 
 
 def _unique_names(runs: Sequence[StoredRun]) -> list[StoredRun]:
@@ -348,17 +396,62 @@ def _settings(run: StoredRun, number: TrendNumber) -> dict[str, str]:
     return {k: text if len(text) <= 40 else text[:39] + "…" for k, text in texts.items()}
 
 
+def _trend_text(runs: Sequence[StoredRun], f: MetricTrend) -> str:
+    """The last run against the first, in one sentence."""
+    known = [(run, p.estimate) for run, p in zip(runs, f.series.points, strict=True) if p.estimate.point is not None]
+    change, spread, alpha = f.series.overall, f.series.spread, f.series.alpha
+    if not known:
+        return f"No run has a value of {f.name}"
+    if change is None:
+        run, e = known[-1]
+        value = format_estimate(e.point, e.low, e.high)
+        return f"{f.name} {value} in {run.name}, {format_count(e.n, 'case')}: one run, so nothing to compare"
+    c, first, last = change.comparison, runs[change.against].name, known[-1][0].name
+    if not c.n:
+        return f"{first} and {last} share no case with a value of {f.name}"
+    ends = "" if c.low is None else f" {format_interval(c.low, c.high)}"
+    size = f"{format_number(c.a)} to {format_number(c.b)}, difference {format_signed(c.difference)}{ends}"
+    size = f"{size}, {format_p_in_text(c.p)}, {format_count(c.n, 'case')}"
+    if c.n < FEWEST_SHARED:
+        return (
+            f"Too few shared cases to tell ({c.n}, at least {FEWEST_SHARED} needed): {f.name} from {first} to {last}: "
+            f"{size}"
+        )
+    words = [change_verdict(one, f.higher_is_better) for one in f.series.changes if one is not None and one.real]
+    counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+    are = "is" if len(words) == 1 else "are"
+    between = f"{format_count(len(words), 'change')} between consecutive runs {are} significant"
+    if change.real:
+        word = change_verdict(change, f.higher_is_better)
+        against = [one for one in words if one != word]
+        but = f"; but {between} ({counts})" if against else ""
+        return f"{last} is {word} than {first} on {f.name}: {size}{but}"
+    if words:
+        return f"{f.name} from {first} to {last}: {size}: not significant; but {between} ({counts})"
+    if spread is not None and spread.is_noise(alpha) is False:
+        apart = f"sd {format_number(spread.sd)}, {format_p_in_text(spread.p)}"
+        return (
+            f"{f.name} from {first} to {last}: {size}: not significant; but the {spread.n} runs differ by more than "
+            f"chance ({apart})"
+        )
+    return f"No significant change in {f.name} from {first} to {last}: {size}"
+
+
 def change_verdict(change: Change, more_is_better: bool | None) -> str:
-    """A change in a word or two: better, worse, higher, lower, noise; other cases where there is none to compare."""
+    """A change in a word or two: better, worse, higher, lower, noise; other cases or too few where none can be told."""
     if not change.comparison.n:
         return "other cases"
+    if change.comparison.n < FEWEST_SHARED:
+        return "too few cases"
     return change.comparison.word(more_is_better) if change.real else "noise"
 
 
 def _task_dict(part: TaskTrend) -> dict[str, Any]:
     shaky = [{"case": h.case, "flips": h.flips, "passes": h.passes, "runs": h.runs} for h in most_flaky(part.cases)]
     return {
+        "headline": part.headline.to_dict(),
         "task": part.task,
+        "model": part.model,
         "n_runs": len(part.runs),
         "mean_pass_rate": part.pass_rate,
         "mean_seconds": part.seconds,

@@ -102,8 +102,8 @@ def check(data: Any, **options: Unpack[CheckKeywords]) -> CheckReport:
 
     >>> rows = [{"id": f"q{i}", "reference": "4", "outputs": ["5", "4"]} for i in range(9)]
     >>> print(check(rows, require="any_pass >= 0.8"))
+    1 of 1 requirement passed: any_pass >= 0.8: 1.000 [0.701, 1.000], 9 cases
     ✓ any_pass >= 0.8: 1.000 [0.701, 1.000], 9 cases
-    passed: 1 of 1
     """
     asked = settle(CheckKeywords, options)
     if asked.each and not asked.require:
@@ -117,6 +117,7 @@ def check(data: Any, **options: Unpack[CheckKeywords]) -> CheckReport:
         passes=None if asked.min_passes is None else analysis.MinPasses.parse(asked.min_passes),
         allow_missing=asked.allow_missing,
         strict=asked.strict,
+        allow_double_dipping=asked.allow_double_dipping,
         fail_on=asked.fail_on,
     )
     if asked.baseline is None and "alpha" in asked.given:
@@ -126,12 +127,17 @@ def check(data: Any, **options: Unpack[CheckKeywords]) -> CheckReport:
             runs.check_writable(Path(path))
     run = as_run(data)
     against = None if asked.baseline is None else subject_of(as_run(asked.baseline))
-    checks = analysis.run_checks(subject_of(run), wanted, against)
+    if asked.junit_cases and asked.junit is None:
+        raise OptionError("--junit-cases adds cases to the file of --junit: give --junit too")
+    subject = subject_of(run)
+    checks = analysis.run_checks(subject, wanted, against)
+    warnings = analysis.check_warnings(subject, wanted, against=against is not None)
+    report = analysis.CheckReport(run=run.name, checks=tuple(checks), warnings=warnings)
     if asked.junit is not None:
-        render.write_junit(asked.junit, run, checks)
+        render.write_junit(asked.junit, run, checks, cases=asked.junit_cases)
     if asked.summary is not None:
-        render.append_summary(asked.summary, run, checks)
-    return analysis.CheckReport(run=run.name, checks=tuple(checks))
+        render.append_summary(asked.summary, run, report)
+    return report
 
 
 def as_run(data: Any) -> Run:

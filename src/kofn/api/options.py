@@ -465,9 +465,13 @@ class CheckKeywords(TypedDict, total=False):
     max_cost: Annotated[float | None, Keyword("Maximum cost of all candidates, in dollars", "USD", group=CHECKS)]
     min_passes: Annotated[str | None, Keyword("Minimum passing candidates of every Core case", "M[/N]", group=CHECKS)]
     strict: Annotated[bool, Keyword("Refuse numbers picked and graded by the same judge or score", group=CHECKS)]
+    allow_double_dipping: Annotated[
+        bool, Keyword("Accept required numbers picked and graded by the same judge or score", group=CHECKS)
+    ]
     fail_on: Annotated[Texts, Keyword("Refuse a warning with this code (repeatable)", "CODE", group=CHECKS)]
     allow_missing: Annotated[bool, Keyword("Accept candidates without a grade and cases not verified", group=CHECKS)]
-    junit: Annotated[Place | None, Keyword("Write JUnit XML to FILE", "FILE", group=OUTPUT)]
+    junit: Annotated[Place | None, Keyword("Write JUnit XML to FILE, one test per requirement", "FILE", group=OUTPUT)]
+    junit_cases: Annotated[bool, Keyword("Add one test per case to the JUnit XML", group=OUTPUT)]
     summary: Annotated[
         Place | None,
         Keyword("Append a Markdown summary to FILE", "FILE", env="GITHUB_STEP_SUMMARY", group=OUTPUT),

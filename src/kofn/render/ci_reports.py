@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from xml.etree.ElementTree import Element
 
-    from kofn.analysis.checks import Check
+    from kofn.analysis.checks import Check, CheckReport
     from kofn.runs.record import Run
 
 MOST_CASES = 10_000  # of more cases only those that fail are listed
@@ -26,20 +26,24 @@ _LINE = 200  # characters of a message
 _NAME = 1_000  # characters of a name
 
 
-def write_junit(path: Path, run: Run, checks: Sequence[Check]) -> None:
+def write_junit(path: Path, run: Run, checks: Sequence[Check], *, cases: bool = False) -> None:
     """Write the XML whole or not at all; folders on the way are made."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda partial: partial.write_bytes(junit_xml(run, checks)))
+        write_atomically(path, lambda partial: partial.write_bytes(junit_xml(run, checks, cases=cases)))
     except OSError as problem:
         raise WorldError(f"{path}: cannot write: {problem.strerror}") from None
 
 
-def junit_xml(run: Run, checks: Sequence[Check]) -> bytes:
-    """The XML document."""
+def junit_xml(run: Run, checks: Sequence[Check], *, cases: bool = False) -> bytes:
+    """The XML document: one test per requirement, so that it fails exactly where `kofn check` does.
+
+    With `cases` also one suite per group with one test per case, whose failures say nothing about the requirements.
+    """
     root = ET.Element("testsuites", name=_text(f"{run.task} {run.name}"))
     root.append(_requirements(run, checks))
-    root.extend(_groups(run))
+    if cases:
+        root.extend(_groups(run))
     for count in ("tests", "failures", "skipped"):
         root.set(count, str(sum(int(suite.get(count, "0")) for suite in root)))
     root.set("errors", "0")
@@ -168,26 +172,29 @@ _LONGEST_REASON = 2_000  # characters of a text
 _CELL = 500  # characters of a cell
 
 
-def append_summary(path: Path, run: Run, checks: Sequence[Check]) -> None:
+def append_summary(path: Path, run: Run, report: CheckReport) -> None:
     """Add the summary at the end of a file; what it holds already stays."""
     try:
         # other steps of the job write to the same file
         gap = "\n" if path.exists() and path.stat().st_size else ""
         with path.open("a", encoding="utf-8") as file:
-            file.write(gap + summarize_checks(run, checks))
+            file.write(gap + summarize_checks(run, report))
     except OSError as problem:
         raise WorldError(f"{path}: cannot append: {problem.strerror}") from None
 
 
-def summarize_checks(run: Run, checks: Sequence[Check]) -> str:
-    """Verdict, requirements, and the first failing cases."""
+def summarize_checks(run: Run, report: CheckReport) -> str:
+    """Verdict, headline, warnings, requirements, and the first failing cases."""
+    checks = report.checks
     failed = sum(not c.passed for c in checks)
     verdict = f"❌ {failed} of {len(checks)} failed" if failed else f"✅ {len(checks)} of {len(checks)} passed"
     evaluation = run.evaluation
     passed, total = sum(evaluation.pass_counts.values()), sum(evaluation.total_counts.values())
     unverified = f", {evaluation.n_unverified:,} unverified" if evaluation.n_unverified else ""
     counts = f"{passed:,} of {total:,} cases pass{unverified}"
-    lines = [f"## {_cell(run.name)}: {verdict}", "", f"{counts}, task {_cell(run.task)}", ""]
+    lines = [f"## {_cell(run.name)}: {verdict}", "", _cell(report.headline.text), "",
+             f"{counts}, task {_cell(run.task)}", ""]  # fmt: skip
+    lines += [line for w in report.warnings for line in (f"⚠️ {_cell(str(w))}", "")]
     return "\n".join([*lines, *_table(checks), *_failing_lines(run)]) + "\n"
 
 

@@ -100,7 +100,7 @@ def trend_data(found: Trend, links: TrendLinks | None = None) -> dict[str, Any]:
 
 def trend_title(found: Trend) -> str:
     """What the page is of."""
-    names = [show_hidden(part.task) or "(no name)" for part in found.tasks]
+    names = [show_hidden(part.title) or "(no name)" for part in found.tasks]
     runs = sum(len(p.runs) for p in found.tasks)
     return f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}: {runs:,} runs"
 
@@ -110,7 +110,7 @@ def _task(part: TaskTrend, at: int, links: TrendLinks | None) -> dict[str, Any]:
     days = list(dict.fromkeys(f"{when:%Y-%m-%d}" for when in (first, last)))
     return {
         "id": f"task-{at}",
-        "name": show_hidden(part.task) or "(no name)",
+        "name": show_hidden(part.title) or "(no name)",
         "days": " to ".join(days),
         "n_runs": len(part.runs),
         "head": _head(part),
@@ -125,24 +125,19 @@ def _task(part: TaskTrend, at: int, links: TrendLinks | None) -> dict[str, Any]:
 
 
 def _head(part: TaskTrend) -> dict[str, str]:
-    """The newest against the oldest, in a word and a line."""
-    f = part.metrics[0]
+    """The newest against the oldest in figures, and the headline."""
+    f, reason = part.metrics[0], show_hidden(part.headline.text)
     change = f.series.overall
-    if change is None:
-        word = "One run" if len(part.runs) == 1 else "Nothing to compare"
-        return {"kind": "", "mark": "", "word": word, "reason": show_hidden(describe_metric(f)), "more": ""}
-    c = change.comparison
+    if change is None or not change.comparison.n:
+        values = [p.estimate.point for p in f.series.points if p.estimate.point is not None]
+        word = format_number(values[-1]) if values else "No value"
+        return {"kind": "", "mark": "", "word": word, "reason": reason, "more": ""}
     word = change_verdict(change, f.higher_is_better)
-    title = {"noise": "First to last: no real change", "other cases": "Other cases"}.get(word, word.capitalize())
-    ends = f"{part.runs[change.against].name} to {f.series.points[_last(f)].name}"
-    reason = (
-        f"{format_signed(c.difference)} {format_interval(c.low, c.high)} in {f.name}, p {format_p(c.p)}, {c.n:,} cases"
-    )
     return {
         "kind": {"better": "passed", "worse": "failed"}.get(word, ""),
         "mark": change_mark(change) if change.real else "",
-        "word": title,
-        "reason": show_hidden(f"{reason}, from {ends}" if c.n else f"from {ends}, which share no case"),
+        "word": "Too few cases" if word == "too few cases" else format_signed(change.comparison.difference),
+        "reason": reason,
         "more": _real_changes_text(f),
     }
 
@@ -154,9 +149,9 @@ def _real_changes_text(f: MetricTrend) -> str:
     if not known:
         return ""
     if not real:
-        return f"No change from one run to the next is real ({len(known):,} tested)."
+        return f"No change from one run to the next is significant ({len(known):,} tested)."
     changes = format_count(len(known), "change")
-    return f"{real:,} of {changes} from one run to the next {'is' if real == 1 else 'are'} real."
+    return f"{real:,} of {changes} from one run to the next {'is' if real == 1 else 'are'} significant."
 
 
 def _last(f: MetricTrend) -> int:

@@ -50,7 +50,7 @@ def trend_document(found: Trend) -> Document:
     """The same for a notebook: one table per number."""
     parts = [(part, f) for part in found.tasks for f in part.metrics]
     return Document(
-        headline=tuple(task_title(part) for part in found.tasks),
+        headline=(found.headline.text, *(task_title(part) for part in found.tasks)),
         grids=tuple(_grid(part.runs, f, f"{part.task}, {describe_metric(f)}") for part, f in parts),
         notes=tuple(note for part in found.tasks for note in _cases_rows(part)),
         warnings=tuple(f"left out: {one.reason}" for one in found.left_out),
@@ -58,7 +58,8 @@ def trend_document(found: Trend) -> Document:
 
 
 def _section(part: TaskTrend, style: Style, width: int) -> list[str]:
-    lines = styled_lines(task_title(part), style, "strong", width)
+    lines = styled_lines(part.headline.text, style, "strong", width)
+    lines += wrap_columns(escape_controls(task_title(part)), width)
     for f in part.metrics:
         lines += ["", *wrap_columns(escape_controls(describe_metric(f)), width), *_table(part.runs, f, style, width)]
         rows = _series_rows(part, f)
@@ -69,7 +70,7 @@ def _section(part: TaskTrend, style: Style, width: int) -> list[str]:
 def task_title(part: TaskTrend) -> str:
     """The task, how many runs, and from when to when."""
     days = list(dict.fromkeys(f"{r.when:%Y-%m-%d}" for r in (part.runs[0], part.runs[-1])))
-    return f"{shorten_name(part.task, 60)}: {format_count(len(part.runs), 'run')}, {' to '.join(days)}"
+    return f"{shorten_name(part.title, 80)}: {format_count(len(part.runs), 'run')}, {' to '.join(days)}"
 
 
 def describe_metric(f: MetricTrend) -> str:
@@ -90,7 +91,7 @@ def run_times(runs: Sequence[StoredRun]) -> list[str]:
 
 
 def change_mark(change: Change | None) -> str:
-    """▲ up and ▼ down where a change is real, · where it may be noise."""
+    """▲ up and ▼ down where a change is significant, · where it is not."""
     if change is None or not change.comparison.n:
         return ""
     return "·" if not change.real else "▲" if change.sign > 0 else "▼"
@@ -164,7 +165,8 @@ def overall_text(part: TaskTrend, f: MetricTrend, change: Change) -> str:
     word = change_verdict(change, f.higher_is_better)
     size = f"{format_signed(c.difference)} {format_interval(c.low, c.high)}"
     return f"{change_mark(change)} {size}, p {format_p(c.p)}, {c.n:,} cases: " + (
-        "may be noise" if word == "noise" else f"the last run is {word} than {part.runs[change.against].name}"
+        {"noise": "not significant", "too few cases": "too few cases to tell"}.get(word)
+        or f"the last run is {word} than {part.runs[change.against].name}"
     )
 
 
@@ -175,8 +177,8 @@ def changes_text(f: MetricTrend) -> str:
     words = ", ".join(f"{real.count(word)} {word}" for word in dict.fromkeys(real))
     if not known:
         return "none to test: no run shares a case with the one before"
-    first = f"{len(real)} of {len(known):,} real" + (f" ({words})" if words else "")
-    return f"{first}; paired by case, p adjusted for {len(known):,} (Holm), real below {f.series.alpha:g}"
+    first = f"{len(real)} of {len(known):,} significant" + (f" ({words})" if words else "")
+    return f"{first}; paired by case, p adjusted for {len(known):,} (Holm), significant below {f.series.alpha:g}"
 
 
 def spread_text(s: Spread, alpha: float) -> str:

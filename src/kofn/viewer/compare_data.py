@@ -48,6 +48,7 @@ class CompareFields:
     by: tuple[str, ...] = ()
     verdict: str = ""
     top_k: int | None = None
+    all_pairs: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,7 @@ class CompareQuery:
                 by=every("by"),
                 verdict=first("verdict").strip()[:200],
                 top_k=positive(first("top_k")),
+                all_pairs=first("pairs") == "all",
             ),
             way=first("way") if first("way") in DIRECTIONS else "",
             q=first("q")[:500].strip(),
@@ -100,8 +102,9 @@ class CompareQuery:
         several = {"number": fields.numbers, "metric": fields.metrics, "by": fields.by}
         values = [(name, value) for name, chosen in several.items() for value in chosen]
         values += [("verdict", fields.verdict), ("top_k", str(fields.top_k or "")), ("way", self.way), ("q", self.q)]
-        values += [("page", str(self.page) if self.page > 1 else "")]
-        runs: list[tuple[str, str | bytes]] = [(n, os.fsencode(run)) for n, run in zip("ab", self.runs, strict=False)]
+        values += [("page", str(self.page) if self.page > 1 else ""), ("pairs", "all" if fields.all_pairs else "")]
+        names = "ab" if len(self.runs) <= 2 else ["run"] * len(self.runs)
+        runs: list[tuple[str, str | bytes]] = [(n, os.fsencode(run)) for n, run in zip(names, self.runs, strict=False)]
         return [*runs, *((name, value) for name, value in values if value)]
 
     def url(self, **changes: Any) -> str:
@@ -151,6 +154,7 @@ def positive(text: str) -> int | None:
 
 
 MAX_COMPARISONS = 6
+MAX_RUNS = 8  # runs that are compared on one page
 MAX_CHANGES = 400_000  # changed and unmatched cases in all cached comparisons
 MAX_NUMBERS = 24
 MAX_CASES, MAX_CANDIDATES = 300_000, 1_500_000  # of a run: the columns of both are in memory
@@ -181,14 +185,14 @@ class ComparisonCache:
             max_values=MAX_COMPARISONS, max_size=MAX_CHANGES, size=lambda comparison: comparison.size
         )
 
-    def get(self, names: tuple[str, str], fields: CompareFields) -> PageComparison | None:
-        """The second run against the first; None while it is computed. What cannot be compared is an InputError."""
+    def get(self, names: tuple[str, ...], fields: CompareFields) -> PageComparison | None:
+        """The other runs against the first; None while it is computed. What cannot be compared is an InputError."""
         paths = [self.folder.run(name) for name in names]
         for name, path in zip(names, paths, strict=True):
             check_size(name, path)
         return self._cache.get(
             (names, tuple(map(run_stamp, paths)), fields),
-            lambda: compare_views(self.runs.get(names[0]), self.runs.get(names[1]), fields),
+            lambda: compare_views([self.runs.get(name) for name in names], fields),
         )
 
 
@@ -204,9 +208,9 @@ def check_size(name: str, path: Path) -> None:
             )
 
 
-def compare_views(a: RunView, b: RunView, fields: CompareFields) -> PageComparison:
-    """b against a."""
-    sides = side_of(a), side_of(b)
+def compare_views(views: Sequence[RunView], fields: CompareFields) -> PageComparison:
+    """All against the first, or every two. The changed cases of more than two runs are on the pages of their pairs."""
+    sides = [side_of(view) for view in views]
     _check(sides, fields)
     options = ComparisonOptions(
         aggregate=fields.numbers,
@@ -214,19 +218,19 @@ def compare_views(a: RunView, b: RunView, fields: CompareFields) -> PageComparis
         by=fields.by,
         top_k=fields.top_k,
         verdict=fields.verdict or None,
+        all_pairs=fields.all_pairs,
     )
     report = compare_systems(sides, options, bodies=False)
-    changed = {change.case for change in report.changed}
-    at_a, at_b = ({case: i for i, case in enumerate(side.cases) if case in changed} for side in sides)
-    metrics = tuple(m for m in sides[0].metrics if m in sides[1].metrics)
-    stored = sides[1].result.case_values
-    shared = [name for of, name in sides[0].result.case_values if of in metrics and (of, name) in stored]
+    changed = {change.case for change in report.changed} if len(sides) == 2 else set()
+    at_a, at_b = ({case: i for i, case in enumerate(side.cases) if case in changed} for side in sides[:2])
+    metrics = tuple(m for m in sides[0].metrics if all(m in side.metrics for side in sides[1:]))
+    shown = [name for side in sides for of, name in side.result.case_values if of in metrics]
     return PageComparison(
         report=report,
-        rows={change.case: (at_a[change.case], at_b[change.case]) for change in report.changed},
+        rows={case: (at_a[case], at_b[case]) for case in changed},
         metrics=metrics,
-        numbers=tuple(dict.fromkeys(shared)),
-        segments=tuple(dict.fromkeys(name for view in (a, b) for name in _segments(view))),
+        numbers=tuple(dict.fromkeys(shown)),
+        segments=tuple(dict.fromkeys(name for view in views for name in _segments(view))),
     )
 
 
@@ -274,12 +278,19 @@ def _check(sides: Sequence[Side], fields: CompareFields) -> None:
     if len(fields.numbers) > MAX_NUMBERS:
         raise InputError(f"{len(fields.numbers)} numbers: at most {MAX_NUMBERS} are compared on one page")
     for name in fields.by:
-        try:
-            n = len(set(segment_names(sides[0].table, name)))
-        except InputError:  # where neither side has it, the second says so
-            n = len(set(segment_names(sides[1].table, name)))
+        n = _count_values(sides, name)
         if n > MAX_VALUES:
             raise InputError(f"by {name}: it has {n:,} values: at most {MAX_VALUES} are compared on one page")
+
+
+def _count_values(sides: Sequence[Side], name: str) -> int:
+    """How many values a field has in the first side that has it; where none does, the last says so."""
+    for side in sides[:-1]:
+        try:
+            return len(set(segment_names(side.table, name)))
+        except InputError:
+            continue
+    return len(set(segment_names(sides[-1].table, name)))
 
 
 # --- the cases that changed

@@ -1,4 +1,4 @@
-"""The page that compares two runs: every difference with its interval, and the changed cases, a page at a time."""
+"""The page that compares runs: every difference with its interval, and of two the changed cases, a page at a time."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from kofn.render.comparison_html import case_bodies, case_summary, comparison_da
 from kofn.viewer.case_list import CaseQuery, case_url
 from kofn.viewer.compare_data import (
     DIRECTIONS,
+    MAX_RUNS,
     CompareQuery,
     compared_case,
     label,
@@ -50,26 +51,46 @@ def show(viewer: Viewer, request: Request) -> Response:
     query = CompareQuery.parse(request.scope["query_string"])
     if len(query.runs) < 2:
         return choose(viewer, query)
-    if len(query.runs) > 2:
-        raise InputError(f"{len(query.runs)} runs: two are compared here; `kofn compare A B C` takes more")
-    if viewer.folder.run(query.runs[0]) == viewer.folder.run(query.runs[1]):
+    if len(query.runs) > MAX_RUNS:
+        raise InputError(
+            f"{len(query.runs)} runs: at most {MAX_RUNS} are compared here; `kofn compare A B C` takes more"
+        )
+    places = [viewer.folder.run(name) for name in query.runs]
+    if len(set(places)) < len(places):
         return choose(viewer, replace(query, runs=query.runs[:1]), "These are one and the same run: choose another.")
-    comparison = viewer.comparisons.get((query.runs[0], query.runs[1]), query.fields)
+    comparison = viewer.comparisons.get(query.runs, query.fields)
     if comparison is None:
         return waiting_page("Comparing …", f"{' and '.join(map(label, query.runs))}: the page comes by itself.")
-    a, b = (viewer.runs.get(name) for name in query.runs)
+    views = [viewer.runs.get(name) for name in query.runs]
+    two = len(views) == 2
     return render_page(
         "comparison.html.j2",
         section="compare",
         scripts=["compare.js", "compare_form.js"],
         query=query,
+        two=two,
         runs=[(label(name), run_url(name)) for name in query.runs],
         swap_url=query.url(runs=query.runs[::-1], way={"up": "down", "down": "up"}.get(query.way, ""), page=1),
         choose_urls=[f"/compare?{urlencode([('run', os.fsencode(name))])}" for name in query.runs],
+        pairs_url=query.url(fields=replace(query.fields, all_pairs=not query.fields.all_pairs)),
+        pair_urls=_pair_urls(comparison, query),
         comparison=comparison,
         **comparison_data(comparison.report),
-        **_changes(a, b, comparison, query),
+        hidden=_hidden(query),
+        **(_changes(views[0], views[1], comparison, query) if two else {}),
     )
+
+
+def _hidden(query: CompareQuery) -> list[tuple[str, str]]:
+    """The query as the fields of a form."""
+    return [(n, v.decode("utf-8", "replace") if isinstance(v, bytes) else v) for n, v in query.pairs()]
+
+
+def _pair_urls(comparison: PageComparison, query: CompareQuery) -> list[str]:
+    """Where the changed cases of each pair are, in the order of the pairs."""
+    fields = replace(query.fields, all_pairs=False)
+    sides = dict.fromkeys(d.sides for d in comparison.report.differences)
+    return [replace(query, runs=(query.runs[a], query.runs[b]), fields=fields).url(page=1) for a, b in sides]
 
 
 # --- the cases that changed
@@ -93,7 +114,6 @@ def _changes(a: RunView, b: RunView, comparison: PageComparison, query: CompareQ
     return {
         "changed": [_change_line((a, b), comparison, query, change) for change in listed],
         "directions": DIRECTIONS,
-        "hidden": [(n, v.decode("utf-8", "replace") if isinstance(v, bytes) else v) for n, v in query.pairs()],
         "count": count_of(n, total, "case"),
         "pager": pager(n, PAGE, page, lambda to: query.url(page=to) + "#changes", "Pages of changed cases"),
         "all_changes": query.url(way="", q="", page=1) + "#changes" if filtered else "",

@@ -179,6 +179,8 @@ def _slim(run: StoredRun) -> StoredRun:
     """A run without what no trend reads: most of its manifest, and the scores that `run.scores` holds too."""
     evaluation = run.evaluation.model_copy(update={"group_outcomes": {}})
     manifest: dict[str, Any] = {name: run.manifest[name] for name in _MANIFEST if name in run.manifest}
+    if models := (run.manifest.get("generation") or {}).get("models"):
+        manifest["generation"] = {"models": models}
     if "layout" in run.manifest:
         manifest["layout"] = {name: value for name, value in run.manifest["layout"].items() if name in _LAYOUT}
     if run.result is not None:
