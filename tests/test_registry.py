@@ -71,3 +71,38 @@ def test_an_entry_point_adds_a_name_and_a_clash_is_an_error(monkeypatch):
 def test_an_unknown_name_is_an_error_that_offers_the_nearest():
     with pytest.raises(kofn.KofnError, match="did you mean majority"):
         kofn.aggregator("majorty")
+
+
+def test_a_function_in_a_file_is_named_by_its_path(tmp_path, monkeypatch):
+    (tmp_path / "beside.py").write_text("WIDTH = 1\n")
+    (tmp_path / "json.py").write_text(  # called like a module of the standard library
+        "import beside\n"
+        "def close(prediction, reference): return abs(float(prediction) - float(reference)) <= beside.WIDTH\n"
+        "def half(one): return 0.5\n"
+        "def last(text, choices=None): return text.split()[-1]\n"
+        "def answer(prompt): return 'It is 5'\n"
+        "def pick(one): return 0\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    rows = [{"id": "q", "reference": "4", "outputs": ["It is 5", "It is 7"]}]
+    for place in ("json.py", str(tmp_path / "json.py")):
+        found = kofn.score(rows, extract=f"{place}:last", metric=f"{place}:close", aggregate=["mean", f"{place}:half"])
+        assert [e.point for e in found.estimates] == [0.5, 0.5]
+    task = {"name": "t", "dataset": [{"id": "a", "question": "2 + 2", "answer": "5"}], "prompt": "{question}"}
+    for spec in ("json.py:answer", "fake:json.py:answer"):
+        assert kofn.run(task, model=spec, repeats=1, extract="number").result.get("mean").point == 1.0
+    picked = [{**rows[0], "id": f"q{i}"} for i in range(3)]
+    assert "json.py:pick" in str(kofn.compare(picked, selectors=["json.py:pick", "first"]))
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [("nowhere.py:f", "there is no file"), ("own.py:g", "has no 'g'"), ("broken.py:f", "ZeroDivisionError: division")],
+)
+def test_a_file_without_the_function_is_refused_in_one_line(spec, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text("def f(p, r): return 1\n")
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    with pytest.raises(kofn.InputError, match=said) as caught:
+        kofn.metric(spec)
+    assert "\n" not in str(caught.value)

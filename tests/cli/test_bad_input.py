@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -139,6 +140,29 @@ def test_an_output_directory_that_exists_is_refused_before_any_work(tmp_path):
     path = tmp_path / "outputs.jsonl"
     path.write_bytes(GOOD)
     assert "already there" in refused("score", path, "--out", tmp_path / "run")
+
+
+def test_a_run_is_replaced_only_with_force_and_never_what_cannot_be_made_again(tmp_path):
+    path, run = tmp_path / "outputs.jsonl", tmp_path / "run"
+    path.write_bytes(GOOD)
+    assert kofn("score", path, "--out", run, "--task", "sums").returncode == 0
+    line = refused("score", path, "--out", run)
+    assert re.search(r"run: already holds a run of sums \(20\d\d-\d\d-\d\d \d\d:\d\d UTC, 1 case\)", line)
+    assert line.endswith("or --force to replace it")
+    path.write_bytes(GOOD + GOOD.replace(b'"a"', b'"b"'))
+    assert kofn("score", path, "--out", run, "--force").returncode == 0
+    assert "2 cases" in refused("score", path, "--out", run)
+    assert "is the run that is graded again" in refused("score", run, "--out", run, "--force")
+    (run / "labels-ana.jsonl").write_text("{}\n")
+    assert "with labels-ana.jsonl, which --force does not remove" in refused("score", path, "--out", run, "--force")
+
+
+def test_a_place_that_cannot_be_written_is_reported_before_the_work(tmp_path):
+    path = tmp_path / "nothing.jsonl"  # which is not there: the place is looked at first
+    for args in (["score", path, "-o", "/proc/x.json"], ["check", path, "--junit", "/proc/x.xml"]):
+        done = kofn(*args)
+        assert (done.returncode, done.stdout) == (3, "")
+        assert "cannot be written" in done.stderr
 
 
 def test_unknown_verbs_and_flags_are_one_line_too(tmp_path):

@@ -108,6 +108,29 @@ def test_a_mistake_is_one_line_and_exit_code_2_before_anything_is_asked(sums, tm
 
 
 @pytest.mark.commands
+def test_a_server_that_is_down_is_one_line_and_exit_code_3(sums, tmp_path):
+    done = make("run", "sums.yaml", "-m", "openai:x@http://127.0.0.1:9/v1", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 3
+    (line,) = done.stderr.strip().splitlines()
+    assert "cannot connect to 127.0.0.1:9 (Connection refused)" in line
+    assert done.stdout == ""
+
+
+@pytest.mark.commands
+def test_of_an_edited_task_every_changed_setting_is_named(sums, tmp_path):
+    command = ("run", "sums.yaml", "-m", "fake:builtins:str", "--out", "out")
+    make(*command, cwd=tmp_path)
+    task = tmp_path / "sums.yaml"
+    task.write_text(task.read_text().replace("{question}", "Q: {question}"))
+    done = make(*command, "--temperature", "0.9", cwd=tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert "answer.prompt was" in line
+    assert "answer.temperature was" in line
+    assert "asked" not in line
+
+
+@pytest.mark.commands
 def test_a_budget_ends_with_exit_code_3_and_a_run_that_says_so(sums, tmp_path):
     with serving() as server:
         base = ("run", "sums.yaml", "-m", f"openai:m@{server.url}", "-r", "2", "--out", "out")

@@ -23,7 +23,7 @@ LOADED = (
     *(
         "kofn.cli.run_verb",
         "kofn.cli.judge_verbs",
-        "kofn.cli.problem_verbs",
+        "kofn.cli.verify_verb",
         "kofn.cli.report_verb",
         "kofn.cli.score_verb",
     ),

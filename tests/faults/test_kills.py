@@ -141,7 +141,7 @@ def killed_scorings(folder, forked, tally, kills):
             done += code == -9
         again = forked(*words, "out", cwd=folder)
         assert again.code == 2  # it is whole, and a whole run is not written over
-        assert "already there" in again.line
+        assert "already holds a run" in again.line
         assert essence(folder / "out") == whole
         assert not [one.name for one in (folder / "out").iterdir() if one.name.startswith(".")]
     tally["kill -9, then the same command", "kofn score --out"] += done

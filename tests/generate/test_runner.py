@@ -413,6 +413,31 @@ def test_a_prompt_that_is_refused_for_several_outputs_and_for_one_is_not_asked_a
     assert outcome.tally.errors == 4
 
 
+def test_a_server_that_nobody_reaches_ends_the_run_after_three_attempts(tmp_path):
+    async def closed(number, request, index):
+        raise RetryableError("cannot connect to 127.0.0.1:9 (Connection refused)", unreachable=True)
+
+    model = Echo(closed, concurrency=1)
+    with pytest.raises(WorldError, match=r"echo: cannot connect .*Check that the server is running"):
+        run(tmp_path, model, n=5, repeats=Fixed(1))
+    assert len(model.requests) == 3
+    once = Echo(closed, concurrency=1)
+    with pytest.raises(WorldError):
+        run(tmp_path, once, n=5, repeats=Fixed(1), limits=Limits(retries=0))
+    assert len(once.requests) == 1
+
+
+def test_a_server_that_goes_away_later_is_waited_for(tmp_path):
+    async def away(number, request, index):
+        if 2 <= number <= 5:
+            raise RetryableError("cannot connect", unreachable=True)
+
+    model = Echo(away, concurrency=1, samples=1)
+    outcome, rows = run(tmp_path, model, n=3, repeats=Fixed(1))
+    assert [rows[f"c{i}"][0].error for i in range(3)] == [None, None, None]
+    assert outcome.tally.retries == 4
+
+
 def test_in_a_batch_only_the_refused_request_becomes_an_error(tmp_path):
     async def refuse(number, request, index):
         if request.case_id == "c2":

@@ -315,3 +315,32 @@ def test_numbers_are_compared_by_value_however_they_are_written(output, referenc
     rows = [{"id": 1, "reference": reference, "output": output}]
     result = kofn.score(rows, extract="number", metric="numeric", aggregate="mean")
     assert result.get("mean").point == expected
+
+
+def fails_on_text(prediction, reference):
+    return float(prediction) == float(reference)
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_an_exception_in_a_metric_names_the_function_the_case_and_the_candidate(workers):
+    rows = [{"id": f"q{i}", "reference": "4", "outputs": ["4", "4", "four" if i == 2 else "4"]} for i in range(4)]
+    with pytest.raises(kofn.InputError) as caught:
+        kofn.score(rows, extract="text", metric=f"{__name__}:fails_on_text", workers=workers)
+    said = "case 'q2', candidate 3 of 3: metric fails_on_text failed on 'four' against '4': ValueError"
+    assert str(caught.value).startswith(said)
+
+
+def test_an_exception_in_an_extractor_names_them_too():
+    def third(text, choices=None):
+        return text.split()[2]
+
+    rows = [{"id": "a", "reference": "4", "outputs": ["is it 4", "4"]}]
+    with pytest.raises(kofn.InputError, match=r"case 'a', candidate 2 of 2: extractor third failed on '4': IndexError"):
+        kofn.score(rows, extract=third)
+
+
+def test_an_exception_in_a_selector_names_its_case(tmp_path):
+    (tmp_path / "own.py").write_text("def broken(one): raise KeyError('x')\n")
+    rows = [{"id": f"q{i}", "reference": "4", "outputs": ["4", "5"]} for i in range(3)]
+    with pytest.raises(kofn.InputError, match=r"case 'q0': selector .*own\.py:broken failed: KeyError"):
+        kofn.curve(rows, selector=f"{tmp_path / 'own.py'}:broken")

@@ -160,3 +160,24 @@ def test_the_repeats_of_one_case_are_combined_by_the_same_names():
         for one in named
     ]
     assert found == [1.0, 1.0, pytest.approx(1 - 1 / 6), 0.5]
+
+
+def test_a_prompt_at_the_top_level_makes_a_task_of_one_stage(tmp_path):
+    short = load_task(written(tmp_path, HEAD + 'prompt: "{question} ="\ntemperature: 0.3\nstop: ["."]\n'))
+    long = load_task({**PLAIN, "stages": [{"prompt": "{question} =", "temperature": 0.3, "stop": ["."]}]})
+    assert short.spec.stages == long.spec.stages
+    assert [stage.name for stage in short.spec.stages] == ["answer"]
+    assert short.override(temperature=0.9).spec.stages[0].temperature == 0.9
+
+
+def test_mistakes_in_a_stage_at_the_top_level_are_told_where_they_stand(tmp_path):
+    assert ": line 4: temperature: expected a number" in refused(tmp_path, HEAD + "prompt: x\ntemperature: -1\n")
+    said = refused(tmp_path, HEAD + "prompt: x\nstages: [{prompt: y}]\n")
+    assert said.startswith(": line 3: prompt: belongs to a task with one stage, and this one has `stages`")
+
+
+def test_functions_that_a_task_names_are_not_imported_by_who_looks_at_it(tmp_path):
+    (tmp_path / "own.py").write_text("raise SystemExit('imported')\n")
+    own = f"{tmp_path / 'own.py'}:f"
+    task = load_task({**PLAIN, "extract": own, "metrics": [own], "aggregate": [own]})
+    assert task.spec.extract == own

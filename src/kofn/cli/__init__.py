@@ -51,7 +51,6 @@ _TOGETHER = {
     **dict.fromkeys(("check", "compare", "curve", "extract-audit", "plan", "trend"), "analysis_verbs"),
     **dict.fromkeys(("list", "describe", "explain"), "catalog_verbs"),
     **dict.fromkeys(("judge", "calibrate"), "judge_verbs"),
-    **dict.fromkeys(("verify", "new"), "problem_verbs"),
 }
 
 

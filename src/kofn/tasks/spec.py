@@ -263,6 +263,24 @@ class TaskSpec(Strict):
         return tuple(s if s.prompt is not None else s.model_copy(update={"prompt": usual}) for s in stages)
 
 
+# settings of a stage that a task with one stage may have at its top level
+OF_ONE_STAGE = ("prompt", "system", "temperature", "top_p", "max_tokens", "stop", "chat")
+
+
 def parse_spec(value: Mapping[str, Any], source: str, file: Yaml | None = None) -> TaskSpec:
-    """The specification that a mapping holds."""
-    return parse_model(TaskSpec, dict(value), source, file)
+    """The specification that a mapping holds. `prompt` at its top level makes a task of one stage.
+
+    >>> parse_spec({"name": "sums", "dataset": [{"q": "1 + 1"}], "prompt": "{q} ="}, "sums").stages[0].prompt
+    '{q} ='
+    """
+    own = {name: value[name] for name in OF_ONE_STAGE if name in value}
+    if not own:
+        return parse_model(TaskSpec, dict(value), source, file)
+    if several := next((name for name in ("stages", "two_stage") if value.get(name)), None):
+        line = file.line([next(iter(own))]) if file else None
+        where = f"{source}: line {line}" if line else source
+        problem = f"{next(iter(own))}: belongs to a task with one stage, and this one has `{several}`"
+        raise InputError(f"{where}: {problem}: put it there")
+    parse_model(StageSpec, own, source, file)  # a mistake is told where it stands in the file
+    rest = {name: given for name, given in value.items() if name not in own}
+    return parse_model(TaskSpec, {**rest, "stages": [own]}, source, file)

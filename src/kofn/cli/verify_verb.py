@@ -1,7 +1,6 @@
-"""`kofn verify` and `kofn new problem`: programs run against test cases, and a small problem to begin with."""
+"""`kofn verify`: programs run against test cases."""
 
 # without `from __future__ import annotations`: all that annotations name is imported anyway
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import click
 
 from kofn import api, problems
 from kofn.api.generation import is_data_set
-from kofn.api.options import INPUT, OTHER, VerifyKeywords
+from kofn.api.options import OTHER, VerifyKeywords
 from kofn.cli.verb_options import PATH, OutputTarget, VerbCommand, api_options, output_options, tell, verb_option
 from kofn.errors import WorldError
 
@@ -63,32 +62,3 @@ def _lint(path: Path, output: OutputTarget) -> None:
     output.show_rows(rows, {"problem": problem.name, "findings": findings}, text, names=("finding",))
     if findings:
         raise click.exceptions.Exit(1)
-
-
-@click.group("new", no_args_is_help=True)
-def new_command() -> None:
-    """Start something of your own: a problem to verify programs against."""
-
-
-@new_command.command("problem", cls=VerbCommand, no_args_is_help=True)
-@click.argument("name", type=PATH)
-@verb_option(
-    "--adapter",
-    type=click.Choice(["cli", "api"]),
-    default="cli",
-    metavar="ADAPTER",
-    group=INPUT,
-    help="Kind of submission: cli, a program, or api, a server (default: cli)",
-)
-@output_options()
-def problem(name: Path, adapter: str, output: OutputTarget) -> None:
-    """Write a small problem to the folder NAME, with a submission that passes it.
-
-    The files say in comments what they are; change them into a problem of your own. A folder that is there is refused.
-    """
-    files = [str(path) for path in problems.new_problem(name, adapter=adapter)]
-    folder, example = shlex.quote(str(name)), shlex.quote(str(name / "submissions" / "example"))
-    commands = [f"kofn verify {folder} {example}", f"kofn verify --lint {folder}"]
-    text = [*files, "", "a problem that its example passes; try", *(f"  {one}" for one in commands)]
-    data = {"problem": str(name), "files": files, "try": commands}
-    output.show_rows([{"file": file} for file in files], data, "\n".join(text))
