@@ -22,8 +22,8 @@ from kofn.registry import aggregator
 
 TITLE = "Aggregation"
 HOW = """Sets are contiguous rows; blocks of sets of equal size are reduced along the first axis; 0/1 values stay
-bytes; votes are on 63-bit hashes of the answers, and hashing them is included; pass@k is a table over (n, c). The
-limit is one pass over the values and the answers as they lie in memory (of the values alone for pass@5)."""
+bytes; votes use 63-bit hashes of the answers, and hashing is included; pass@k uses a table over (n, c). The limit
+is one pass over the values and the answers in memory (over the values alone for pass@5)."""
 
 SETS, N = 1_000_000, 8
 RULES = ["first", "mean", "max", "min", "any_pass", "all_pass", "majority_pass", "majority", "pass@5"]

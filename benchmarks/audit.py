@@ -175,16 +175,16 @@ def page(installed: dict[str, Distribution], used: dict[str, dict[str, bool]], a
     more = ", ".join(f"{g} {len(names.keys() - used['base'].keys())}" for g, names in used.items() if g != "base")
     return "\n".join(
         [
-            "# What kofn depends on",
+            "# Dependencies",
             "",
             "Written by `make audit` (benchmarks/audit.py). A group in bold names the package in pyproject.toml; in",
-            "plain letters it comes along with another. Versions are those of constraints.txt, with which everything",
-            "is tested; who installs without it gets what pyproject.toml's ranges allow.",
+            "plain text the package is a dependency of another one. Versions are those of constraints.txt, which all",
+            "tests use; an installation without it gets versions within the ranges in pyproject.toml.",
             "",
             f"Made on {datetime.now(UTC):%Y-%m-%d} with Python {python} on {sys.platform}.",
             f"Known vulnerabilities (pip-audit, of the pinned versions): {audit.said}.",
             "",
-            f"Packages that a plain install brings: {len(used['base'])}. With each extra, beside these: {more}.",
+            f"Packages in a plain installation: {len(used['base'])}. Additional packages per extra: {more}.",
             "",
             "| package | pinned | needed by | licence | kind | known vulnerabilities |",
             "|---|---|---|---|---|---|",

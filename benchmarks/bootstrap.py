@@ -17,11 +17,11 @@ from table import Limit, Row, fastest, race, show
 from kofn.stats import bootstrap_mean
 
 TITLE = "Bootstrap of a mean"
-HOW = """10,000 resamples of cases. kofn computes the law of the resampled mean instead of drawing from it
-(binomial, convolution, expansion), so this is the same result and not the same work. How far the ends of the
-intervals lie apart is given in standard errors of the mean: 10,000 draws alone err by about .03 at each end, and
-the fewer draws that are scaled here by more. lm-eval gives a standard error, read here as a normal interval. The
-limit is one pass over the values."""
+HOW = """10,000 resamples of cases. kofn computes the distribution of the resampled mean instead of drawing from it
+(binomial, convolution, expansion), so the result is the same but the work is not. The distance between the ends of
+the intervals is given in standard errors of the mean: 10,000 draws alone err by about .03 at each end, and the
+smaller number of draws that is scaled here by more. lm-eval gives a standard error, used here as a normal interval.
+The limit is one pass over the values."""
 
 SIZES = (10_000, 1_000_000)
 RESAMPLES = 10_000

@@ -23,11 +23,11 @@ from beside import environment, interpreter
 from table import Limit, PeerFailed, Row, failed, show
 
 TITLE = "Calls to a model"
-HOW = """CPU time of the client's process a request, at concurrency 100, against a server on loopback that answers
-at once. kofn's calls go through the whole runner: prompts from the task, limits, retries, and every reply committed
-to SQLite before it counts; the peers' calls alone store nothing. A whole evaluation also extracts, scores, computes
-intervals and writes the run directory with its report; the peers write their logs. The limit is a bare aiohttp
-client that posts and parses."""
+HOW = """CPU time of the client's process per request, at concurrency 100, against a server on loopback that answers
+immediately. kofn's calls go through the whole runner: prompts from the task, limits, retries, and every reply
+committed to SQLite before it counts; the peers' bare calls store nothing. A whole evaluation also extracts, scores,
+computes intervals and writes the run directory with its report; the peers write their logs. The limit is a bare
+aiohttp client that posts and parses."""
 
 CALLS, FEW, WARM, AT_A_TIME, ROUNDS = 5_000, 1_000, 300, 100, 3
 ROOT = Path(__file__).parents[1]
@@ -245,7 +245,7 @@ def main(small: bool = False) -> list[Row]:
     finally:
         server.terminate()
         server.wait()
-    works = {"calls": "CPU a call, concurrency 100, kofn's stored", "whole": "CPU a case of a whole evaluation"}
+    works = {"calls": "CPU per call, concurrency 100, kofn's stored", "whole": "CPU per case of a whole evaluation"}
     limit = Limit("a bare aiohttp client", best["bare"])
     rows = [
         Row(work=works[mine], kofn=best[mine], peer=peer, theirs=best[peer], limit=limit)

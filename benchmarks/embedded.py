@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from kofn.models.base import Model
 
 TITLE = "The embedded model"
-HOW = """Tokens a second of smollm2 on the CPU; several samples of a prompt share its computation. The limit is
-reading the weights from memory once a step, for all samples that are made together: what memory allows one core.
-The model computes far more than it reads, so nothing comes near it; it shows what making samples together can gain."""
+HOW = """Tokens per second of smollm2 on the CPU; several samples of a prompt share its computation. The limit is to
+read the weights from memory once per step, for all samples that are generated together: the bound that memory sets
+for one core. The model computes far more than it reads, so nothing comes near it; it shows what generating samples
+together can gain."""
 
 ROUNDS, SAMPLES, TOKENS = 2, 5, 48
 QUESTIONS = (
@@ -45,7 +46,7 @@ def requests(n: int, first: int, tokens: int = TOKENS) -> Iterator[Request]:
 
 
 async def rate(model: Model, asked: list[Request]) -> float:
-    """Tokens a second, prompts not counted."""
+    """Tokens per second, prompts not counted."""
     start, tokens = time.perf_counter(), 0
     for request in asked:
         async for reply in model.generate([request]):
@@ -87,7 +88,7 @@ def main(small: bool = False) -> list[Row]:
     step = one_pass(ensure().stat().st_size).cost
 
     def row(work: str, ours: str, peer: str, theirs: str, together: int = samples) -> Row:
-        limit = Limit("reading the weights once a step", together / step)
+        limit = Limit("reading the weights once per step", together / step)
         return show(Row(work=work, kofn=found[ours], peer=peer, theirs=found[theirs], limit=limit, unit="tokens/s"))
 
     print(f"load of the last minute {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
@@ -95,7 +96,7 @@ def main(small: bool = False) -> list[Row]:
         row(f"{samples} samples of a prompt", "together", f"{samples} calls in turn", "one by one"),
         row("the same, reproducible", "reproducible", "not reproducible", "together"),
         row("the same, beside a process that keeps one core busy", "beside", "without", "together"),
-        row("one sample a call, beside such a process", "beside, one by one", "without", "one by one", 1),
+        row("one sample per call, beside such a process", "beside, one by one", "without", "one by one", 1),
     ]
 
 

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TITLE = "Extraction"
-HOW = """Answers out of texts of about 300 characters, no two alike, by the default extractors (`letter`, `number`,
-`boxed`), which know many forms of an answer; the peers look for the one pattern that is in these texts. Where a
-text's tail states its answer kofn reads columns, and any other text by itself: the last kind, letters that nothing
-labels, is of those, and there a single pattern is far cheaper. Answers are checked to be equal. polars is one core
-on one pattern; kofn uses two. Inspect's scorer also compares with the target. The limit is one pass over the bytes."""
+HOW = """Extracts answers from distinct texts of about 300 characters with the default extractors (`letter`,
+`number`, `boxed`), which recognize many forms of an answer; the peers look only for the pattern that is in these
+texts. kofn processes texts with a labelled answer at the end as columns, and any other text one by one: the last
+kind, unlabelled letters, is of the latter, and a single pattern is far cheaper there. The run checks that answers
+are equal. polars uses one core for one pattern; kofn uses two. Inspect's scorer also compares with the target. The
+limit is one pass over the bytes."""
 
 TEXTS, UNLABELLED, PART = 1_000_000, 20_000, 20_000
 

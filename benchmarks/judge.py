@@ -14,10 +14,10 @@ from table import Row, one_pass, race, show
 from kofn.stats.corrected_rates import corrected_rate
 
 TITLE = "Corrected rates of a judge"
-HOW = """20,000 draws on both sides, judgy's default; the points are checked to be equal. The intervals differ:
-judgy resamples the labels and takes the judged rate as exact, so that its interval is too narrow where few cases
-are judged; how often kofn's hold is in [calibrate.md](calibrate.md). kofn's "auto" draws the three rates from their
-laws, "bootstrap" resamples cases. The limit is one pass over the verdicts."""
+HOW = """20,000 draws for both, judgy's default; the run checks that the point estimates are equal. The intervals
+differ: judgy resamples the labels and treats the judged rate as exact, so its interval is too narrow if few cases
+are judged; the coverage of kofn's is in [calibrate.md](calibrate.md). kofn's "auto" draws the three rates from
+their distributions, "bootstrap" resamples cases. The limit is one pass over the verdicts."""
 
 DRAWS = 20_000
 SIZES = {"200 labels, 2,000 judged": (200, 2_000), "1,000 labels, 1,000,000 judged": (1_000, 1_000_000)}

@@ -23,11 +23,10 @@ from score import BYTES, HOLD, WORDS, compared
 from table import Limit, Row, show
 
 TITLE = "Reading logs"
-HOW = """Samples of lm-evaluation-harness and a log of Inspect, whole processes, start-up included. Lines are cut at
-their keys and prompts are not decoded; responses are, for the table holds them: it takes longer the more there are.
-Both counts, of documents and of candidates, are checked on either side. The limit is a process that reads the bytes
-and does nothing with them; of memory, an interpreter with numpy and polars that holds the responses and nothing
-else."""
+HOW = """Samples of lm-evaluation-harness and a log of Inspect, as whole processes, start-up included. kofn splits
+lines at their keys and does not decode prompts; it decodes responses, because the table contains them, so more
+responses take longer. The run checks the number of documents and of candidates on both sides. The limit is a
+process that only reads the bytes; for memory, an interpreter with numpy and polars that holds only the responses."""
 
 SIZE, SAMPLES, ROUNDS = 1_000_000_000, 10_000, 2
 

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TITLE = "Memory"
-HOW = """The most a whole process takes while it loads the data from Parquet and does the work; Inspect holds a part
-of the sets, and what it takes above an interpreter that has imported it is scaled. The limit is an interpreter with
-numpy and polars that has loaded the same data. What `kofn score` and the importers take is in the sections on
-scoring and logs."""
+HOW = """Peak memory of a whole process that loads the data from Parquet and does the work. Inspect holds a part of
+the sets, and its memory above that of an interpreter that has imported it is scaled. The limit is an interpreter
+with numpy and polars that has loaded the same data. For the memory of `kofn score` and the importers, see the
+sections on scoring and logs."""
 
 SETS, INSPECT_SETS, CASES = 1_000_000, 20_000, 10_000
 

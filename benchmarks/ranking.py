@@ -19,10 +19,10 @@ from kofn.core.candidate_sets import CandidateSets, group_rows, passes_of
 from kofn.registry import aggregator
 
 TITLE = "Ranking metrics"
-HOW = """nDCG@10, recall@10, MRR and precision@10 of 100,000 queries with graded results; the means of every tool
-are checked to be equal. "At hand" is without what each needs first: kofn has sets, ranx its Qrels and Run with
-compiled code warm (its first call alone compiles for the seconds given), pytrec_eval its dictionaries. "From a
-table" begins with a table of query, rank and relevance on both sides. The limit is one pass over the relevances."""
+HOW = """nDCG@10, recall@10, MRR and precision@10 of 100,000 queries with graded results; the run checks that the
+means of all tools are equal. "At hand" excludes the preparation: kofn has its sets, ranx its Qrels and Run with
+warm compiled code (the first call takes the given seconds to compile), pytrec_eval its dictionaries. "From a table"
+starts with a table of query, rank and relevance for both. The limit is one pass over the relevances."""
 
 QUERIES, DEPTHS, PART = 100_000, (10, 100), 200_000  # results a peer gets at most
 RULES = {"ndcg": "ndcg(k=10)", "recall": "recall(k=10)", "mrr": "mrr", "precision": "precision(k=10)"}

@@ -28,9 +28,9 @@ WIDTH = 100
 SHORT_FORMS = {"pass_at": "pass@5", "pass_hat": "pass^5", "maj_at": "maj@5", "selected_at": "selected@5"}
 WORDS = {
     "aggregators": """
-An aggregator makes one number of a candidate set. Name it with `-a NAME`, with parameters as in `-a 'ndcg(k=3)'`;
+An aggregator reduces a candidate set to one number. Name it with `-a NAME`, with parameters as in `-a 'ndcg(k=3)'`;
 `pass@5`, `pass^5`, `maj@5` and `selected@5` are short forms. In Python: `kofn.aggregator(NAME)`,
-`kofn.aggregate(NAME, values=...)`. Rules side by side: [what every number means](../numbers.md).
+`kofn.aggregate(NAME, values=...)`. For a comparison of the rules see [what every number means](../numbers.md).
 """,
     "extractors": """
 An extractor finds the answer in a text, or none. Name it with `--extract NAME`, with parameters as in
@@ -38,32 +38,32 @@ An extractor finds the answer in a text, or none. Name it with `--extract NAME`,
 """,
     "metrics": """
 A metric compares a prediction with a reference. Name it with `--metric NAME`, with parameters as in
-`--metric 'numeric(tolerance=0.01)'`. In Python: `kofn.metric(NAME)`. Any callable is one:
-[metrics of your own and of other packages](../numbers.md#metrics-of-other-packages).
+`--metric 'numeric(tolerance=0.01)'`. In Python: `kofn.metric(NAME)`. Any callable works as a metric:
+[metrics of other packages](../numbers.md#metrics-of-other-packages).
 """,
     "models": """
-A model is named with `--model SPEC`. How each is set up: [models](../models.md).
+A model is named with `--model SPEC`. For their setup see [models](../models.md).
 """,
     "python": """
-One function per verb of the [command line](cli.md), with its options as keywords: [the Python API](../api.md). Each can
-be awaited with an `a` before its name: `await kofn.ascore(rows)`. Everything is loaded when it is first used:
-`import kofn` is cheap. Errors that are yours to mend are `kofn.InputError`.
+One function per command of the [command line](cli.md), with its options as keywords: [the Python API](../api.md). With
+the prefix `a` each function is awaitable: `await kofn.ascore(rows)`. Everything is loaded on first use, so
+`import kofn` is fast. Errors in your input raise `kofn.InputError`.
 """,
     "groupwise": """
-The functions people paste into their code, as an import: [migration](../migration.md).
+The group-wise functions that many projects copy, as an import: [migration](../migration.md).
 """,
     "formats": """
-Files are known by their content; `--format NAME` says otherwise. `kofn export --to PATH` chooses by the ending,
-`--as NAME` says which. How each is read: [logs of other tools](../import.md), [lm-eval](../lm_eval.md),
+Files are recognized by their content; `--format NAME` overrides it. `kofn export --to PATH` chooses by the
+extension, `--as NAME` overrides it. For details see [logs of other tools](../import.md), [lm-eval](../lm_eval.md),
 [Inspect](../inspect.md).
 """,
     "stats": """
-Pure functions on arrays: no file, no clock, no shared random state. Why they are as they are:
-[the statistics explained](../statistics/index.md).
+Pure functions on arrays: no file, no clock, no shared random state. For the reasons behind them see
+[the statistics, explained](../statistics/index.md).
 """,
     "testing": """
-`kofn.testing` holds the laws that every aggregator obeys, for authors of plugins. Tests that run n times and pass by
-the aggregate: [pytest](../pytest.md).
+`kofn.testing` contains the laws that every aggregator obeys, for authors of plugins. For tests that run n times
+see [pytest](../pytest.md).
 """,
 }
 REGISTRIES = ("aggregators", "extractors", "metrics", "models")
@@ -93,20 +93,20 @@ def index_page() -> str:
     counts = {kind: len(registry.TABLES[kind[:-1]]) for kind in REGISTRIES}
     return f"""# Reference
 
-Written from the code by `python benchmarks/reference.py`; a test holds the two together.
+Generated from the code by `python benchmarks/reference.py`; a test compares the two.
 
 | page | |
 |---|---|
-| [Command line](cli.md) | every verb and every option, as `--help` says it |
-| [Python](python.md) | what `import kofn` offers, and the group-wise functions |
-| [Aggregators](aggregators.md) | {counts["aggregators"]} ways to make one number of a candidate set |
+| [Command line](cli.md) | every command and every option, as in `--help` |
+| [Python](python.md) | the names in `import kofn`, and the group-wise functions |
+| [Aggregators](aggregators.md) | {counts["aggregators"]} ways to reduce a candidate set to one number |
 | [Extractors](extractors.md) | {counts["extractors"]} ways to find the answer in a text |
 | [Metrics](metrics.md) | {counts["metrics"]} ways to compare an answer with a reference |
 | [Models](models.md) | {counts["models"]} backends |
-| [Importers and exporters](formats.md) | what is read from other tools, and written for them |
+| [Importers and exporters](formats.md) | formats of other tools that kofn reads and writes |
 | [Statistics](stats.md) | `kofn.stats`: intervals, comparisons, judges, variance, power |
-| [Testing](testing.md) | laws for aggregators of your own |
-| [What every number means](../numbers.md), [words](../glossary.md) | the rules in one place |
+| [Testing](testing.md) | laws for your own aggregators |
+| [What every number means](../numbers.md), [glossary](../glossary.md) | the rules in one place |
 """
 
 
@@ -114,7 +114,7 @@ def cli_page() -> str:
     """Every verb with its help, and the verbs below it."""
     from kofn.cli import kofn as program
 
-    parts = ["# Command line\n\nWhat each verb's `--help` says. What to do with them: [how-to](../how-to.md).\n"]
+    parts = ["# Command line\n\nThe `--help` of each command. For their use see the [how-to guides](../how-to.md).\n"]
     top = _context(program, "kofn")
     parts += [f"## {ctx.command_path}\n\n```text\n{ctx.get_help()}\n```\n" for ctx in walk(top)]
     return "\n".join(parts)

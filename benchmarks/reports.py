@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 TITLE = "Building reports"
-HOW = """Of an evaluation that is made already (outputs of 300 characters, eight a case): case reports, Parquet
-files with all candidates, run.json, results.jsonl and a page that shows and searches every case, each file flushed
-to the disk; Inspect's and lm-eval's writers make one log and flush nothing. polars writes the same two Parquet
-files alone. "The page alone" is `kofn report --html` of a run that is loaded. The limit is writing and flushing as
-many bytes."""
+HOW = """For a finished evaluation (outputs of 300 characters, eight per case): case reports, Parquet files with all
+candidates, run.json, results.jsonl and a page that shows and searches every case, with each file flushed to disk;
+Inspect's and lm-eval's writers make one log and flush nothing. polars writes only the same two Parquet files. "The
+page alone" is `kofn report --html` of a loaded run. The limit is to write and flush as many bytes."""
 
 SIZES, N = (1_000, 10_000, 100_000), 8
 INSPECT_SAMPLES, LM_EVAL_CASES = 800, 4_000

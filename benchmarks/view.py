@@ -26,10 +26,10 @@ from score import CASES, HOLD, N, measure, write
 from table import Limit, Row, show
 
 TITLE = "The viewer"
-HOW = """Times are of one request, the first of its kind, seconds after the viewer was started. Its peers merely
-read the same files: `json.loads` of every run's two, or polars, in a new process, the large run's
-candidates.parquet. The limit is a request for a static file of the same viewer, which computes nothing; of memory,
-an interpreter with numpy and polars that holds the file's bytes."""
+HOW = """Times are for one request, the first of its kind, seconds after the viewer was started. The peers only read
+the same files: `json.loads` of every run's two, or polars, in a new process, the large run's candidates.parquet.
+The limit is a request for a static file of the same viewer, which computes nothing; for memory, an interpreter with
+numpy and polars that holds the file's bytes."""
 
 RUNS, ROUNDS, WARM = 2_000, 3, 4
 KOFN = [sys.executable, "-m", "kofn"]

@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 SCORE = [
     ("cli.score_verb", "parses the options"),
     ("importers.sources", "finds the files: paths, patterns, folders, compressed files, addresses"),
-    ("importers.reading", "lets the content of each file choose its importer"),
+    ("importers.reading", "chooses the importer of each file by its content"),
     ("importers.jsonl", "reads most JSON lines as columns, and those that differ one at a time"),
     ("core.candidate_sets", "groups the rows by case: the only place that does"),
     ("scoring.evaluate", "runs the steps below"),
@@ -25,34 +25,34 @@ SCORE = [
     ("scoring.grade", "extracts, scores, and builds the candidate sets"),
     ("extract.extractor_choice", "chooses the extractor, and extracts all answers, as polars expressions where it can"),
     ("metrics.numeric", "compares answers with references; which metric is `metrics/base.py`'s choice"),
-    ("scoring.result", "counts everything else that a result reports, and holds all of it"),
+    ("scoring.result", "counts everything else that a result reports, and stores it"),
     ("aggregators.base", "reduces each set to one value"),
     ("stats.resample", "turns one value per case into an interval; `stats/estimates.py` picks the method"),
     ("scoring.diagnostics", "explains the numbers, and warns"),
     ("render.run_directory", "writes the run directory, all files at once, and the line of results.jsonl"),
-    ("runs.report_builder", "makes the case reports as columns, and their pass policy"),
-    ("runs.case_reports", "says which columns reports.parquet has, and scores their values"),
-    ("runs.manifest", "makes run.json"),
-    ("runs.run_tables", "makes candidates.parquet, cases.parquet, reports.parquet and evaluation.json"),
+    ("runs.report_builder", "builds the case reports as columns, and their pass policy"),
+    ("runs.case_reports", "defines the columns of reports.parquet, and scores their values"),
+    ("runs.manifest", "builds run.json"),
+    ("runs.run_tables", "builds candidates.parquet, cases.parquet, reports.parquet and evaluation.json"),
     ("render.report_html", "collects what report.html shows"),
     ("render.charts", "builds its charts"),
     ("render.plot", "draws them as SVG"),
-    ("render.page", "makes one file of it all"),
+    ("render.page", "combines everything into one file"),
     ("render.result_text", "prints the table"),
 ]
 # `kofn run TASK --out DIR`, up to where the candidates are a table; from there on a run is scored as above
 RUN = [
     ("cli.run_verb", "parses the options"),
-    ("generate.preparation", "settles the task, its cases, prompts and models before any call"),
+    ("generate.preparation", "validates the task, its cases, prompts and models before any call"),
     ("tasks.load", "reads the task file"),
-    ("tasks.items", "makes cases of the records of its data set"),
+    ("tasks.items", "turns the records of its data set into cases"),
     ("tasks.recipe", "fills the prompt of each stage"),
     ("models.factory", "opens the models by name"),
-    ("generate.run", "runs the steps below, and makes a scored run directory of the replies"),
+    ("generate.run", "runs the steps below, and turns the replies into a scored run directory"),
     ("generate.store", "keeps every reply in SQLite before it counts as done"),
-    ("generate.runner", "takes every case through its stages: finds what is stored, and asks for the rest"),
+    ("generate.runner", "takes every case through its stages: finds stored replies, and requests the rest"),
     ("generate.calls", "makes the calls: concurrency, retries, budget"),
-    ("generate.candidate_table", "makes a table of them"),
+    ("generate.candidate_table", "builds the table of candidates"),
     ("scoring.grade", "and so on, as for `kofn score`"),
 ]
 # data that ships with the package, by the package that reads it
@@ -69,10 +69,10 @@ _HEAD = """# Architecture
 
 <!-- Made from the code by `python -m tests.repository.architecture`; a test compares them. Edit docstrings. -->
 
-Data flows one way. A package imports only from layers below its own, modules never import each other in a circle, and
-imports inside functions are kept for heavy third-party packages. `tests/repository/test_layers.py` enforces all three.
+Data flows one way. A package imports only from layers below its own, modules never form an import cycle, and
+imports inside functions are reserved for heavy third-party packages. `tests/repository/test_layers.py` enforces this.
 
-Looking for where to make a change? [CONTRIBUTING](../CONTRIBUTING.md) leads to the right file for ten typical ones.
+To find the place for a change, see [CONTRIBUTING](../CONTRIBUTING.md), which names the right file for ten typical ones.
 """
 
 
@@ -90,7 +90,7 @@ def _layers() -> list[str]:
 
 
 def _walks() -> list[str]:
-    lines = ["## The walk of one record", ""]
+    lines = ["## The path of one record", ""]
     for title, steps in (("`kofn score FILE --out DIR`", SCORE), ("`kofn run TASK --out DIR`", RUN)):
         lines += [f"### {title}", ""]
         lines += [f"{i}. `{_path_of(f'kofn.{name}')}` {what}" for i, (name, what) in enumerate(steps, 1)]
@@ -104,7 +104,7 @@ def _walks() -> list[str]:
 
 
 def _tree() -> list[str]:
-    lines = ["## The tree", "", "Packages stand in the order of their layers, lowest first.", ""]
+    lines = ["## The tree", "", "Packages are listed in the order of their layers, lowest first.", ""]
     root = [m for m, path in modules().items() if path.parent == SRC]
     lines += ["### kofn/", "", *(_line(m) for m in root), ""]
     order = [name for names, _ in LAYERS for name in names if (SRC / name).is_dir()]

@@ -140,3 +140,20 @@ def test_links_between_pages_lead_somewhere():
         for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of a page that a link can name, in the form that mkdocs and GitHub use."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    titles = [
+        re.sub(r"\[([^\]]*)\]\([^)]*\)|[`*]", r"\1", title) for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    ]
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}
+
+
+def test_links_to_a_heading_lead_to_one():
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+        for target, anchor in re.findall(r"\]\(([^)#:\s]*)#([^)\s]+)\)", text):
+            there = page.parent / target if target else page
+            assert anchor in anchors(there), f"{name_of(page)} links to {target}#{anchor}"

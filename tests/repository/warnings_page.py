@@ -12,17 +12,17 @@ HEAD = """# Warnings
 
 <!-- Made from src/kofn/core/warnings.toml by `python -m tests.repository.warnings_page`; a test compares them. -->
 
-A warning is a value: a code that stays the same from version to version, a severity, and the numbers and names that it
-is about. The sentence is made where it is shown. JSON output and run.json have the sentences in `warnings` and the
-values, in the same order, in `coded_warnings`:
+A warning is a value: a code that stays the same across versions, a severity, and the numbers and names that it
+is about. The sentence is created where it is shown. JSON output and run.json contain the sentences in `warnings` and
+the values, in the same order, in `coded_warnings`:
 
 ```json
 {"code": "few-cases", "severity": "warning", "values": {"n": 12}}
 ```
 
-`subject` is there where a warning is about one file, judge or system. In Python, `result.warnings` holds them:
+`subject` is present if a warning is about one file, judge or system. In Python, `result.warnings` contains them:
 `warning.code`, `warning.severity`, `warning.values`, and `str(warning)` for the sentence. `kofn explain CODE` prints
-what this page says of a code, and [`kofn check --fail-on CODE`](check.md) makes one a reason to fail:
+the entry of this page, and [`kofn check --fail-on CODE`](check.md) fails on it:
 
 ```console
 $ kofn explain few-cases
@@ -35,7 +35,7 @@ $ kofn check runs/short --policy any --fail-on few-cases
 ✓ no warning few-cases: there is none
 ```
 
-| severity | means |
+| severity | meaning |
 |---|---|
 """
 
