@@ -105,6 +105,12 @@ def test_earlier_names_are_shown_nowhere():
         assert not re.search(r"--(samples|max-tokens-total|epochs|repeat)\b", help_of(command))
 
 
+def test_a_mistyped_option_is_answered_with_a_name_that_help_shows():
+    said = CliRunner().invoke(program, ["run", "starter", "--sampels", "a"]).output
+    assert "'--sample'" in said
+    assert "--samples" not in said
+
+
 def test_earlier_keywords_of_python_are_accepted(tmp_path):
     rows = [{"id": str(i), "question": "2 + 2", "answer": "4"} for i in range(3)]
     task = {"name": "sums", "dataset": rows, "stages": [{"name": "answer", "prompt": "{question} ="}]}

@@ -62,6 +62,14 @@ MANY = 20  # options, from which on the common ones stand first
 class VerbCommand(click.Command):
     """A verb whose help shows its options under headings, in one column, the common ones first where there are many."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse; an unknown option is answered with names that help shows."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as problem:
+            shown = [name for param in self.params for name in param.opts if name.startswith("--")]
+            raise click.NoSuchOption(problem.option_name, possibilities=shown, ctx=ctx) from None
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections, in the order of GROUPS."""
         shown = [p for p in self.get_params(ctx) if isinstance(p, click.Option) and not p.hidden]
