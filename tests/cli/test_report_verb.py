@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,9 +18,10 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kofn as kofn_api
 from kofn.cli.report_verb import report_command as command
 from kofn.core.document import display_width
-from kofn.core.escape import code_block, code_span, escape_controls, escape_prose, markdown_table
+from kofn.core.escape import code_block, code_span, escape_controls, escape_markdown, escape_prose, markdown_table
 from kofn.core.format import format_duration, format_part
 from kofn.render.run_markdown import run_markdown
 from kofn.render.run_summary import GroupSummary, cut_diff, failing_of, listed_groups
@@ -192,8 +195,9 @@ def test_the_detailed_form_of_a_small_run_is_this(program, monkeypatch):
 
 def test_a_run_of_candidates_shows_groups_estimates_cost_and_warnings(texts):
     output = report(texts).stdout
-    assert output.startswith("✗ NOT PASSED  core-cases: 24 of 30 core cases pass\n")
-    assert "verdict     a case passes where majority >= 1" in output
+    headline = "mean 0.487 [0.410, 0.563], 60 cases x 5 candidates, metric numeric\n"
+    assert output.startswith(f"{headline}✗ NOT PASSED  core-cases: 24 of 30 core cases pass\n")
+    assert "cases       37 of 60 cases pass (61.7 %), each where majority >= 1" in output
     assert re.search(r"^✗  one step +Core +1  0\.800 +24/30  █{16}·{4}$", output, re.MULTILINE)
     assert re.search(r"^cost +0\.005805 in all", output, re.MULTILINE)
     stored = load_run(texts).result.get("any_pass")
@@ -265,9 +269,12 @@ def test_candidates_that_were_not_graded_make_a_run_incomplete(tmp_path):
     source.write_text("".join(json.dumps(r) + "\n" for r in rows))
     assert kofn("score", source, "-a", "any_pass", "--out", tmp_path / "run").returncode == 0
     output = report(tmp_path / "run", "--detailed").stdout
-    assert output.startswith("✗ NOT PASSED, incomplete")
+    assert output.startswith(
+        "any_pass 1.000 [0.207, 1.000], 1 of 2 cases x 2 candidates, labels in `passes`. Warning: 3"
+    )
+    assert "NOT PASSED" not in output  # no verdict is defined
     assert "incomplete  1 of 2 cases unverified; 3 of 4 candidates not graded" in output
-    assert re.search(r"^\?  cases +Core +1  1\.000 +1/2 +1 ", output, re.MULTILINE)
+    assert "cases       1 of 2 cases pass (50.0 %), each where any_pass >= 1" in output
     assert "unverified cases  1: b" in output
 
 
@@ -548,7 +555,10 @@ def test_prose_that_is_not_code_has_no_markup(text):
 
 def test_markdown_of_a_run_of_candidates(texts):
     output = report(texts, "--markdown", "--limit", "2").stdout
-    assert output.startswith("## ✗ NOT PASSED: `arithmetic`, run `texts`\n\ncore-cases: 24 of 30 core cases pass\n")
+    number = r"**mean 0.487 \[0.410, 0.563\], 60 cases x 5 candidates, metric numeric**"
+    assert output.startswith(
+        f"## `arithmetic`, run `texts`\n\n{number}\n\n✗ NOT PASSED: core-cases: 24 of 30 core cases "
+    )
     assert "\n| `any_pass` | 0.850 [0.739, 0.919] | 60 | 0 |\n" in output
     assert "\n| ✗ | `one step` | Core | 1 | 0.800 | 24/30 |\n" in output
     assert "### Failing cases: 23 of 60, the first 2\n" in output
@@ -654,3 +664,129 @@ def test_a_pipe_gets_no_colour_and_a_terminal_does(program):
     os.close(child)
     assert b"\x1b[31m" in os.read(parent, 100_000)
     os.close(parent)
+
+
+# --- the headline, verdicts that somebody defined, and recorded checks
+
+OUTPUTS = [{"id": f"q{i}", "reference": "4", "outputs": ["5", "4", "4" if i % 2 else "5"]} for i in range(20)]
+
+
+def scored_run(folder, name="run", **options):
+    kofn_api.score(OUTPUTS, out=folder / name, **options)
+    return folder / name
+
+
+def first_line(text):
+    return text.partition("\n")[0]
+
+
+@pytest.mark.parametrize("use", [None, "any", "vote", "all"])
+def test_every_form_says_the_same_sentence_first(tmp_path, use):
+    path = scored_run(tmp_path, use=use)
+    headline = load_run(path).headline
+    text = headline.text
+    assert text.startswith(
+        {None: "mean 0.5", "any": "any_pass 1.0", "vote": "majority 0.5", "all": "all_pass 0.0"}[use]
+    )
+    assert text == kofn_api.score(OUTPUTS, use=use).headline.text
+    wrapped = " ".join(report(path).stdout.split("\n\n")[0].split())
+    assert wrapped == text
+    body = json.loads(report(path, "--json").stdout)
+    assert (body["headline"]["text"], body["status"]) == (text, "no verdict")
+    assert load_run(path).document().headline[0] == text
+    assert f"**{escape_markdown(text)}**" in report(path, "--markdown").stdout
+    page = (path / "report.html").read_text()
+    assert text in html.unescape(re.sub("<[^>]+>", "", page))
+    assert "Not passed" not in page
+    assert "Passed" not in page
+
+
+@pytest.mark.parametrize("options", [{"policy": "core-cases"}, {"verdict": "majority"}])
+def test_a_verdict_appears_where_somebody_defined_one(tmp_path, options):
+    path = scored_run(tmp_path, **options)
+    status, word = json.loads(report(path, "--json").stdout)["status"], report(path).stdout.split("\n\n")[0]
+    assert status == "not passed"
+    assert "✗ NOT PASSED  core-cases: " in word
+    assert first_line(word).startswith("mean 0.5")
+    assert "Not passed" in (path / "report.html").read_text()
+
+
+def test_the_order_of_aggregators_decides_nothing(tmp_path):
+    orders = [["pass@1", "mean", "majority"], ["majority", "mean", "pass@1"], ["mean", "pass@1", "majority"]]
+    runs = [load_run(scored_run(tmp_path, str(i), aggregate=names)) for i, names in enumerate(orders)]
+    assert {run.evaluation.verdict for run in runs} == {"majority >= 1"}
+    assert len({run.headline.text for run in runs}) == 1
+    assert runs[0].headline.estimate.aggregator == "mean"
+
+
+def test_a_check_is_recorded_in_the_run_and_shown(tmp_path):
+    path = scored_run(tmp_path)
+    before = (path / "run.json").read_bytes()
+    assert kofn("check", path, "--require", "mean >= 0.9", "--require", "mean >= 0.1").returncode == 1
+    assert (path / "run.json").read_bytes() == before
+    run = load_run(path)
+    assert [one["passed"] for one in run.checks["checks"]] == [False, True]
+    assert "✗ NOT PASSED  kofn check: 1 of 2 requirements not met: mean >= 0.9: 0.5" in report(path).stdout
+    assert json.loads(report(path, "--json").stdout)["status"] == "not passed"
+    assert "kofn check: failed: 1 of 2" in (path / "report.html").read_text()
+
+    kofn_api.check(path, require="mean >= 0.1")
+    assert "✓ PASSED  kofn check: 1 requirement met" in report(path).stdout
+
+
+def test_a_check_of_numbers_that_were_made_again_is_not_shown(tmp_path):
+    path = scored_run(tmp_path)
+    kofn_api.check(path, require="mean >= 0.1")
+    scored = load_run(path)
+    manifest = {**scored.manifest, "digest": "of another run"}
+    assert scored.checks is not None
+    assert replace(scored, manifest=manifest).checks is None
+
+
+def test_a_changed_record_of_a_check_is_refused(tmp_path):
+    path = scored_run(tmp_path)
+    kofn_api.check(path, require="mean >= 0.9")
+    record = json.loads((path / "checks.json").read_text())
+    (path / "checks.json").write_text(json.dumps(record | {"passed": True}))
+    assert "checks.json" in kofn("report", path).stderr
+
+
+def test_a_run_that_cannot_be_written_to_is_checked_all_the_same(tmp_path, monkeypatch):
+    path = scored_run(tmp_path)
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("kofn.render.run_directory.write_atomically", refuse)
+    said = []
+    assert kofn_api.check(path, require="mean >= 0.1", on_note=said.append).passed
+    assert said == [f"{path}: the outcome is not recorded in the run: Permission denied"]
+
+
+def test_rows_that_repeat_another_are_named_and_not_shown(tmp_path):
+    one = [{"id": f"q{i}", "reference": "4", "output": "4" if i % 3 else "5"} for i in range(12)]
+    result = kofn_api.score(one)
+    grid = result.document().grids[0]
+    assert [row[0] for row in grid.rows] == ["mean"]
+    said = dict(result.document().notes)["same rows"]
+    assert said == "first, any_pass, all_pass, majority, majority_pass and pass@1 equal mean in every case"
+    assert len(result.to_dict()["estimates"]) == 7
+    asked = kofn_api.score(one, aggregate=["first", "mean"])
+    assert [row[0] for row in asked.document().grids[0].rows] == ["first", "mean"]
+    assert [row[0] for row in kofn_api.score(one, use="any").document().grids[0].rows] == ["any_pass"]
+
+
+def test_scores_beyond_one_are_not_counted_as_passes_unless_asked():
+    rows = [{"id": f"q{i}", "scores": [1 + i % 5, 3, 5]} for i in range(12)]
+    assert [e.aggregator for e in kofn_api.score(rows).estimates] == ["first", "mean", "best_score"]
+    assert "any_pass" in [e.aggregator for e in kofn_api.score(rows, threshold=3).estimates]
+    assert [e.aggregator for e in kofn_api.score(rows, aggregate="any_pass").estimates] == ["any_pass"]
+
+
+def test_the_checklist_is_one_line_unless_asked_for(tmp_path):
+    path = scored_run(tmp_path)
+    assert re.search(r"^checklist  \d yes, .*n/a; --checklist shows it$", report(path).stdout, re.MULTILINE | re.DOTALL)
+    whole = report(path, "--checklist").stdout
+    assert "– the judge is calibrated and corrected" in whole
+    assert "--checklist shows it" not in whole
+    assert len(json.loads(report(path, "--json").stdout)["checklist"]) == 8

@@ -79,7 +79,7 @@ def test_every_result_that_people_hold_is_whole_html(runs):
     a, b = runs / "arithmetic", runs / "arithmetic-b"
     run = read(kofn.load_run(a))
     assert "✗ NOT PASSED: core-cases: 37 of 60 core cases pass" in run.text
-    assert {"one step", "two steps", "verdict"} <= set(run.text)
+    assert {"one step", "two steps", "cases"} <= set(run.text)
     curve = read(kofn.curve(EXAMPLES / "arithmetic.jsonl", by="kind"))
     assert {"maj@k", "by segment"} <= set(curve.text)
     assert curve.tags.count("svg") == 5

@@ -123,7 +123,7 @@ def test_runs_of_different_judges_are_compared_with_a_warning(run, tmp_path):
 def test_the_checklist_of_a_judged_run_answers_every_question(run):
     path, _ = run
     record = json.loads(kofn_says("report", path, "--json").stdout)["checklist"]
-    assert [line["answer"] for line in record] == ["unknown", "yes", "yes", "no", "yes", "no", "no", "yes"]
+    assert [line["answer"] for line in record] == ["unknown", "yes", "yes", "no", "n/a", "no", "no", "yes"]
     assert all(line["reason"] for line in record)
     assert kofn_says("check", path, "--strict", "--require", "mean >= 0", "--allow-missing").exit_code == 0
 

@@ -62,7 +62,7 @@ def test_json_has_the_promised_shape(outputs):
 
 def test_the_table_says_what_was_understood_and_shows_every_estimate(outputs):
     text = run("score", outputs)
-    assert text.startswith("40 cases x 4 candidates, metric numeric, 0 missing\n")
+    assert text.startswith("mean 0.400 [0.362, 0.438], 40 cases x 4 candidates, metric numeric\n")
     for part in ("any_pass", "pass@2", "95 % interval", "extracted by number", "diversity", "votes"):
         assert part in text
     assert all(len(line) <= 120 for line in text.splitlines())
@@ -72,7 +72,7 @@ def test_labels_without_texts_and_unequal_sets(tmp_path):
     path = tmp_path / "f.jsonl"
     path.write_text('{"id": 1, "pass": 1}\n{"id": 1, "pass": 0}\n{"id": 2, "pass": true}\n')
     text = run("score", path)
-    assert text.startswith("2 cases x 1 to 2 candidates, labels in `pass`, 0 missing\n")
+    assert text.startswith("mean 0.750 [0.500, 1.000], 2 cases x 1 to 2 candidates, labels in `pass`. Warning: ")
     assert "set sizes" in text
 
 

@@ -40,7 +40,7 @@ def test_a_description_shows_data_prompts_grading_and_the_first_item(tmp_path):
     done = kofn("describe", "gsm8k", folder=tmp_path, data=tmp_path)
     assert done.returncode == 0, done.stderr
     for part in ("gsm8k_test.jsonl (1 items)", "temperature 0.7", "| {question}", "extract number, metric numeric",
-                 "passes by majority", r"| 1 + \x1b[31m1?", "expected 2"):  # fmt: skip
+                 "intended use: vote", r"| 1 + \x1b[31m1?", "expected 2"):  # fmt: skip
         assert part in done.stdout
     data = json.loads(kofn("describe", "gsm8k", "--json", folder=tmp_path, data=tmp_path).stdout)
     assert (data["items"], data["example"]["id"]) == (1, "gsm8k/0")

@@ -55,7 +55,7 @@ def test_every_run_has_a_line_with_its_headline_and_verdict(base):
     assert "<b>1.000</b>" in row
     assert "mean [0.912, 1.000]" in row
     assert ">easy<" in row
-    assert ">passed<" in row
+    assert ">finished<" in row
     assert ">40<" in row
 
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from kofn.analysis.best_of import MEASURE_OF_USE, best_of, best_of_by_segment
-from kofn.analysis.finding import Finding
 from kofn.analysis.selectors import Selector, evaluate_selector, with_selector
 from kofn.core.document import ChecklistLine, Displayable
-from kofn.core.format import format_count, format_dollars, format_estimate, format_rate, format_seconds
+from kofn.core.format import format_dollars, format_rate, format_seconds
 from kofn.core.table import segment_names
 from kofn.core.warnings import DOUBLE_DIPPING, CodedWarning, warnings_dict, with_code
 from kofn.errors import InputError
-from kofn.scoring.diagnostics import APART, TRACKED, find_double_dipping
+from kofn.scoring.diagnostics import APART, TRACKED, USE, find_double_dipping
 from kofn.stats.estimates import SMALL_SEGMENT
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     Judges = Mapping[str, Mapping[str, Any]]
 
+_MEASURED = {"any": "any@k", "vote": "maj@k", "select": "selected@k"}  # a declared use -> the column that measures it
 _TOLERANCE = 1e-12  # rounding of sums of gains and costs
 REACHES = {"any": "any of them passes", "selected": "the pick passes", "majority": "the vote is right"}
 
@@ -208,26 +208,6 @@ class BestOfReport(Displayable):
         """Whether the selector and the metric are the same judge, model or score."""
         return bool(with_code(self.warnings, DOUBLE_DIPPING))
 
-    @property
-    def headline(self) -> Finding:
-        """What counts with one candidate and with all, and the n to choose where there is one."""
-        first, last = self.table.measured[0], self.table.measured[-1]
-        measure = self.table.measure
-        name = {"majority": "maj"}.get(measure, measure)
-
-        def at(row: BestOfRow) -> str:
-            ends = (getattr(row, f"{measure}_low"), getattr(row, f"{measure}_high"))
-            return f"{name}@{row.k} {format_estimate(row.value(measure), *ends)}"
-
-        values = at(first) if first.k == last.k else f"{at(first)}, {at(last)}"
-        n = self.choice.n
-        chosen = "" if n is None else f". Choose n = {n}: {self.choice.reason}"
-        ends = {row.k: row.value(measure) for row in (first, last)}
-        return Finding(
-            text=f"{values} over {format_count(self.table.n_cases, 'case')}{chosen}.",
-            numbers={"measure": measure, "n": n, "values": [{"k": k, "point": value} for k, value in ends.items()]},
-        )
-
     def rows(self) -> list[dict[str, Any]]:
         """One row per k, of all cases and then of each segment."""
         curves = [(None, self.table), *((s.table.segment, s.table) for s in self.segments)]
@@ -237,7 +217,6 @@ class BestOfReport(Displayable):
         """As `kofn curve --json` prints it."""
         table = self.table.to_dict()
         return {
-            "headline": self.headline.to_dict(),
             **{name: getattr(self, name) for name in ("name", "metric", "level", "split")},
             **{key: value for key, value in table.items() if key != "segment"},
             "choose": asdict(self.choice),
@@ -249,16 +228,19 @@ class BestOfReport(Displayable):
             "checklist": [line.to_dict() for line in self.checklist],
         }
 
-    def with_checklist(self, checklist: tuple[ChecklistLine, ...]) -> BestOfReport:
-        """With the checklist of what the curve is of, and what the curve itself answers."""
+    def with_checklist(self, checklist: tuple[ChecklistLine, ...], use: str | None = None) -> BestOfReport:
+        """With the checklist of what the curve is of, and what the curve itself answers; `use` is the declared one."""
         spent = self.table.rows[0]
         tracked = spent.cost is not None and spent.seconds is not None
-        cost = "each k has its cost and its time" if tracked else "candidates carry no cost, or no time"
-        apart = "nothing is picked by a selector" if self.selector is None else "what picks and what grades differ"
-        own = {
-            TRACKED: ("yes" if tracked else "no", cost),
-            APART: ("no", "the same judge or score picks and grades") if self.double_dipping else ("yes", apart),
-        }
+        cost = "cost and time are shown for every k" if tracked else "no cost or no time is recorded per candidate"
+        own = {TRACKED: ("yes" if tracked else "no", cost), APART: ("yes", "the selector and the evaluator differ")}
+        if self.double_dipping:
+            own[APART] = ("no", "the same judge or score selects and grades")
+        elif self.selector is None:
+            own[APART] = ("n/a", "no selector is shown")
+        shown = {"any": spent.any, "vote": spent.majority, "select": spent.selected}
+        if use is not None and shown.get(use) is not None:
+            own[USE] = ("yes", f"intended use: {use}, measured by {_MEASURED[use]}")
         lines = [line if line.item not in own else ChecklistLine.of(line.item, *own[line.item]) for line in checklist]
         return replace(self, checklist=tuple(lines))
 

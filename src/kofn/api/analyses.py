@@ -72,7 +72,9 @@ def curve(data: Any, **options: Unpack[CurveKeywords]) -> BestOfReport:
         units=graded.units(),
     )
     carried = with_code(graded.result.warnings, "no-threshold") if asked.threshold is None else ()
-    return replace(found, warnings=(*found.warnings, *carried)).with_checklist(graded.result.checklist)
+    return replace(found, warnings=(*found.warnings, *carried)).with_checklist(
+        graded.result.checklist, graded.options.use
+    )
 
 
 def _best_of_options(graded: GradedCandidates, scored: Graded, asked: SimpleNamespace) -> analysis.BestOfOptions:
@@ -98,7 +100,7 @@ def check(data: Any, **options: Unpack[CheckKeywords]) -> CheckReport:
     """Check a run against requirements; `passed` of the report says whether all are met.
 
     `data` is a run directory or a loaded run; outputs that are no run yet (a file, rows, a frame) are scored first.
-    Options are those of `kofn check`.
+    Options are those of `kofn check`. The outcome is recorded in the directory of a stored run and shown in its report.
 
     >>> rows = [{"id": f"q{i}", "reference": "4", "outputs": ["5", "4"]} for i in range(9)]
     >>> print(check(rows, require="any_pass >= 0.8"))
@@ -137,6 +139,10 @@ def check(data: Any, **options: Unpack[CheckKeywords]) -> CheckReport:
         render.write_junit(asked.junit, run, checks, cases=asked.junit_cases)
     if asked.summary is not None:
         render.append_summary(asked.summary, run, report)
+    # a run that cannot be written to is checked all the same
+    problem = None if run.path is None else render.record_checks(run, report)
+    if problem is not None and asked.on_note is not None:
+        asked.on_note(problem)
     return report
 
 

@@ -136,7 +136,8 @@ def _verify_samples(tasks: Path, samples: tuple[Path, ...], asked: SimpleNamespa
             out=asked.out,
             progress=asked.progress,
         )
-    run = problems.write_samples(found, asked.out, aggregate=asked.aggregate, policy=asked.policy, tags=asked.tag)
+    policy = scoring.PassPolicy(asked.policy) if "policy" in asked.given else None
+    run = problems.write_samples(found, asked.out, aggregate=asked.aggregate, policy=policy, tags=asked.tag)
     return replace(found, run=replace(run, path=asked.out))
 
 

@@ -324,7 +324,7 @@ class ScoreKeywords(TypedDict, total=False):
     batch_index: BatchIndex
     append_results: AppendResults
     tag: Tag
-    policy: Annotated[str, Keyword("Policy by which the run passes", "P", default="core-cases", group=GRADING)]
+    policy: Annotated[str | None, Keyword("Policy by which the run passes (default: no verdict)", "P", group=GRADING)]
     n_resamples: int
     everything: bool
     fields: Mapping[str, str]
@@ -448,7 +448,7 @@ class CurveKeywords(TypedDict, total=False):
 
 
 class CheckKeywords(TypedDict, total=False):
-    """Options of `kofn.check`."""
+    """Options of `kofn.check`. `on_note(text)` is told where the outcome could not be recorded in the run."""
 
     policy: Annotated[str | None, Keyword("Pass policy (default: the run's, unless --require)", "P", group=CHECKS)]
     require: Annotated[
@@ -476,6 +476,7 @@ class CheckKeywords(TypedDict, total=False):
         Place | None,
         Keyword("Append a Markdown summary to FILE", "FILE", env="GITHUB_STEP_SUMMARY", group=OUTPUT),
     ]
+    on_note: Callable[[str], None] | None
 
 
 class PlanKeywords(TypedDict, total=False):

@@ -77,7 +77,12 @@ def score(data: Any, **options: Unpack[ScoreKeywords]) -> Result:
                 asked.out,
                 sources=places,
                 options=_stored(wanted if again is None else again.options, asked, of_run=again is not None),
-                report=replace(config.report, task=asked.task or _task_of(data, places), name=asked.out.resolve().name),
+                report=replace(
+                    config.report,
+                    task=asked.task or _task_of(data, places),
+                    name=asked.out.resolve().name,
+                    case_rule=asked.case_rule,
+                ),
                 tables=None if again is None else again.tables(),
                 parent=result.parent,
             )
@@ -124,6 +129,7 @@ _AS_IT_IS = (
 
 def _take_from_task(asked: SimpleNamespace) -> None:
     """Where `task` is a task file: its name, and how it grades where the options leave that open."""
+    asked.case_rule = None
     if asked.task is None or not asked.task.endswith((".yaml", ".yml")):
         return
     from kofn import tasks  # pydantic: only for task files
@@ -134,7 +140,8 @@ def _take_from_task(asked: SimpleNamespace) -> None:
             asked.on_note(f"{asked.task}: {line}")
     spec = task.spec
     asked.task, asked.given = spec.name, asked.given - {"task"}
-    asked.verdict = asked.verdict or tasks.verdict_of(spec)
+    asked.verdict, asked.policy = asked.verdict or spec.verdict, asked.policy or tasks.policy_of(spec)
+    asked.case_rule, asked.use = tasks.case_rule_of(spec), asked.use or spec.use
     asked.extract = asked.extract or spec.extract
     asked.metric = asked.metric or tuple(m.metric for m in spec.metrics)
     asked.aggregate = asked.aggregate or tuple(dict.fromkeys((*spec.aggregate, *tasks.repeat_aggregators(spec))))

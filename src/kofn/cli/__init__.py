@@ -55,11 +55,6 @@ _TOGETHER = {
 
 
 class _Verbs(click.Group):
-    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> click.Context:
-        """With the width of the terminal, which click would ask `shutil` for: that loads bz2 and lzma."""
-        extra.setdefault("terminal_width", _columns())
-        return super().make_context(info_name, args, *rest, **extra)
-
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The verbs first."""
         self.format_commands(ctx, formatter)
@@ -91,19 +86,7 @@ class _Verbs(click.Group):
                 formatter.write_dl([(verb.ljust(width), text) for verb, text in verbs.items()])
 
 
-WIDEST = 100  # columns of help
-
-
-def _columns() -> int:
-    """The columns of help: those of the terminal, at most 100; 80 where there is no terminal."""
-    try:
-        there = int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size(1).columns
-    except (ValueError, OSError):  # standard output is a file, or closed
-        there = 80
-    return max(min(there, WIDEST) - 2, 50)
-
-
-_SETTINGS = {"help_option_names": ["-h", "--help"]}
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 @click.command(cls=_Verbs, context_settings=_SETTINGS, no_args_is_help=True)

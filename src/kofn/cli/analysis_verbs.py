@@ -25,8 +25,10 @@ from kofn.cli.verb_options import (
     OutputTarget,
     VerbCommand,
     api_options,
+    checklist_option,
     leave_if_dipping,
     output_options,
+    tell,
     verb_option,
 )
 from kofn.core.escape import escape_controls
@@ -39,9 +41,10 @@ from kofn.core.escape import escape_controls
 def check_command(run: Path, output: OutputTarget, asked: dict[str, Any]) -> None:
     """Check a run against requirements: exit 0 when all are met, 1 when one is not.
 
-    RUN is a directory of `kofn score --out` or of an evaluation of programs, or a file of outputs to score first.
+    RUN is a directory of `kofn score --out` or of an evaluation of programs, or a file of outputs to score first. The
+    outcome is recorded in the run (checks.json), and shown in its report and in the viewer.
     """
-    report = api.check(run, **asked)
+    report = api.check(run, **asked, on_note=tell)
     try:
         output.show(report)
     except BrokenPipeError:  # whoever closed the pipe early must not change the exit code of a check
@@ -111,6 +114,7 @@ def compare_command(
 @click.command("curve", cls=VerbCommand)
 @click.argument("source", metavar="RUN|FILE", type=PATH)
 @api_options(CurveKeywords)
+@checklist_option
 @verb_option("--strict", is_flag=True, group=GRADING, help="Exit with 1 where selector and metric are the same")
 @output_options(page=True)
 def curve_command(source: Path, strict: bool, output: OutputTarget, asked: dict[str, Any]) -> None:

@@ -108,8 +108,8 @@ def task_description(task: Task, data: Path | None = None) -> dict[str, Any]:
             "extract": spec.extract,
             "metrics": [m.model_dump() for m in spec.metrics],
             "aggregate": list(spec.aggregate),
-            "verdict": tasks.verdict_of(spec),
-            "policy": spec.policy,
+            "verdict": spec.verdict or tasks.case_rule_of(spec),
+            "policy": tasks.policy_of(spec),
         },
         "segments": list(spec.segments),
         "use": spec.use,
@@ -172,7 +172,10 @@ def _description_lines(description: dict[str, Any]) -> list[str]:
     metrics = ", ".join(m["metric"] for m in grading["metrics"]) or "the one that suits the answers"
     lines += ["", style("graded", "strong")]
     lines.append(f"  extract {grading['extract'] or 'chosen from the outputs'}, metric {metrics}")
-    lines.append(f"  a case passes by {grading['verdict'] or 'its first aggregator'}; policy {grading['policy']}")
+    use = f"intended use: {description['use'] or 'not set'}"
+    ruled = [f"a case passes by {grading['verdict']}"] if grading["verdict"] else []
+    ruled += [f"policy {grading['policy']}"] if grading["policy"] else []
+    lines.append(f"  {'; '.join([use, *ruled])}")
     lines += [f"  by {', '.join(segments)}"] if segments else []
     return lines + (_example_lines(description["example"]) if description["example"] else [])
 

@@ -14,6 +14,8 @@ from kofn.cli.verb_options import (
     PATH,
     VerbCommand,
     api_options,
+    checklist_layout,
+    checklist_option,
     leave_if_dipping,
     output_options,
     strict_option,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 @api_options(JudgeKeywords)
 @verb_option("--dry-run", is_flag=True, group=OTHER, help="Print the first prompts exactly as sent, and stop")
 @strict_option
+@checklist_option
 @output_options()
 def judge_command(source: Path, dry_run: bool, strict: bool, output: OutputTarget, asked: dict[str, Any]) -> None:
     """Let a model grade existing outputs. The grades become one more metric.
@@ -85,7 +88,7 @@ def _show(run: JudgedRun, output: OutputTarget) -> None:
     result = run.scored_result
     facts = judge_facts(run.metric, result.judges)
     width = max(len(label) for label, _ in facts)
-    lines = [result.to_text(style), ""]
+    lines = [result.to_text(style, **checklist_layout()), ""]
     for label, value in facts:
         wrapped = wrap(escape_controls(value), 108 - width, break_long_words=False) or [""]
         lines.append(f"{escape_controls(label).ljust(width)}  " + f"\n{' ' * (width + 2)}".join(wrapped))

@@ -11,6 +11,8 @@ from kofn.api.options import OUTPUT
 from kofn.cli.verb_options import (
     OutputTarget,
     VerbCommand,
+    checklist_layout,
+    checklist_option,
     leave_if_dipping,
     output_options,
     parse_sinks,
@@ -30,6 +32,7 @@ from kofn.cli.verb_options import (
              help="Number of failing cases (default: 20 if --detailed, else 10)")  # fmt: skip
 @verb_option("--html", is_flag=True, group=OUTPUT, help="Write the page again: RUN/report.html, or -o FILE")
 @strict_option
+@checklist_option
 @sink_option
 @output_options("html", short=("csv", "json", "markdown"))
 def report_command(
@@ -60,7 +63,7 @@ def report_command(
     else:
         layout: dict[str, Any] = {} if limit is None else {"limit": limit}
         if output.form == "markdown":
-            output.write(render.run_markdown.run_markdown(loaded, detailed=detailed, **layout))
+            output.write(render.run_markdown.run_markdown(loaded, detailed=detailed, **layout, **checklist_layout()))
         else:
             output.show(loaded, width=(80, 100), detailed=detailed, **layout)
     if html and output.form != "html":

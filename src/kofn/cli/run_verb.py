@@ -14,6 +14,8 @@ from kofn.api.options import MODEL, OTHER, RunKeywords
 from kofn.cli.verb_options import (
     VerbCommand,
     api_options,
+    checklist_layout,
+    checklist_option,
     output_options,
     parse_sinks,
     send_to,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 @api_options(RunKeywords)
 @verb_option("--model-path", metavar="DIR", group=MODEL, help="Model or adapter folder; the same as --model hf:DIR")
 @verb_option("--all-adapters", is_flag=True, group=MODEL, help="Run every adapter folder in --model-path, in order")
+@checklist_option
 @sink_option
 @verb_option("--estimate", is_flag=True, group=OTHER, help="Estimate cost and time from a few requests first")
 @verb_option("--yes", "-y", is_flag=True, group=OTHER, help="Run after --estimate without asking")
@@ -124,7 +127,7 @@ def _show(done: Run, output: OutputTarget) -> None:
     facts = runs.generation_facts(done.manifest)
     width = max(len(name) for name, _, _ in facts)
     lines = [f"{name.ljust(width)}  {value}" + (f" ({note})" if note else "") for name, value, note in facts]
-    output.write("\n".join([done.scored_result.to_text(style), "", *map(escape_controls, lines)]))
+    output.write("\n".join([done.scored_result.to_text(style, **checklist_layout()), "", *map(escape_controls, lines)]))
 
 
 def _show_prompts(task: str, config: Config) -> None:

@@ -12,6 +12,7 @@ from kofn.api.options import ScoreKeywords
 from kofn.cli.verb_options import (
     VerbCommand,
     api_options,
+    checklist_option,
     leave_if_dipping,
     output_options,
     parse_sinks,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 @click.argument("files", metavar="FILE|RUN...", nargs=-1, required=True)
 @api_options(ScoreKeywords)
 @strict_option
+@checklist_option
 @sink_option
 @output_options()
 def score_command(

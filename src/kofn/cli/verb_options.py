@@ -178,6 +178,29 @@ def parse_pairs(flag: str, form: str, given: Sequence[str]) -> dict[str, str]:
 strict_option = verb_option(
     "--strict", is_flag=True, group=GRADING, help="Exit with 1 where one judge or score picks and grades"
 )
+_CHECKLIST = "kofn.checklist"
+
+
+def _keep_checklist(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    ctx.meta[_CHECKLIST] = value
+
+
+checklist_option = verb_option(
+    "--checklist",
+    is_flag=True,
+    expose_value=False,
+    callback=_keep_checklist,
+    group=OUTPUT,
+    help="Show the whole checklist instead of one line",
+)
+
+
+def checklist_layout() -> dict[str, bool]:
+    """Whether a text shows the whole checklist, as keywords of it; nothing for verbs without the option."""
+    meta = click.get_current_context().meta
+    return {"checklist": bool(meta[_CHECKLIST])} if _CHECKLIST in meta else {}
+
+
 sink_option = verb_option(
     "--sink",
     "sinks",
@@ -276,7 +299,9 @@ class OutputTarget:
             if width is not None and self.path is None and sys.stdout.isatty():
                 least, most = width
                 layout["width"] = max(least, min(most, shutil.get_terminal_size((most, 24)).columns))
-            self.write(found.to_text(style, **layout))
+            # what a verb shows may be without one, such as a preference between two systems
+            checked = checklist_layout() if hasattr(found, "checklist") or hasattr(found, "manifest") else {}
+            self.write(found.to_text(style, **layout, **checked))
         elif self.form == "json":
             self.write(found.to_dict())
         elif self.form == "csv":

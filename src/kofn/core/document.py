@@ -126,11 +126,17 @@ class Document:
     checklist: tuple[ChecklistLine, ...] = ()
 
 
-def document_text(doc: Document, style: Callable[[str, str], str] = lambda text, _: text) -> str:
-    """Plain text of at most about 100 columns. `style(text, role)` may add colour; roles: head, dim, warn, strong."""
+def document_text(
+    doc: Document, style: Callable[[str, str], str] = lambda text, _: text, *, checklist: bool = True
+) -> str:
+    """Plain text of at most about 100 columns. `style(text, role)` may add colour; roles: head, dim, warn, strong.
+
+    Without `checklist` one line counts its answers.
+    """
     lines = [
-        style(escape_controls(line), "strong") if i == 0 else escape_controls(line)
-        for i, line in enumerate(doc.headline)
+        style(line, "strong") if i == 0 else line
+        for i, whole in enumerate(doc.headline)
+        for line in (wrap(escape_controls(whole), _WIDTH, break_long_words=False, break_on_hyphens=False) or [""])
     ]
     for grid in doc.grids:
         lines += ["", *grid_lines(grid, style)]
@@ -143,7 +149,7 @@ def document_text(doc: Document, style: Callable[[str, str], str] = lambda text,
     if doc.warnings:
         lines += ["", *(f"{style('!', 'warn')} {_wrap_text(w, 2)}" for w in doc.warnings)]
     if doc.checklist:
-        lines += ["", *checklist_lines(doc.checklist, style)]
+        lines += ["", *checklist_part(doc.checklist, style, whole=checklist)]
     return "\n".join(lines)
 
 
@@ -154,7 +160,7 @@ def checklist_lines(
     room = max(display_width(line.item) for line in checklist)
     lines = [style("checklist", "dim")]
     for line in checklist:
-        role = {"yes": "good", "no": "bad", "unknown": "warn"}[line.answer]
+        role = _ROLES[line.answer]
         margin = room + 4
         first, *rest = wrap(
             escape_controls(line.reason), width - margin, break_long_words=False, break_on_hyphens=False
@@ -162,6 +168,30 @@ def checklist_lines(
         lines.append(f"{style(line.mark, role)} {line.item.ljust(room)}  {first}")
         lines += [" " * margin + more for more in rest]
     return lines
+
+
+def checklist_counts(checklist: Sequence[ChecklistLine]) -> str:
+    """How many questions have which answer, and which of them are answered with no.
+
+    >>> lines = [ChecklistLine.of("segments are shown", "no", ""), ChecklistLine.of("intervals are by case", "yes", "")]
+    >>> checklist_counts(lines)
+    '1 yes, 1 no (segments are shown)'
+    """
+    found = {answer: [line.item for line in checklist if line.answer == answer] for answer in MARKS}
+    named = f" ({'; '.join(found['no'])})"
+    counts = ((answer, len(items)) for answer, items in found.items() if items)
+    return ", ".join(f"{n} {answer}{named if answer == 'no' else ''}" for answer, n in counts)
+
+
+def checklist_part(
+    checklist: Sequence[ChecklistLine], style: Callable[[str, str], str], width: int = _WIDTH, *, whole: bool = True
+) -> list[str]:
+    """The whole checklist, or one line that counts its answers and says how to see it."""
+    if not checklist or whole:
+        return checklist_lines(checklist, style, width) if checklist else []
+    summary = f"{checklist_counts(checklist)}; --checklist shows it"
+    first, *rest = wrap(summary, width - 11, break_long_words=False, break_on_hyphens=False)
+    return [f"{style('checklist', 'dim')}  {first}", *(" " * 11 + line for line in rest)]
 
 
 def _wrap_text(text: str, indent: int) -> str:
@@ -223,10 +253,11 @@ def display_width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else unicodedata.category(c) not in marks for c in text)
 
 
-ChecklistAnswer = Literal["yes", "no", "unknown"]
+ChecklistAnswer = Literal["yes", "no", "unknown", "n/a"]  # n/a: there was nothing to check
 
 
-MARKS = {"yes": "✓", "no": "✗", "unknown": "?"}
+MARKS = {"yes": "✓", "no": "✗", "unknown": "?", "n/a": "–"}
+_ROLES = {"yes": "good", "no": "bad", "unknown": "warn", "n/a": "dim"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,13 +368,11 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
 
 def _checklist(lines: Sequence[ChecklistLine]) -> str:
     """Folded: how many of each answer, and all of them below."""
-    role = {"yes": "good", "no": "bad", "unknown": "warn"}
-    said = ", ".join(f"{n} {answer}" for answer in role if (n := sum(line.answer == answer for line in lines)))
     rows = [
-        (f'<b class="{role[line.answer]}">{line.mark}</b> {escape_html(line.item)}', escape_html(line.reason))
+        (f'<b class="{_ROLES[line.answer]}">{line.mark}</b> {escape_html(line.item)}', escape_html(line.reason))
         for line in lines
     ]
-    return f"<details><summary>checklist: {said}</summary>{_pairs(rows)}</details>"
+    return f"<details><summary>checklist: {checklist_counts(lines)}</summary>{_pairs(rows)}</details>"
 
 
 class Displayable:

@@ -37,7 +37,7 @@ from kofn.sandbox.bubblewrap import INSTALL_COMMAND, missing_programs
 from kofn.sandbox.drivers import find_sandbox
 from kofn.sandbox.process import ProgramLimits
 from kofn.sandbox.workspace import scratch_folder
-from kofn.scoring.configuration import GradingConfig, PassPolicy, ReportConfig
+from kofn.scoring.configuration import GradingConfig, ReportConfig
 from kofn.scoring.evaluate import evaluate
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kofn.parallel.base import ParallelEngine
     from kofn.runs.record import Run
     from kofn.sandbox.base import Sandbox
+    from kofn.scoring.configuration import PassPolicy
     from kofn.scoring.result import ScoredResult
 
 KEYS = ("prompt", "entry_point", "test")
@@ -383,12 +384,12 @@ def write_samples(
     directory: Path,
     *,
     aggregate: Sequence[str] = (),
-    policy: str = "core-cases",
+    policy: PassPolicy | None = None,
     tags: Sequence[str] = (),
 ) -> Run:
     """Write the run directory: candidate sets like any other, and one row per execution."""
     result = _result(results, aggregate)
-    plan = ReportConfig(task=results.paths[0].name.partition(".")[0], policy=PassPolicy(policy), tags=tags)
+    plan = ReportConfig(task=results.paths[0].name.partition(".")[0], policy=policy, tags=tags)
     options = {"aggregate": list(aggregate), "timeout": results.seconds}
     tables = {EXECUTIONS: executions(results)}
     return write_run(result, directory, sources=results.paths, options=options, report=plan, tables=tables)

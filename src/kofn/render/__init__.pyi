@@ -12,6 +12,7 @@ from kofn.render.curve_html import curve_page as curve_page
 from kofn.render.curve_text import format_curve as format_curve
 from kofn.render.report_html import report_page as report_page
 from kofn.render.result_text import format_result as format_result
+from kofn.render.run_directory import record_checks as record_checks
 from kofn.render.run_directory import write_run as write_run
 from kofn.render.run_summary import decode_stored as decode_stored
 from kofn.render.run_summary import files_of as files_of

@@ -33,8 +33,9 @@ from kofn.render.plot import (
     vega_lite,
     with_whole,
 )
+from kofn.render.run_summary import equal_notes
 from kofn.runs.manifest import generation_of
-from kofn.scoring.configuration import Requirement
+from kofn.scoring.result import distinct_estimates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -423,11 +424,8 @@ def overall_estimates(result: ScoredResult) -> list[Estimate]:
 
 
 def headline_aggregator(run: Run) -> str:
-    """The aggregator that says whether a case passes, else the first there is."""
-    names = [] if run.result is None else [e.aggregator for e in overall_estimates(run.result)]
-    rule = run.evaluation.verdict
-    name = Requirement.of_verdict(rule).name if rule is not None and any(sign in rule for sign in "<>") else rule
-    return name if name in names else names[0] if names else ""
+    """The aggregator of the headline."""
+    return e.aggregator if (e := run.headline.estimate) is not None else ""
 
 
 def is_share(e: Estimate) -> bool:
@@ -438,14 +436,17 @@ def is_share(e: Estimate) -> bool:
 def forest_charts(result: ScoredResult) -> list[Chart]:
     """One a metric; where a metric has shares and other numbers, one of each: they have no common scale."""
     out: list[Chart] = []
-    metrics = list(dict.fromkeys(e.metric for e in overall_estimates(result)))
+    distinct, equals = distinct_estimates(result)
+    overall = [e for e in distinct if e.segment is None]
+    metrics = list(dict.fromkeys(e.metric for e in overall))
     for metric in metrics:
-        of_metric = [e for e in overall_estimates(result) if e.metric == metric]
+        of_metric = [e for e in overall if e.metric == metric]
         for shares in (True, False):
             part = [e for e in of_metric if is_share(e) is shares]
             if part:
                 out.append(forest_chart(f"estimates-{len(out)}", metric if len(metrics) > 1 else "", part))
-    return out
+    note = "; ".join(text for _, text in equal_notes(equals))
+    return [*out[:-1], replace(out[-1], note=note)] if note else out
 
 
 def segment_charts(run: Run, result: ScoredResult) -> list[Chart]:

@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from kofn.analysis.pass_curve import k_ladder
-from kofn.core.document import Document, Grid, checklist_lines, grid_lines, interval_cells
+from kofn.core.document import Document, Grid, checklist_part, grid_lines, interval_cells
 from kofn.core.escape import escape_controls
 from kofn.core.format import (
     format_count,
@@ -44,11 +44,12 @@ _WORDS = {
 }
 
 
-def format_curve(found: BestOfReport, style: Style = lambda text, _: text, *, width: int = 120) -> str:
+def format_curve(
+    found: BestOfReport, style: Style = lambda text, _: text, *, width: int = 120, checklist: bool = False
+) -> str:
     """The whole of it, at most `width` columns wide where the table allows."""
     table = found.table
-    lines = [style(line, "strong") for line in wrap(escape_controls(found.headline.text), width)]
-    lines += wrap(escape_controls(curve_title(found)), width)
+    lines = [style(line, "strong") for line in wrap(escape_controls(curve_headline(found)), width)]
     grid = fit_columns(_grid(found), width, _drop_order(found))
     lines += ["", *grid_lines(grid, style), "", *draw_chart(table, width), ""]
     chosen = wrap(escape_controls(choice_sentence(found)), width, break_on_hyphens=False)
@@ -59,7 +60,7 @@ def format_curve(found: BestOfReport, style: Style = lambda text, _: text, *, wi
     if found.segments:
         lines += ["", *grid_lines(_segments(found), style)]
     warnings = [f"{style('!', 'warn')} {_wrap_indented(escape_controls(str(w)), 2, width)}" for w in found.warnings]
-    checked = ["", *checklist_lines(found.checklist, style, width)] if found.checklist else []
+    checked = ["", *checklist_part(found.checklist, style, width, whole=checklist)] if found.checklist else []
     return "\n".join([*lines, *([""] if warnings else []), *warnings, *checked])
 
 
@@ -70,7 +71,7 @@ def curve_document(found: BestOfReport) -> Document:
     bars = ["" if r.any is None else interval_cells(r.any_low, r.any, r.any_high, (0.0, 1.0)) for r in rows]
     main = insert_column(grid, at, "0  1", bars)
     return Document(
-        headline=(found.headline.text, curve_title(found), choice_sentence(found)),
+        headline=(curve_headline(found), choice_sentence(found)),
         grids=(main, _segments(found)) if found.segments else (main,),
         notes=tuple(_fact_rows(found)),
         warnings=tuple(map(str, found.warnings)),
@@ -78,7 +79,7 @@ def curve_document(found: BestOfReport) -> Document:
     )
 
 
-def curve_title(found: BestOfReport) -> str:
+def curve_headline(found: BestOfReport) -> str:
     """Whose curve it is, over how many cases."""
     table = found.table
     split = "" if found.split is None else f", {found.split.partition(':')[0]} cases only"

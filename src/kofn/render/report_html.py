@@ -60,7 +60,7 @@ def report_page(run: Run, budget: ByteBudget | None = None) -> str:
     return html_page(
         "report.html.j2",
         {**data, **more},
-        title=f"{data['task']} – {data['verdict']['word'].lower()} · kofn",
+        title=f"{data['title']} · kofn",
         scripts=["report.js"],
         blocks=cases.blocks,
     )
@@ -75,21 +75,21 @@ def report_data(run: Run, *, with_charts: bool = True) -> dict[str, Any]:
     """Everything the template shows but the table of cases; without `drawn` not what is made from all candidates."""
     scores = case_scores(run.reports)
     result = run.result
-    rule = "a case passes when every verified attribute is correct"
-    if result is not None:
-        verdict = (run.evaluation.verdict or "").replace(">=", "≥").replace("<=", "≤")
-        rule = f"a case passes when {verdict}" if verdict else ""
+    verdict, headline = _verdict(run), run.headline
+    task = cut_text(run.task, _NAME) or "(no name)"
     versions = run.manifest.get("versions") or {}
     by = f"kofn {versions['kofn']}" if isinstance(versions, dict) and "kofn" in versions else ""
     return {
         "has_candidates": result is not None,
-        "task": cut_text(run.task, _NAME) or "(no name)",
+        "task": task,
+        "title": f"{task} – {headline.number if result is not None else verdict['word'].lower()}",
+        "headline": _headline(run),
         "name": cut_text(run.name, _NAME),
         "subject": cut_text(run_summary.submission_of(run), _NAME),
         "tags": [cut_text(tag, _NAME) for tag in run_summary.tags_of(run)],
-        "verdict": _verdict(run),
-        "summary": run_headline(run),
-        "rule": rule,
+        "verdict": verdict,
+        "checks": _checks(run),
+        "summary": run_summary.case_rule_sentence(run) if result is not None else _program_summary(run),
         "made": " · ".join(filter(None, [f"{run.evaluation.timestamp:%Y-%m-%d %H:%M} UTC", by])),
         "stats": _stats(run),
         "warnings": _warnings(run),
@@ -115,8 +115,13 @@ def report_data(run: Run, *, with_charts: bool = True) -> dict[str, Any]:
 
 
 def _verdict(run: Run) -> dict[str, Any]:
-    """Passed, not passed, or incomplete where the harness failed or nothing was verified; and what is missing."""
+    """Passed, not passed, or incomplete where the harness failed or nothing was verified; and what is missing.
+
+    `defined` is false where nobody defined a verdict: the page then leads with the headline alone.
+    """
     status, evaluation = run_summary.status_of(run), run.evaluation
+    if not status.defined:
+        return {"kind": "none", "word": "", "policy": "", "reason": "", "gaps": status.gaps, "defined": False}
     # chained: all are unverified, and there is at least one
     nothing = evaluation.n_unverified == sum(evaluation.total_counts.values()) > 0
     if status.word == run_summary.HARNESS_FAILED or nothing:
@@ -130,19 +135,37 @@ def _verdict(run: Run) -> dict[str, Any]:
         "policy": evaluation.policy.value,
         "reason": cut_text(reason, _SENTENCE),
         "gaps": status.gaps,
+        "defined": True,
     }
 
 
-def run_headline(run: Run) -> str:
-    """What was evaluated, in one line."""
-    cases = format_count(run.reports.height, "case")
-    if run.result is None:
-        n = len(run.evaluation.group_outcomes)
-        return f"{cases} in {format_count(n, 'group')}"
-    size = run.result.understood.get("set_size")
-    each = f" × {format_count(size, 'candidate')}" if size is not None else f", {run.result.n_candidates:,} candidates"
-    graded = ", ".join(one.metric for one in run.result.scored if one.metric)
-    return f"{cases}{each}, " + (f"graded by {graded}" if graded else "nothing graded")
+def _headline(run: Run) -> dict[str, str]:
+    """The sentence that stands first everywhere, and its number to be set large."""
+    found = run.headline
+    if (e := found.estimate) is None:
+        return {"text": cut_text(found.text, _SENTENCE), "name": "", "point": "", "interval": ""}
+    return {
+        "text": cut_text(found.text, _SENTENCE),
+        "name": cut_text(e.aggregator, _NAME),
+        "point": format_number(e.point, none="undefined"),
+        "interval": format_interval(e.low, e.high, none=""),
+    }
+
+
+def _checks(run: Run) -> dict[str, Any] | None:
+    """The last `kofn check` of the run: its outcome, and every requirement."""
+    found = run.checks
+    if found is None:
+        return None
+    rows = [(bool(one["passed"]), cut_text(str(one["reason"]), _SENTENCE)) for one in found["checks"]]
+    when = str(found["checked"])[:16].replace("T", " ")
+    return {"passed": bool(found["passed"]), "summary": str(found["summary"]), "when": when, "rows": rows}
+
+
+def _program_summary(run: Run) -> str:
+    """What a run of programs is of, and when a case passes."""
+    cases, n = format_count(run.reports.height, "case"), len(run.evaluation.group_outcomes)
+    return f"{cases} in {format_count(n, 'group')}; a case passes when every verified attribute is correct"
 
 
 def _stats(run: Run) -> list[Stat]:
@@ -150,10 +173,13 @@ def _stats(run: Run) -> list[Stat]:
     evaluation = run.evaluation
     passed, total = sum(evaluation.pass_counts.values()), sum(evaluation.total_counts.values())
     if run.result is not None:
-        first, metric = charts.headline_aggregator(run), run.result.scored[0].metric
-        found = {e.aggregator: e for e in charts.overall_estimates(run.result) if e.metric == metric}
-        names = dict.fromkeys([first, "first", "mean", "any_pass", "majority", *found])
-        return [_stat(found[name]) for name in names if name in found][:4]
+        first = run.headline.estimate
+        if first is None:
+            return []
+        found = {e.aggregator: e for e in charts.overall_estimates(run.result) if e.metric == first.metric}
+        # the headline stands beside them
+        names = dict.fromkeys(["mean", "any_pass", "majority", "first", *sorted(found)])
+        return [_stat(found[name]) for name in names if name in found and name != first.aggregator][:3]
     score = evaluation.score()
     stats = [Stat("score", format_number(score, none="–"), "mean of groups by weight", score)]
     stats.append(Stat("cases passing", f"{passed:,}", f"of {total:,}"))
@@ -167,7 +193,7 @@ def _stat(e: Estimate) -> Stat:
 
 def checklist_rows(lines: Sequence[ChecklistLine]) -> list[dict[str, str]]:
     """The checklist's lines, with the look of each answer."""
-    kinds = {"yes": "pass", "no": "fail", "unknown": "none"}
+    kinds = {"yes": "pass", "no": "fail", "unknown": "none", "n/a": "none"}
     return [
         {**line.to_dict(), "kind": kinds[line.answer], "reason": cut_text(line.reason, _SENTENCE)} for line in lines
     ]

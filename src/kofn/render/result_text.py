@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kofn.core.document import BAR_WIDTH, Document, Grid, document_text, interval_bar
-from kofn.core.format import format_count, format_interval, format_level, format_number, pluralize
-from kofn.render.run_summary import parent_lines
+from kofn.core.format import format_interval, format_level, format_number
+from kofn.render.run_summary import equal_notes, parent_lines
+from kofn.scoring.result import distinct_estimates
 from kofn.stats.estimates import SMALL_SEGMENT
 
 if TYPE_CHECKING:
@@ -18,46 +19,34 @@ if TYPE_CHECKING:
 
 def result_document(result: Result) -> Document:
     """The result's document."""
-    several = len({e.metric for e in result.estimates}) > 1
+    estimates, equals = distinct_estimates(result)
+    several = len({e.metric for e in estimates}) > 1
     groups: dict[str, list[Estimate]] = {}
-    for e in result.estimates:
+    for e in estimates:
         # one table per metric and field: each on a scale of its own
         by = "" if e.segment is None else f"by {e.segment.partition('=')[0]}"
         groups.setdefault(", ".join(filter(None, [e.metric if several else "", by])), []).append(e)
     return Document(
         headline=_headline(result),
         grids=tuple(_estimates_grid(es, title) for title, es in groups.items()),
-        notes=_notes(result),
+        notes=(*equal_notes(equals), *_notes(result)),
         warnings=tuple(map(str, result.warnings)),
         checklist=result.checklist,
     )
 
 
-def format_result(result: Result, style: Callable[[str, str], str] = lambda text, _: text) -> str:
-    """The result for a terminal: `document_text` of its document."""
-    text = document_text(result_document(result), style)
+def format_result(
+    result: Result, style: Callable[[str, str], str] = lambda text, _: text, *, checklist: bool = False
+) -> str:
+    """The result for a terminal: `document_text` of its document; with `checklist` every line of that too."""
+    text = document_text(result_document(result), style, checklist=checklist)
     changed = result.parent is not None and result.parent["changes"]
     return "\n".join([text, "", *parent_lines(result.parent, style)]) if changed else text
 
 
 def _headline(result: Result) -> tuple[str, ...]:
     u = result.understood
-    sizes = result.diagnostics["sizes"]
-    many = f"{sizes['min']} to {sizes['max']} candidates" if u["set_size"] is None else None
-    many = many or f"{u['set_size']} {pluralize(u['set_size'], 'candidate')}"
-    words = {"pass": "labels in `{}`", "score": "scores in `{}`"}
-    given = u.get("labels", {})
-    graded = [
-        words[m].format(source) if m in words else f"`{m}` as given" if m in given else f"metric {m}"
-        for m, source in u["metrics"].items()
-    ]
-    parts = [
-        f"{format_count(result.n_cases, 'case')} x {many}",
-        *([f"the first {u['top_k']} of each set"] if u["top_k"] else []),
-        ", ".join(graded) or "no labels",
-        f"{result.n_missing:,} missing",
-    ]
-    lines = [", ".join(parts)]
+    lines = [result.headline.text]
     sources = ", ".join(u["sources"][:3]) + (f" and {len(u['sources']) - 3} more" if len(u["sources"]) > 3 else "")
     fields = ", ".join(
         f"{role} in `{name}`" for role, name in u["fields"].items() if role != name and not role.startswith("label.")
@@ -65,6 +54,8 @@ def _headline(result: Result) -> tuple[str, ...]:
     if u["form"] != "run":  # whoever made the outputs knows where they are
         lines.append(f"read {sources or 'rows'} as {u['form']}" + (f": {fields}" if fields else ""))
     extras = [f"selector in {', '.join(f'`{name}`' for name in u['selectors'])}"] if u["selectors"] else []
+    extras += [f"the first {u['top_k']} candidates of each set"] if u["top_k"] else []
+    extras += [f"{result.n_missing:,} candidates not graded"] if result.n_missing else []
     extras += [f"weighted by `{u['weight']}`"] if u["weight"] else []
     extras += [f"resampled by cluster `{u['cluster']}`"] if u["cluster"] else []
     return (*lines, *([", ".join(extras)] if extras else []))

@@ -15,8 +15,20 @@ from kofn.metrics import trait
 from kofn.registry import aggregator, metric
 from kofn.render.report_html import report_page
 from kofn.runs.case_reports import case_scores, reports_frame
-from kofn.runs.files import CANDIDATES, CASES, MANIFEST, PAGE, RESULTS, SCHEMA_VERSION, digest, staging_folder, to_json
-from kofn.runs.manifest import common_manifest, manifest_of, with_digest
+from kofn.runs.files import (
+    CANDIDATES,
+    CASES,
+    CHECKS,
+    MANIFEST,
+    PAGE,
+    RESULTS,
+    SCHEMA_VERSION,
+    digest,
+    staging_folder,
+    to_json,
+    write_atomically,
+)
+from kofn.runs.manifest import checks_entry, common_manifest, manifest_of, with_digest
 from kofn.runs.record import Run
 from kofn.runs.report_builder import apply_rule, report_of, verdicts_of
 from kofn.runs.run_tables import (
@@ -37,6 +49,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from kofn.analysis.checks import CheckReport
     from kofn.core.candidate_sets import CandidateSets
     from kofn.core.table import Table
     from kofn.runs.run_tables import CorrectnessResults
@@ -66,6 +79,7 @@ def write_run(
     evaluation, reports = report_of(result, report)
     manifest = manifest_of(result, sources, options, generation) | ({} if parent is None else {"parent": parent})
     manifest |= {"tags": validate_tags(report.tags)} if report.tags else {}
+    manifest |= {"verdict": {"policy": report.policy, "rule": report.verdict}}
     run = Run(name=directory.resolve().name, evaluation=evaluation, reports=reports, manifest=manifest, result=result)
     with staging_folder(directory) as folder:
         # first: the manifest holds the digest of every table
@@ -145,6 +159,23 @@ def write_evaluation(
         run = Run(name=directory.resolve().name, evaluation=slim, reports=reports, manifest=whole, result=None)
         _write_manifest_and_page(folder, run)
     return run
+
+
+def record_checks(run: Run, report: CheckReport) -> str | None:
+    """Write the outcome of a check into the directory of a stored run, and its page again.
+
+    What is returned says why not, where the directory cannot be written to.
+    """
+    directory = run.directory
+    entry = checks_entry(run.manifest, {"summary": report.summary, **report.to_dict()})
+    try:
+        write_atomically(directory / CHECKS, lambda partial: partial.write_bytes(to_json(entry)))
+        if (directory / PAGE).is_file():
+            page = report_page(run)
+            write_atomically(directory / PAGE, lambda partial: partial.write_text(page, encoding="utf-8"))
+    except OSError as problem:
+        return f"{directory}: the outcome is not recorded in the run: {problem.strerror}"
+    return None
 
 
 MOST_CANDIDATES = 200_000  # beyond this the details stay in candidates.parquet, and the line says so

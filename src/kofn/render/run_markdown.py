@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kofn.core.escape import code_block, code_name, code_span, escape_prose, markdown_table
+from kofn.core.document import checklist_counts
+from kofn.core.escape import code_block, code_name, code_span, escape_markdown, escape_prose, markdown_table
 from kofn.core.format import format_duration, format_estimate, format_level
 from kofn.render.run_summary import (
     MOST_ATTRIBUTES,
     FailingCase,
     cut_diff,
     cut_note,
+    equal_notes,
     facts_of,
     failing_of,
     failures_by,
@@ -26,6 +28,7 @@ from kofn.render.run_summary import (
     status_of,
 )
 from kofn.runs.case_reports import case_scores
+from kofn.scoring.result import distinct_estimates
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,14 +41,22 @@ LIMIT = 10
 _VALUE, _NOTE, _REASON = 120, 160, 400  # characters of a value, a diff in a cell, a reason
 
 
-def run_markdown(run: Run, *, detailed: bool = False, limit: int = LIMIT) -> str:
-    """Status, estimates, groups and failing cases; `detailed` adds segments, failures by attribute, slowest cases."""
+def run_markdown(run: Run, *, detailed: bool = False, limit: int = LIMIT, checklist: bool = False) -> str:
+    """Headline, estimates, groups, failing cases; `detailed` adds segments, failures by attribute, slowest cases.
+
+    With `checklist` all of its lines; else one line counts its answers.
+    """
     scores, status, result = case_scores(run.reports), status_of(run), run.result
-    gaps = ", incomplete" if status.gaps else ""
-    title = f"## {status.mark} {status.word}{gaps}: {code_name(run.task)}, run {code_name(run.evaluation.name)}"
+    title = f"{code_name(run.task)}, run {code_name(run.evaluation.name)}"
     reason, left = split_text(status.reason, _REASON)
+    said = escape_prose(reason) + (f" {cut_note(left)}" if left else "")
+    if result is None:
+        head = [f"## {status.ruling}: {title}", "", said]
+    else:
+        head = [f"## {title}", "", f"**{escape_markdown(run.headline.text)}**"]
+        head += ["", f"{status.ruling}: {said}"] if status.defined else []
     parts = [
-        [title, "", escape_prose(reason) + (f" {cut_note(left)}" if left else "")],
+        head,
         _facts(run),
         _estimates(run, detailed=detailed),
         _groups(run, scores),
@@ -56,9 +67,11 @@ def run_markdown(run: Run, *, detailed: bool = False, limit: int = LIMIT) -> str
     ]
     if result is not None:
         warnings = [f"- {escape_prose(str(warning))}" for warning in result.warnings]
-        parts.append(["Beware:", "", *warnings] if warnings else [])
+        parts.append(["Warnings:", "", *warnings] if warnings else [])
         rows = [(line.answer, line.item, escape_prose(line.reason)) for line in result.checklist]
-        parts.append(markdown_table(("answer", "checklist", "reason"), [False] * 3, rows) if rows else [])
+        counts = [f"Checklist: {escape_prose(checklist_counts(result.checklist))}"] if rows else []
+        table = markdown_table(("answer", "checklist", "reason"), [False] * 3, rows) if rows else []
+        parts.append(table if checklist else counts)
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
@@ -111,8 +124,6 @@ def _facts(run: Run) -> list[str]:
     """The facts but the names, which stand in the title."""
     e = run.evaluation
     facts = {label: escape_prose(text) for label, text in facts_of(run) if label not in ("task", "run")}
-    if e.verdict is not None:
-        facts["verdict"] = f"a case passes where {code_name(e.verdict)}"
     facts["made"] = f"{e.timestamp:%Y-%m-%d %H:%M:%S} UTC, version {e.version}; task version {e.problem_version}"
     return [f"- {label}: {text}" for label, text in facts.items()]
 
@@ -120,7 +131,8 @@ def _facts(run: Run) -> list[str]:
 def _estimates(run: Run, *, detailed: bool) -> list[str]:
     if run.result is None:
         return []
-    estimates = [e for e in run.result.estimates if detailed or e.segment is None]
+    distinct, equals = distinct_estimates(run.result)
+    estimates = [e for e in distinct if detailed or e.segment is None]
     if not estimates:
         return []
     metrics, sliced = len({e.metric for e in estimates}) > 1, any(e.segment is not None for e in estimates)
@@ -137,12 +149,13 @@ def _estimates(run: Run, *, detailed: bool) -> list[str]:
         ]
         for e in estimates
     ]
-    return markdown_table(header, [h in ("cases", "missing") for h in header], rows)
+    note = [line for _, text in equal_notes(equals) for line in ("", escape_prose(text))]
+    return [*markdown_table(header, [h in ("cases", "missing") for h in header], rows), *note]
 
 
 def _groups(run: Run, scores: pl.DataFrame) -> list[str]:
     groups = groups_of(run, scores)
-    if not groups:
+    if not groups or (len(groups) == 1 and not run.defines_verdict):
         return []
     grid = group_grid(groups, code_name)
     note = [] if len(grid.rows) == len(groups) else ["", f"The {len(grid.rows)} lowest of {len(groups):,} groups."]

@@ -27,18 +27,21 @@ from kofn.runs.run_tables import EVALUATION, REPORTS, evaluation_body
 from kofn.scoring.configuration import GroupType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kofn.runs.record import Run
 
-PASSED, NOT_PASSED, HARNESS_FAILED = "PASSED", "NOT PASSED", "HARNESS FAILED"
+PASSED, NOT_PASSED, HARNESS_FAILED, NO_VERDICT = "PASSED", "NOT PASSED", "HARNESS FAILED", "NO VERDICT"
 LIMIT, MOST_GROUPS, MOST_ATTRIBUTES, TOP = 20, 30, 5, 5
 _INPUT, _DIFF_LINE = 200, 300  # characters that are shown
 _DIFF_LINES = 16
 
 
 class Status(NamedTuple):
-    """How the run ended, the policy's reason, and what makes it incomplete: cases or candidates without a verdict."""
+    """The run's verdict and its reason, and what makes the run incomplete: cases or candidates without a grade.
+
+    Where nobody defined a verdict, the word says so.
+    """
 
     word: str
     reason: str
@@ -46,7 +49,16 @@ class Status(NamedTuple):
 
     @property
     def mark(self) -> str:
-        return "✓" if self.word == PASSED else "✗"
+        return {PASSED: "✓", NO_VERDICT: "-"}.get(self.word, "✗")
+
+    @property
+    def defined(self) -> bool:
+        return self.word != NO_VERDICT
+
+    @property
+    def ruling(self) -> str:
+        """The verdict in one line."""
+        return f"{self.mark} {self.word}{', incomplete' if self.gaps else ''}"
 
 
 class GroupSummary(NamedTuple):
@@ -59,10 +71,16 @@ class GroupSummary(NamedTuple):
     passed: int
     total: int
     unverified: int
+    ruled: bool = True
 
     @property
     def mark(self) -> str:
-        """✓ every case passes, ✗ some fail, ? none fails and some are unverified, - there is no case."""
+        """✓ every case passes, ✗ some fail, ? none fails and some are unverified, - there is no case.
+
+        Nothing in a run without a verdict: there no group has to pass.
+        """
+        if not self.ruled:
+            return ""
         if not self.total:
             return "-"
         if self.passed + self.unverified < self.total:
@@ -168,7 +186,7 @@ def _case_bodies(run: Run) -> list[dict[str, Any]]:
 
 
 def status_of(run: Run) -> Status:
-    """Whether the run's own policy is met, and why."""
+    """Whether the run's own policy is met, and why; else the outcome of the last `kofn check`, if there was one."""
     evaluation = run.evaluation
     made = generation_of(run.manifest)
     gaps = [f"stopped: {made.stopped}"] if made is not None and made.stopped else []
@@ -178,17 +196,48 @@ def status_of(run: Run) -> Status:
         gaps.append(f"{run.result.n_missing:,} of {run.result.n_candidates:,} candidates not graded")
     if evaluation.infrastructure_failure is not None:
         return Status(HARNESS_FAILED, f"no policy is met: {evaluation.infrastructure_failure}", tuple(gaps))
+    if not run.defines_verdict:
+        checks = run.checks
+        if checks is None:
+            return Status(NO_VERDICT, UNDEFINED, tuple(gaps))
+        return Status(PASSED if checks["passed"] else NOT_PASSED, checks_sentence(checks), tuple(gaps))
     decision = evaluation.decide()
     return Status(PASSED if decision.passed else NOT_PASSED, decision.reason, tuple(gaps))
+
+
+UNDEFINED = "no verdict is defined: give policy or verdict in the task, --policy or --verdict, or use kofn check"
+
+
+def checks_sentence(checks: Mapping[str, Any]) -> str:
+    """The outcome of a stored check in one line, with the requirements that are not met.
+
+    >>> checks_sentence({"checks": [{"passed": False, "reason": "mean >= 0.9: 0.8"}, {"passed": True, "reason": "x"}]})
+    'kofn check: 1 of 2 requirements not met: mean >= 0.9: 0.8'
+    """
+    failed = [str(one["reason"]) for one in checks["checks"] if not one["passed"]]
+    of = format_count(len(checks["checks"]), "requirement")
+    if not failed:
+        return f"kofn check: {of} met"
+    return f"kofn check: {len(failed)} of {of} not met: {'; '.join(failed)}"
+
+
+def case_rule_sentence(run: Run) -> str:
+    """How many cases pass, and by which rule; a case passes or not whether or not the run has a verdict."""
+    e = run.evaluation
+    passed, n = sum(e.pass_counts.values()), sum(e.total_counts.values())
+    if not n:
+        return "no cases"
+    rule = f", each where {e.verdict}" if e.verdict else ""
+    return f"{passed:,} of {format_count(n, 'case')} pass ({format_part(passed, n)}){rule}"
 
 
 def facts_of(run: Run) -> list[tuple[str, str]]:
     """What a reader wants to know first: label and text, those that are known."""
     e = run.evaluation
     n, score = sum(e.total_counts.values()), e.score()
-    passed = sum(e.pass_counts.values())
     types = [f"{t} {e.pass_counts.get(t, 0):,} of {e.total_counts[t]:,}" for t in GroupType if t in e.total_counts]
     spent = run.result.diagnostics.get("cost") if run.result is not None else None
+    score_text = "undefined: nothing was verified" if score is None else format_number(score)
     time = f"{format_duration(e.duration)} in all, {format_duration(e.duration / max(1, n))} a case"
     facts = [
         ("task", f"{cut_text(e.problem_name, _INPUT)}, version {e.problem_version}"),
@@ -196,15 +245,28 @@ def facts_of(run: Run) -> list[tuple[str, str]]:
         ("submission", cut_text(submission_of(run), _INPUT)),
         ("model", cut_text(_models(run), _INPUT)),
         ("tags", cut_text(", ".join(tags_of(run)), _INPUT)),
-        ("passed", f"{passed:,} of {n:,} cases ({format_part(passed, n)})" if n else "no cases"),
-        ("by type", ", ".join(types)),
+        ("cases", case_rule_sentence(run)) if run.result is not None else ("passed", _passed_fact(run)),
+        ("by type", ", ".join(types) if len(types) > 1 or run.defines_verdict else ""),
         ("incomplete", "; ".join(status_of(run).gaps)),
-        ("verdict", f"a case passes where {e.verdict}" if e.verdict else ""),
-        ("score", "undefined: nothing was verified" if score is None else format_number(score)),
+        # the mean of group scores is no number of the table, so it stands only where a verdict is about it
+        ("score", score_text if run.defines_verdict else ""),
+        ("checked", _checks_fact(run)),
         ("time", time if e.duration and n else ""),
         ("cost", f"{format_cost(spent['total'])} in all, {format_cost(spent['per_case'])} a case" if spent else ""),
     ]
     return [(label, text) for label, text in facts if text]
+
+
+def _passed_fact(run: Run) -> str:
+    """How many cases of programs pass."""
+    passed, n = sum(run.evaluation.pass_counts.values()), sum(run.evaluation.total_counts.values())
+    return f"{passed:,} of {n:,} cases ({format_part(passed, n)})" if n else "no cases"
+
+
+def _checks_fact(run: Run) -> str:
+    """When the run was last checked, and what was found."""
+    checks = run.checks
+    return "" if checks is None else cut_text(f"{checks['checked'][:16]}, {checks_sentence(checks)}", _INPUT)
 
 
 def tags_of(run: Run) -> list[str]:
@@ -248,7 +310,7 @@ def groups_of(run: Run, scores: pl.DataFrame) -> list[GroupSummary]:
     )
     counts = {name: rest for name, *rest in counted.iter_rows()}
     return [
-        GroupSummary(name, g.type, g.weight, g.score(), *counts.get(name, (0, 0, 0)))
+        GroupSummary(name, g.type, g.weight, g.score(), *(*counts.get(name, (0, 0, 0)), run.defines_verdict))
         for name, g in run.evaluation.group_outcomes.items()
     ]
 
@@ -315,6 +377,23 @@ def failures_by(scores: pl.DataFrame, column: str) -> list[tuple[str, int]]:
     names = failing.explode(column) if column == "failing" else failing
     counts = names.group_by(column, maintain_order=True).len().sort("len", descending=True, maintain_order=True)
     return [(str(name), int(n)) for name, n in counts.iter_rows()]
+
+
+EQUAL = "same rows"  # the label of the note on rows that are left out
+
+
+def equal_notes(equals: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    """Which aggregators have no row of their own, because each equals one that has.
+
+    >>> equal_notes({"mean": ["first", "any_pass"]})
+    [('same rows', 'first and any_pass equal mean in every case')]
+    """
+    said = []
+    for name, others in equals.items():
+        *most, last = others
+        named = f"{', '.join(most)} and {last}" if most else last
+        said.append(f"{named} {'equal' if most else 'equals'} {name} in every case")
+    return [(EQUAL, "; ".join(said))] if said else []
 
 
 def files_of(run: Run) -> list[str]:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from kofn.core.document import Bar, Document, Grid, checklist_lines, display_width, grid_lines
+from kofn.core.document import Bar, Document, Grid, checklist_part, display_width, grid_lines
 from kofn.core.escape import escape_controls
 from kofn.core.format import format_duration, format_number
 from kofn.render.result_text import result_document
 from kofn.render.run_summary import (
+    EQUAL,
     LIMIT,
     MOST_ATTRIBUTES,
     NOT_CORRECTED,
@@ -59,20 +60,27 @@ _NAMES = ("segment", "aggregator")
 
 
 def format_run(
-    run: Run, style: Style = lambda text, _: text, *, detailed: bool = False, limit: int = LIMIT, width: int = 100
+    run: Run,
+    style: Style = lambda text, _: text,
+    *,
+    detailed: bool = False,
+    limit: int = LIMIT,
+    width: int = 100,
+    checklist: bool = False,
 ) -> str:
-    """The run as text of at most `width` columns. `style(text, role)` may add colour.
+    """The run as text of at most `width` columns, with `checklist` every line of that too. `style` may add colour.
 
     Roles: strong, head, dim, warn, good, bad, added, removed.
     """
     scores = case_scores(run.reports)
     status, result = status_of(run), run.result
-    word = f"{status.mark} {status.word}{', incomplete' if status.gaps else ''}"
-    head = style(word, "good" if status.word == PASSED else "bad") + "  "
+    first = [] if result is None else styled_lines(run.headline.text, style, "strong", width)
+    ruling = style(status.ruling, "good" if status.word == PASSED else "bad") + "  "
+    reason = hanging_lines(ruling, cut_text(status.reason, _FAILURE), display_width(status.ruling) + 2, width)
     parts = [
-        hanging_lines(head, cut_text(status.reason, _FAILURE), display_width(word) + 2, width),
+        [*first, *(reason if status.defined else [])],
         labelled_lines(facts_of(run), style, width),
-        _group_lines(groups_of(run, scores), style, width),
+        _group_lines(_shown_groups(run, scores), style, width),
         *_estimate_parts(run, style, width, detailed=detailed),
     ]
     if detailed:
@@ -80,7 +88,7 @@ def format_run(
     parts += [labelled_lines(_judge_rows(run), style, width), parent_lines(run.manifest.get("parent"), style)]
     if result is not None:
         parts.append(warning_lines([cut_text(str(w), _FAILURE) for w in result.warnings], style, width))
-        parts.append(checklist_lines(result.checklist, style, width) if result.checklist else [])
+        parts.append(checklist_part(result.checklist, style, width, whole=checklist))
     more = [("more", "--detailed shows what failed; --html, --csv, --json and --markdown are other forms")]
     files = _file_rows(run)
     parts.append(labelled_lines(files + (more if files and not detailed else []), style, width))
@@ -94,7 +102,7 @@ def run_document(run: Run) -> Document:
     grids = [_group_grid(groups, 200)] if len(groups) > 1 else []
     about = Document((), (), (), ()) if result is None else result_document(result)
     return Document(
-        headline=(f"{status.mark} {status.word}: {status.reason}", *about.headline[:1]),
+        headline=(*about.headline[:1], *([f"{status.ruling}: {status.reason}"] if status.defined else [])),
         grids=(*about.grids, *grids),
         notes=(*facts_of(run), *_judge_rows(run), *_file_rows(run)),
         warnings=about.warnings,
@@ -113,6 +121,12 @@ def share_bar(part: int, whole: int, cells: int = 20) -> Bar:
     filled = min(max(filled, 1 if part else 0), cells if part == whole else cells - 1)
     share = part / whole if whole else 0.0
     return Bar.of("█" * filled + "·" * (cells - filled), (0.0, share, share))
+
+
+def _shown_groups(run: Run, scores: pl.DataFrame) -> list[GroupSummary]:
+    """The groups; not a single one of a run without a verdict, which says what the estimates say."""
+    groups = groups_of(run, scores)
+    return groups if len(groups) > 1 or run.defines_verdict else []
 
 
 def _group_lines(groups: list[GroupSummary], style: Style, width: int) -> list[str]:
@@ -143,10 +157,10 @@ def _estimate_parts(run: Run, style: Style, width: int, *, detailed: bool) -> li
     if run.result is None:
         return []
     doc = result_document(run.result)
-    head = styled_lines(doc.headline[0], style, "strong", width)
     grids = [_grid_part(g, style, width) for g in doc.grids if detailed or "segment" not in g.header]
     notes = [(label, text) for label, text in doc.notes if label not in ("cost", "seconds")]  # among the facts
-    return [[*head, *(grids[0] if grids else [])], *grids[1:], labelled_lines(notes, style, width) if detailed else []]
+    shown = [(label, text) for label, text in notes if detailed or label == EQUAL]
+    return [*grids, labelled_lines(shown, style, width)]
 
 
 def _grid_part(grid: Grid, style: Style, width: int) -> list[str]:

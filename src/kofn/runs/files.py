@@ -28,7 +28,7 @@ SCHEMA_VERSION = 3  # of run.json, evaluation.json and the Parquet files togethe
 OLDEST_EVALUATION = 2  # the first schema with evaluation.json
 _NAMED = 5  # run directories that an error names
 MANIFEST, CANDIDATES, CASES = "run.json", "candidates.parquet", "cases.parquet"
-RESULTS, PAGE = "results.jsonl", "report.html"
+RESULTS, PAGE, CHECKS = "results.jsonl", "report.html", "checks.json"
 
 
 def is_run(path: Path | str) -> bool:

@@ -12,8 +12,9 @@ from kofn.core.escape import redact_address
 from kofn.core.format import format_duration
 from kofn.errors import InputError
 from kofn.runs.case_reports import Time  # noqa: TC001 - pydantic reads it when it makes the class
-from kofn.runs.files import SCHEMA_VERSION, digest, to_json
+from kofn.runs.files import SCHEMA_VERSION, digest, read_json, to_json
 from kofn.runs.run_tables import first_validation_error, layout_of
+from kofn.scoring.configuration import PassPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -196,7 +197,7 @@ class _Judge(_ManifestPart):
 
 class _ChecklistItem(_ManifestPart):
     item: str
-    answer: Literal["yes", "no", "unknown"]
+    answer: Literal["yes", "no", "unknown", "n/a"]
     reason: str
 
 
@@ -304,6 +305,11 @@ class _Parent(_ManifestPart):
     changes: list[_Change]
 
 
+class _AskedVerdict(_ManifestPart):
+    policy: str | None
+    rule: str | None
+
+
 class _Manifest(_ManifestPart):
     kind: str
     created: Time
@@ -314,6 +320,7 @@ class _Manifest(_ManifestPart):
     versions: dict[str, str]
     git_commit: str | None = None
     files: dict[str, str]
+    verdict: _AskedVerdict | None = None
     generation: Generation | None = None
     layout: _Layout | None = None
     result: _Result | None = None
@@ -413,6 +420,44 @@ def _fingerprint(source: Path | str) -> dict[str, Any]:
     if "://" in str(source) or not place.is_file():
         return {"path": redact_address(str(source)), "bytes": None, "sha256": None}
     return {"path": str(source), "bytes": place.stat().st_size, "sha256": digest(place)}
+
+
+def defines_verdict(manifest: Mapping[str, Any], policy: str) -> bool:
+    """Whether somebody said when the run passes: its task, `--policy`, `--verdict`, or the problem of programs.
+
+    Runs of earlier versions do not say what was asked for; there only a policy that is not the default shows it.
+
+    >>> defines_verdict({"result": {}, "verdict": {"policy": None, "rule": "majority"}}, "core-cases")
+    True
+    >>> defines_verdict({"result": {}}, "core-cases"), defines_verdict({"result": {}}, "any-case")
+    (False, True)
+    """
+    if manifest.get("result") is None:  # programs: the policy is a part of the problem
+        return True
+    asked = manifest.get("verdict")
+    if asked is None:
+        return policy != PassPolicy.CORE_CASES.value
+    return asked["policy"] is not None or asked["rule"] is not None
+
+
+def checks_entry(manifest: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
+    """What checks.json holds: the outcome of a check, the run.json it is about, and the digest of both."""
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    return with_digest({"checked": when, "of": _manifest_digest(manifest), **report})
+
+
+def read_checks(path: Path, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The last check of a run; None where there was none, or where the run was made again since."""
+    if not path.is_file():
+        return None
+    stored = read_json(path)
+    check_digest(path, stored)
+    return stored if stored.get("of") == _manifest_digest(manifest) else None
+
+
+def _manifest_digest(manifest: Mapping[str, Any]) -> str | None:
+    """The digest of run.json; runs of earlier versions have none, so when they were made stands for it."""
+    return manifest.get(DIGEST) or manifest.get("created")
 
 
 def generation_of(manifest: Mapping[str, Any]) -> Generation | None:

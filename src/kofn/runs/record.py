@@ -16,8 +16,8 @@ from kofn.core.types import Estimate
 from kofn.core.warnings import coded_sentence, stored_warnings
 from kofn.errors import InputError
 from kofn.runs.case_reports import case_scores
-from kofn.runs.files import CANDIDATES, CASES, MANIFEST, checksum_mismatch, read_parquet, recover
-from kofn.runs.manifest import check_digest
+from kofn.runs.files import CANDIDATES, CASES, CHECKS, MANIFEST, checksum_mismatch, read_parquet, recover
+from kofn.runs.manifest import check_digest, defines_verdict, read_checks
 from kofn.runs.migrations import FIRST, first_reports, load_manifest
 from kofn.runs.run_tables import EVALUATION, REPORTS, CorrectnessResults, load_evaluation, load_reports, with_texts
 from kofn.scoring.configuration import GradingConfig
@@ -101,6 +101,16 @@ class Run(Displayable):
         kept = {k: stored[k] for k in names if stored.get(k) is not None}
         by, aggregate = (stored.get(name) or () for name in ("by", "aggregate"))
         return GradingConfig(**kept, by=(by,) if isinstance(by, str) else tuple(by), aggregate=tuple(aggregate))
+
+    @property
+    def defines_verdict(self) -> bool:
+        """Whether somebody said when the run passes; without that it has a headline and no verdict."""
+        return defines_verdict(self.manifest, self.evaluation.policy.value)
+
+    @property
+    def checks(self) -> Mapping[str, Any] | None:
+        """The last outcome of `kofn check` on the stored run, as checks.json has it; None where there is none."""
+        return None if self.path is None else read_checks(self.path / CHECKS, self.manifest)
 
     def full(self) -> CorrectnessResults:
         """The evaluation with its case reports as objects."""

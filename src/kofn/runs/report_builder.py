@@ -15,6 +15,7 @@ from kofn.registry import aggregator, higher_is_better
 from kofn.runs.case_reports import FIELD, RESULT, SCHEMA, GroupReport, case_scores, json_list, json_text
 from kofn.runs.run_tables import CorrectnessResults
 from kofn.scoring.configuration import GroupType, PassPolicy, ReportConfig, Requirement
+from kofn.scoring.result import measures_of_use
 
 if TYPE_CHECKING:
     from kofn.aggregators.base import Aggregator
@@ -63,13 +64,24 @@ class VerdictRule:
 
 
 def verdict_name(result: ScoredResult, plan: ReportConfig) -> str:
-    """The aggregator that says whether a case passes: the one asked for, else the first of the run that can.
+    """The aggregator that says whether a case passes: the one asked for, else that of the declared use, else `first`.
 
-    One can that has a natural bound, and of which more or less is better; where none of the run's can, `first` says it.
+    Where aggregators were asked for, it is one of them, and which one does not depend on their order. One can say it
+    that has a natural bound, and of which more or less is better; where none of the run's can, `first` says it.
     """
     if plan.verdict is not None:
         return Requirement.parse(plan.verdict).name if has_bound(plan.verdict) else plan.verdict
-    return next((name for _, name in result.case_values if _can_decide(name)), "first")
+    if plan.case_rule is not None:
+        return plan.case_rule
+    able = sorted({name for _, name in result.case_values if _can_decide(name)})
+    use = result.understood.get("use")
+    if use is not None and (measuring := measures_of_use(able, use)):
+        return measuring[0]
+    return next((name for name in _CASE_RULES if name in able), able[0] if able else "first")
+
+
+# without a verdict and a declared use: the first of these that the run shows says whether a case passes
+_CASE_RULES = ("first", "majority", "any_pass", "all_pass", "mean")
 
 
 def _can_decide(name: str) -> bool:

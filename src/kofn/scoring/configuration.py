@@ -196,9 +196,10 @@ class ReportConfig:
     types     group -> type; a group not named is Core
     weights   group -> weight, 1 where not named
     metric_weights  metric -> weight of its attribute, 1 where not named
-    verdict   the aggregator that says whether a case passes, with or without a bound ("majority", "mean >= 0.8");
-              None: the first aggregator of the result that can, else `first`
-    policy    when the whole run passes; None: as the task says, else `core-cases`
+    verdict   the aggregator that says whether a case passes, with or without a bound ("majority", "mean >= 0.8")
+    policy    when the whole run passes; with None here and for `verdict` the run has no verdict
+    case_rule the aggregator that says whether a case passes where there is no `verdict`; None: the number of the
+              declared use, else `first`, or another one where aggregators were asked for
     out       the run directory
     batch_index, append_results   a number for results.jsonl, and a file of several runs that gets the line too
     tags      words to find the run by
@@ -214,6 +215,7 @@ class ReportConfig:
     metric_weights: Mapping[str, float] = field(default_factory=dict)
     verdict: str | None = None
     policy: PassPolicy | None = None
+    case_rule: str | None = None
     threshold: float | None = None
     timestamp: datetime | None = None
     out: Path | None = None
@@ -235,7 +237,7 @@ class Config:
 
 
 # of a report: what follows from the task and the directory of a run, and is no option of it
-_OF_RUN = ("task", "task_version", "name", "version", "timestamp")
+_OF_RUN = ("task", "task_version", "name", "version", "timestamp", "case_rule")
 _PATHS = ("out", "prices", "append_results")
 _SEVERAL = ("metrics", "aggregate", "by")
 

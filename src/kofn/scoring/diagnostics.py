@@ -13,9 +13,8 @@ from kofn.core.warnings import DOUBLE_DIPPING, CodedWarning
 from kofn.extract import audit
 from kofn.metrics import default_metric
 from kofn.registry import aggregator, extractor, metric
-from kofn.scoring.configuration import USES
 from kofn.scoring.grade import choices_of, reference_answers
-from kofn.scoring.result import UNGRADED, Total
+from kofn.scoring.result import UNGRADED, Total, measures_of_use
 from kofn.stats.estimates import SMALL_SEGMENT
 
 if TYPE_CHECKING:
@@ -310,8 +309,10 @@ def _segment_warnings(n_cases: int, estimates: Sequence[Estimate]) -> list[Coded
     return [CodedWarning.of("small-segments", fewest=SMALL_SEGMENT, segments=tuple(small), marked=True)]
 
 
+_FEW_VALUES = 10  # a field with so few values can be segmented by, unless most cases have a value of their own
 _SLICES = 0.2  # a field with more values than this share of the cases is an id or a text, not a segment
 # items that the best-of-n report and run directories answer anew, so they are named here
+USE = "the aggregator matches how outputs are used"
 APART = "selector and evaluator are apart"
 TRACKED = "cost and latency are tracked per n"
 VERSIONED = "everything is versioned"
@@ -320,7 +321,7 @@ VERSIONED = "everything is versioned"
 def build_checklist(result: Result, options: GradingConfig) -> tuple[ChecklistLine, ...]:
     """The questions in order, answered from the result and how it was made."""
     questions: dict[str, Callable[[Result, GradingConfig], tuple[ChecklistAnswer, str]]] = {
-        "the aggregator matches how outputs are used": _use,
+        USE: _use,
         "diversity is shown": _diversity,
         "intervals are by case": _intervals,
         "the judge is calibrated and corrected": _judge,
@@ -340,29 +341,25 @@ def line_from_dict(line: Mapping[str, Any]) -> ChecklistLine:
 
 def _use(result: Result, options: GradingConfig) -> tuple[ChecklistAnswer, str]:
     if result.diagnostics["sizes"]["max"] <= 1:
-        return "yes", "one candidate a case: there is nothing to combine"
+        return "n/a", "one candidate per case: there is nothing to combine"
     if options.use is None:
-        return (
-            "unknown",
-            "nobody said how outputs are used: --use any, vote, select, list or all; `use:` in a task",
-        )
-    names = list(dict.fromkeys(e.aggregator for e in result.estimates))
-    fitting = [name for name in names if name.startswith(USES[options.use])]
+        return "unknown", "intended use not set; pass --use any, vote, select, list or all, or `use:` in a task"
+    fitting = measures_of_use(dict.fromkeys(e.aggregator for e in result.estimates), options.use)
     if not fitting:
-        return "no", f"outputs are used by `{options.use}`, and no aggregator shown measures that"
-    return "yes", f"outputs are used by `{options.use}`: {', '.join(fitting[:3])}"
+        return "no", f"intended use: {options.use}; none of the aggregators shown measures it"
+    return "yes", f"intended use: {options.use}, measured by {', '.join(fitting[:3])}"
 
 
 def _diversity(result: Result, _: GradingConfig) -> tuple[ChecklistAnswer, str]:
     if result.diagnostics["sizes"]["max"] <= 1:
-        return "yes", "one candidate a case: there is nothing to compare"
-    found = result.diagnostics.get("diversity")
-    if found is None:
-        votes = result.diagnostics.get("votes")
-        if votes is None:
-            return "no", "there are no texts and no answers to compare"
-        return "yes", f"{votes['unique_answers'] or 0:.2g} different answers a set"
-    return "yes", f"{found['unique_texts'] or 0:.2f} of a set's texts are different"
+        return "n/a", "one candidate per case: there is nothing to compare"
+    found, votes = (result.diagnostics.get(name) or {} for name in ("diversity", "votes"))
+    # a file without texts, or a run in which every call failed, has nothing to compare
+    if found.get("unique_texts") is not None:
+        return "yes", f"{found['unique_texts']:.0%} of the texts in a set are distinct"
+    if votes.get("unique_answers"):
+        return "yes", f"{votes['unique_answers']:.2g} distinct answers per set"
+    return "n/a", "there are no texts and no answers to compare"
 
 
 def _intervals(result: Result, _: GradingConfig) -> tuple[ChecklistAnswer, str]:
@@ -376,50 +373,54 @@ def _intervals(result: Result, _: GradingConfig) -> tuple[ChecklistAnswer, str]:
 def _judge(result: Result, _: GradingConfig) -> tuple[ChecklistAnswer, str]:
     if not result.judges:
         if "score" in result.understood["metrics"]:
-            return "unknown", "scores came with the file, and nobody says what made them"
-        return "yes", "no judge grades here"
+            return "unknown", "scores were imported; their source is unknown"
+        return "n/a", "no judge grades these outputs"
     # a judge that only selects has no verdicts to calibrate
     grading = {name: judge for name, judge in result.judges.items() if judge.get("role") != "selector"}
     without = [name for name, judge in grading.items() if not judge.get("calibrated")]
     if without:
-        return "no", f"no human labels stand beside {', '.join(without)}: kofn calibrate"
+        return "no", f"{', '.join(without)} has not been compared with human labels; use kofn calibrate"
     if not grading:
-        return "yes", "a judge picks, and none grades"
+        return "n/a", "a judge selects, and none grades"
     return "yes", f"{', '.join(grading)}: raw and corrected rates stand side by side"
 
 
 def _separation(result: Result, _: GradingConfig) -> tuple[ChecklistAnswer, str]:
     picked = [e.aggregator for e in result.estimates if e.aggregator.startswith(("selected", "weighted_vote"))]
     if not picked:
-        return "yes", "nothing is picked by a selector"
+        return "n/a", "no aggregator shown uses a selector"
     if result.double_dipping:
         return "no", "the same judge or score picks and grades"
     # a column of scores says nothing of the model behind it; it may be the judge's
     named = [name for name in result.understood["selectors"] if name not in result.judges]
     if named and result.judges:
-        return "unknown", f"selector `{named[0]}` came with the file, and nobody says which model made it"
-    return "yes", "what picks and what grades differ"
+        return "unknown", f"selector `{named[0]}` was imported; the model behind it is unknown"
+    return "yes", "the selector and the evaluator differ"
 
 
 def _segments(result: Result, options: GradingConfig) -> tuple[ChecklistAnswer, str]:
     if options.by:
         return "yes", f"by {', '.join(options.by)}"
     table = result.table
-    tags = [] if table is None else [c.name for c in table.tags if 1 < c.n_unique() <= _SLICES * table.n_cases]
+    columns = [] if table is None else list(table.tags)
+    most = 0 if table is None else max(_SLICES * table.n_cases, min(_FEW_VALUES, table.n_cases / 2))
+    tags = [c.name for c in columns if 1 < c.n_unique() <= most]
     if tags:
-        return "no", f"cases have {', '.join(f'`{t}`' for t in tags[:3])}: --by shows them"
-    return "unknown", "no field of the cases slices them"
+        return "no", f"cases have {', '.join(f'`{t}`' for t in tags[:3])}; pass --by FIELD"
+    if not columns:  # without a run directory to write, only the fields that are asked for are read
+        return "unknown", "no field to segment by was read; pass --by FIELD"
+    return "n/a", "no field has few enough values to segment by"
 
 
 def _spending(result: Result, _: GradingConfig) -> tuple[ChecklistAnswer, str]:
     missing = [name for name in ("cost", "seconds") if name not in result.diagnostics]
     if missing:
-        return "no", f"candidates carry no {' and no '.join(missing)}"
-    return "yes", "kofn curve shows what each further candidate costs and takes"
+        return "no", f"no {' and no '.join(missing)} recorded per candidate"
+    return "yes", "cost and time are recorded per candidate; kofn curve shows them for every n"
 
 
 def _versions(_: Result, __: GradingConfig) -> tuple[ChecklistAnswer, str]:
-    return "no", "nothing is kept of this: kofn score --out DIR writes hashes, versions and seeds to run.json"
+    return "no", "this result is not stored; --out DIR keeps hashes, versions and seeds in run.json"
 
 
 def with_versioning(result: Result) -> tuple[ChecklistLine, ...]:

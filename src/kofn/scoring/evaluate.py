@@ -25,7 +25,7 @@ from kofn.stats.intervals import check_level, check_resamples
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from kofn.aggregators.base import Aggregator
     from kofn.core.candidate_sets import Floats
@@ -130,15 +130,36 @@ def describe_result(
 def aggregators_of(scored: Graded, options: GradingConfig) -> list[Aggregator]:
     """The aggregators that are shown of graded candidates; without any asked for, the defaults."""
     sets = scored.sets
+    values = sets.values[sets.graded]
     return choose_aggregators(
         options,
         scored.metric,
         beside_labels=scored.beside_labels,
         has_answers=sets.answers is not None,
         zero_one=sets.zero_one,
+        passes_mean=has_meaningful_passes(values.min(initial=0), values.max(initial=0), options),
         verdicts=histogram(sets.counts[0]),
-        covering=coverage_aggregators(sets),
+        further=further_defaults(coverage_aggregators(sets), sets.selectors, scored.metric, options.use),
     )
+
+
+def further_defaults(covering: Sequence[str], selectors: Collection[str], metric: str, use: str | None) -> list[str]:
+    """Defaults beyond the usual: coverage, and what measures a declared use: a selector's pick, or the ranked list.
+
+    >>> further_defaults(["coverage"], ["reward"], "numeric", "select"), further_defaults([], [], "numeric", "select")
+    (['coverage', 'selected'], [])
+    """
+    measures = {"list": "ndcg", **({"select": "selected"} if selectors else {})}
+    return [*covering, *([measures[use]] if metric and use in measures else [])]
+
+
+def has_meaningful_passes(low: float | None, high: float | None, options: GradingConfig) -> bool:
+    """Whether passes say anything: not of values beyond 0 to 1 (grades from 1 to 5, BLEU) without a threshold.
+
+    >>> has_meaningful_passes(1, 5, GradingConfig()), has_meaningful_passes(1, 5, GradingConfig(threshold=4))
+    (False, True)
+    """
+    return options.threshold is not None or ((low or 0.0) >= 0 and (high or 0.0) <= 1)
 
 
 def choose_aggregators(
@@ -148,20 +169,22 @@ def choose_aggregators(
     beside_labels: bool,
     has_answers: bool,
     zero_one: bool,
+    passes_mean: bool = True,
     verdicts: Counter[int],
-    covering: Sequence[str],
+    further: Sequence[str],
 ) -> list[Aggregator]:
     """The aggregators asked for, each once; else defaults by what is counted, with pass@k up to the size of most sets.
 
     `verdicts` says how many sets have so many graded candidates. A metric that stands beside labels shows its values
-    only: its passes are the labels'.
+    only: its passes are the labels'. Without meaningful passes the defaults count none. `further` are the
+    `further_defaults`.
     """
     if options.aggregate:
         rules = [aggregator(spec) for spec in options.aggregate]
         check_unique([rule.name for rule in rules], "aggregator {} is there twice")
         return [rule for rule in rules if not (beside_labels and isinstance(rule, CountAggregator))]
     if not metric:
-        names = [*(WITHOUT_LABELS if has_answers else ()), *covering]
+        names = [*(WITHOUT_LABELS if has_answers else ()), *further]
     elif beside_labels:
         names = list(VALUES_ONLY)
     else:
@@ -170,8 +193,9 @@ def choose_aggregators(
             # after first and mean; where all values are 0 or 1 it is any_pass
             names.insert(2, "best_score")
         reach = _reach(verdicts)
-        names += [*(f"pass@{k}" for k in _LADDER if k <= reach), *covering]
-    return [aggregator(name) for name in names]
+        names += [*(f"pass@{k}" for k in _LADDER if k <= reach), *further]
+    rules = [aggregator(name) for name in names]
+    return [rule for rule in rules if passes_mean or not isinstance(rule, CountAggregator)]
 
 
 def _reach(verdicts: Counter[int]) -> int:

@@ -43,7 +43,9 @@ from kofn.scoring.evaluate import (
     choose_aggregators,
     describe_result,
     estimates_of,
+    further_defaults,
     grade,
+    has_meaningful_passes,
     is_rate,
     recipe_of,
     resolve_extractor,
@@ -128,7 +130,7 @@ def _part_aggregators(one: Graded, options: GradingConfig) -> list[Aggregator]:
         # with the answers of "maybe": a default that the whole will show must be computed in every part
         zero_one=False,
         verdicts=Counter({int(sets.sizes.max(initial=0)): 1}),
-        covering=coverage_aggregators(sets),
+        further=further_defaults(coverage_aggregators(sets), sets.selectors, one.metric, options.use),
     )
 
 
@@ -205,8 +207,9 @@ def _shown_aggregators(one: MetricCounts, facts: Counts, options: GradingConfig)
         beside_labels=one.beside_labels,
         has_answers=facts.has_answers,
         zero_one=one.zero_one,
+        passes_mean=has_meaningful_passes(one.low, one.high, options),
         verdicts=one.verdicts,
-        covering=facts.covering,
+        further=further_defaults(facts.covering, facts.selectors, one.metric, options.use),
     )
 
 

@@ -434,6 +434,8 @@ class ScoredResult(Result):
 
 # --- what is said first
 
+# aggregators of values, whatever passes
+_BY_VALUE = ("mean", "first", "median", "max", "min", "best_score", "weighted_mean", "majority", "ndcg", "selected")
 # without a declared use, and where no aggregator measures it: the first of these that there is
 _USUAL = ("mean", "first", "any_pass", "majority", "best_score", "agreement")
 
@@ -454,7 +456,10 @@ def headline_of(
     cases = format_count(n_cases, "case") if known == n_cases else f"{known:,} of {format_count(n_cases, 'case')}"
     graded = describe_metric(understood, "" if found is None else found.metric)
     about = f"{cases} x {each}, {graded}"
-    return Headline(estimate=found, about=about, use=use, measured=measured, warning=most_severe(warnings))
+    # what passes does not matter to a mean of scores
+    by_value = found is not None and found.aggregator.partition("(")[0] in _BY_VALUE
+    relevant = [w for w in warnings if not (by_value and w.code == "no-threshold")]
+    return Headline(estimate=found, about=about, use=use, measured=measured, warning=most_severe(relevant))
 
 
 def headline_estimate(estimates: Sequence[Estimate], use: str | None) -> tuple[Estimate | None, bool]:
@@ -478,9 +483,65 @@ def headline_name(names: Iterable[str], use: str | None) -> tuple[str, bool]:
     (('mean', True), ('any_pass', True))
     """
     names = list(names)
-    if use is not None and (fitting := [name for name in names if name.startswith(USES[use])]):
-        return min(fitting, key=lambda name: _place(name, USES[use])), True
+    if use is not None and (fitting := measures_of_use(names, use)):
+        return fitting[0], True
     return min(names, key=lambda name: _place(name, _USUAL)), use is None
+
+
+def distinct_estimates(result: Result) -> tuple[list[Estimate], dict[str, list[str]]]:
+    """The estimates to show, and which further aggregators have the same value in every case as one that is shown.
+
+    Of one candidate per case nearly all aggregators are the same number. The headline's stands for its equals, else
+    the first of them. Aggregators that were asked for are all shown.
+    """
+    if result.understood.get("aggregators"):
+        return list(result.estimates), {}
+    lead = result.headline.estimate
+    numbers: dict[tuple[str, str], list[Estimate]] = {}
+    for e in result.estimates:
+        numbers.setdefault((e.metric, e.aggregator), []).append(e)
+    # the headline first, so that it is the one that stays
+    order = sorted(numbers, key=lambda key: lead is None or key != (lead.metric, lead.aggregator))
+    kept: list[tuple[str, str]] = []
+    equals: dict[str, list[str]] = {}
+    for key in order:
+        same = next((one for one in kept if one[0] == key[0] and _are_equal(result, numbers, one, key)), None)
+        if same is None:
+            kept.append(key)
+        elif key[1] not in equals.setdefault(same[1], []):
+            equals[same[1]].append(key[1])
+    shown = [e for e in result.estimates if (e.metric, e.aggregator) in kept]
+    return shown, equals
+
+
+def _are_equal(
+    result: Result, numbers: Mapping[tuple[str, str], list[Estimate]], a: tuple[str, str], b: tuple[str, str]
+) -> bool:
+    """Whether two aggregators have the same value in every case, and so the same estimates."""
+
+    def parts(key: tuple[str, str]) -> list[Any]:
+        return [(e.segment, e.n, e.n_missing, *(_rounded(x) for x in (e.point, e.low, e.high))) for e in numbers[key]]
+
+    if parts(a) != parts(b):
+        return False
+    if a not in result.case_values or b not in result.case_values:  # data read in parts keeps no values
+        return bool(result.diagnostics["sizes"]["max"] == 1)
+    alike: bool = np.allclose(result.case_values[a], result.case_values[b], rtol=0, atol=1e-12, equal_nan=True)
+    return alike
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 9)
+
+
+def measures_of_use(names: Iterable[str], use: str) -> list[str]:
+    """The aggregators that measure a use, the most direct first; with the largest k where there are several.
+
+    >>> measures_of_use(["pass@2", "pass@10", "mean", "any_pass"], "any")
+    ['any_pass', 'pass@10', 'pass@2']
+    """
+    families = USES[use]
+    return sorted((name for name in names if name.startswith(families)), key=lambda name: _place(name, families))
 
 
 def _place(name: str, families: Sequence[str]) -> tuple[int, bool, int, str]:

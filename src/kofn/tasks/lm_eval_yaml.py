@@ -28,6 +28,8 @@ from kofn.tasks.task import REPEATS, Task
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+# how repeats are combined -> how a product uses them
+_USES = {"any_pass": "any", "majority": "vote", "all_pass": "all"}
 OWN_KEYS = ("repeat_aggregation", "name")  # what a metric of the list may say that lm-eval has no word for
 _MARKS = {"doc_to_text", "doc_to_target", "doc_to_choice", "metric_list", "filter_list", "dataset_path"}
 _KINDS = {  # keys of files that do not hold a single task
@@ -313,7 +315,7 @@ def task_of(config: Mapping[str, Any], source: str, folder: Path | None = None) 
         "repeats": config.get("repeats", 1),
         "metrics": [{"metric": m} for m in dict.fromkeys(e.spec for e in known)],
         "aggregate": list(dict.fromkeys(["first", "mean", *(e.repeat_aggregation for e in metrics)])),
-        "verdict": metrics[0].repeat_aggregation if metrics else None,
+        "use": _USES.get(metrics[0].repeat_aggregation) if metrics else None,
         "dataset": {"records": []},
         "fields": {"question": TEXT, "reference": TARGET, **({"choices": CHOICE} if config.get(CHOICE) else {})},
         "stages": [{"name": "answer", **({} if refused else _stage(config))}],

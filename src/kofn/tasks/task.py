@@ -37,9 +37,14 @@ def repeat_aggregators(spec: TaskSpec) -> tuple[str, ...]:
     return tuple(dict.fromkeys(REPEATS.get(name, name) for name in named))
 
 
-def verdict_of(spec: TaskSpec) -> str | None:
-    """The aggregator by which a case passes: the task's own, else the first that a metric names for its repeats."""
-    return spec.verdict or next(iter(repeat_aggregators(spec)), None)
+def case_rule_of(spec: TaskSpec) -> str | None:
+    """The aggregator by which a case passes without a verdict: the first that a metric names for its repeats."""
+    return next(iter(repeat_aggregators(spec)), None)
+
+
+def policy_of(spec: TaskSpec) -> PassPolicy | None:
+    """When the whole run passes, where the task file says so."""
+    return PassPolicy(spec.policy) if "policy" in spec.model_fields_set else None
 
 
 def _aggregated(name: str, scores: Any, *, predictions: Any = None) -> float:
@@ -179,8 +184,9 @@ class Task:
                 types=report.types or (groups.types if groups else {}),
                 weights=report.weights or (groups.weights if groups else {}),
                 metric_weights=report.metric_weights or {m.metric: m.weight for m in spec.metrics if m.weight != 1.0},
-                verdict=report.verdict or verdict_of(spec),
-                policy=report.policy or PassPolicy(spec.policy),
+                verdict=report.verdict or spec.verdict,
+                policy=report.policy or policy_of(spec),
+                case_rule=case_rule_of(spec),
             ),
         )
 

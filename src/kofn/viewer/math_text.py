@@ -24,12 +24,18 @@ MOST_ELEMENTS = 2_000  # of one formula
 DEEPEST = 40  # elements within elements
 ROOM = 100_000  # characters of formulas on one page, those of long ones counted more: see `_cost`
 
-_NAMES = "align|aligned|equation|gather|cases|[bpvV]?matrix"
-_OPENER = re.compile(rf"```|`|\\\[|\\\(|\\begin\{{(?:{_NAMES})\*?\}}|(?<![\\$\w])\$\$?")
-_CLOSER = {"\\[": "\\]", "\\(": "\\)", "$$": "$$", "`": "`", "```": "```"}
-# no blank inside and no letter or digit behind, so that prices and shell variables stay text
-_DOLLARS = re.compile(r"\$([^\s$](?:[^$\n]{0,600}[^\s\\$])?)\$(?![\w$])")
-_BARE = re.compile(r"[^$\n]{0,300}\\(?:[dt]?frac|sqrt|text|pi|left|begin|infty|cup|in|times|cdot|pm)\b[^$\n]{0,300}")
+# in this order: a formula in code is code. `$` needs no blank inside and no letter or digit behind, so that prices and
+# shell variables stay text.
+_FORMULA = re.compile(
+    r"(?P<code>```.*?(?:```|\Z)|`[^`\n]+`)"
+    r"|\\\[(?P<bracket>.+?)\\\]|(?<!\\)\$\$(?P<dollars>[^$]+)\$\$"
+    r"|(?P<environment>\\begin\{(?P<name>align|aligned|equation|gather|cases|[bpvV]?matrix)(?P<star>\*?)\}.+?"
+    r"\\end\{(?P=name)(?P=star)\})"
+    r"|\\\((?P<paren>.+?)\\\)|(?<![\\$\w])\$(?P<dollar>[^\s$](?:[^$\n]*?[^\s\\$])?)\$(?![\w$])",
+    re.DOTALL,
+)
+_BARE = re.compile(r"[^$\n]*\\(?:[dt]?frac|sqrt|text|pi|left|begin|infty|cup|in|times|cdot|pm)\b[^$\n]{0,300}")
+_INLINE = ("paren", "dollar")
 _NUMBERED = re.compile(r"(?<=\{)(align|equation|gather)(?=\})")
 _MACROS = re.compile(r"\\(?:[egx]?def|let|(?:re)?newcommand|providecommand|DeclareMathOperator|newenvironment)\b")
 _ELEMENTS = re.compile(
@@ -87,11 +93,12 @@ class MathPage:
     def _pieces(self, text: str) -> Iterator[tuple[int, int, Markup | None]]:
         """Stretches of a text in order: (start, end, the formula drawn, or None for text)."""
         at = 0
-        for start, end, source, display in () if self.source else _find_formulas(text):
-            formula = self._convert(source.strip(), display)
+        for found in _FORMULA.finditer(text) if not self.source and ("$" in text or "\\" in text) else ():
+            formula = self._convert(found)
             if formula is None:
                 continue
-            if display == "block":  # it has lines of its own already
+            start, end = found.span()
+            if 'display="block"' in formula[:40]:  # it has lines of its own already
                 start -= text[at:start].endswith("\n")
                 end += text[end : end + 1] == "\n"
             yield at, start, None
@@ -99,48 +106,15 @@ class MathPage:
             at = end
         yield at, len(text), None
 
-    def _convert(self, source: str, display: str) -> Markup | None:
-        cost = _cost(source)
-        if cost > self.room:
+    def _convert(self, found: re.Match[str]) -> Markup | None:
+        kind = str(found.lastgroup)
+        source = found[kind]
+        if kind == "code" or len(source) > LONGEST_FORMULA or _cost(source) > self.room:
             return None
-        self.room -= cost
-        formula = convert_formula(source, display)
+        self.room -= _cost(source)
+        formula = convert_formula(source.strip(), "inline" if kind in _INLINE else "block")
         self.found += formula is not None
         return formula
-
-
-def _find_formulas(text: str) -> Iterator[tuple[int, int, str, str]]:
-    r"""The places of formulas outside code, their sources and how they are displayed, in one pass.
-
-    The next place of each kind of end is remembered, so that the time is linear whatever a text holds.
-
-    >>> list(_find_formulas("$x$ costs $5, `$y$`, \\[z\\]"))
-    [(0, 3, 'x', 'inline'), (21, 26, 'z', 'block')]
-    """
-    at, ends = 0, dict[str, int]()
-    while found := _OPENER.search(text, at):
-        start, opener, at = found.start(), found[0], found.end()
-        if opener == "$":
-            if inside := _DOLLARS.match(text, start):
-                at = inside.end()
-                yield start, at, inside[1], "inline"
-            continue
-        environment = opener.startswith("\\begin")
-        closer = opener.replace("begin", "end") if environment else _CLOSER[opener]
-        if ends.get(closer, -1) < at:
-            place = text.find(closer, at)
-            ends[closer] = len(text) if place < 0 else place
-        end = ends[closer]
-        if opener == "```":
-            at = end + 3
-        elif end == len(text) or end > at + LONGEST_FORMULA:
-            continue
-        elif opener == "`":
-            at = at if "\n" in text[at:end] else end + 1
-        else:
-            source = text[at:end]
-            at = end + len(closer)
-            yield start, at, text[start:at] if environment else source, "inline" if opener == "\\(" else "block"
 
 
 def _cost(source: str) -> int:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from kofn.generate.progress_file import read_progress
-from kofn.runs.files import MANIFEST
+from kofn.runs.files import CHECKS, MANIFEST
 from kofn.runs.index import list_entries
 from kofn.runs.run_tables import EVALUATION, REPORTS
 
@@ -71,7 +71,9 @@ class RunFolder:
         while pending:
             path, name, depth = pending.pop()
             entries = list_entries(path)
-            stamp = tuple(_file_stamp(e) for e in entries if e.name in RUN_FILES and _fits(e.is_file))
+            known = [e for e in entries if e.name in (*RUN_FILES, CHECKS) and _fits(e.is_file)]
+            # a check alone is no run
+            stamp = tuple(map(_file_stamp, known)) if any(e.name != CHECKS for e in known) else ()
             if stamp:
                 yield RunEntry(name, path, stamp)
             # `kofn verify` writes its progress file above the runs that it makes: such a folder is searched too

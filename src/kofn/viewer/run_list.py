@@ -7,10 +7,14 @@ import time
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.document import estimate_dict
 from kofn.errors import InputError
 from kofn.generate.progress_file import RECENT
-from kofn.runs.files import MANIFEST, read_json
+from kofn.render.run_summary import UNDEFINED, checks_sentence
+from kofn.runs.files import CHECKS, MANIFEST, read_json
 from kofn.runs.index import read_evaluation_body, task_of
+from kofn.runs.manifest import defines_verdict, read_checks
+from kofn.runs.record import stored_headline
 from kofn.runs.run_tables import EVALUATION
 from kofn.viewer.event_streams import PAUSE
 from kofn.viewer.run_folder import PROGRESS_FILE, STORE_FILE, fraction_done, read_status
@@ -21,8 +25,6 @@ if TYPE_CHECKING:
 
     from kofn.viewer.run_folder import RunEntry, RunFolder
 
-# the aggregator whose estimate a line shows: that of the verdict, else the first of these that there is
-HEADLINE_RULES = ("any_pass", "majority", "mean", "first")
 SORTS = ("when", "name", "task", "model", "status", "point", "cases", "candidates", "cost")
 _HEADLINE = ("metric", "aggregator", "point", "low", "high")  # of the estimate that a line shows
 IDLE_PAUSE = 3.0  # seconds between two scans of a folder in which no run is active
@@ -33,8 +35,8 @@ MAX_SHARE, MAX_PAUSE = 0.05, 5.0  # of the time that scanning a folder may take;
 class RunLine:
     """A run in the list. Its fields are the columns of runs.csv too.
 
-    `problem` is the task without the checkpoint of programs. `status`: passed, failed, incomplete, running, stopped or
-    unreadable; `why` says more.
+    `problem` is the task without the checkpoint of programs. `status`: finished, or passed or failed where there is
+    a verdict; incomplete, running, stopped or unreadable; `why` says more.
     """
 
     name: str
@@ -45,6 +47,7 @@ class RunLine:
     when: str = ""
     kind: str = ""
     model: str = ""
+    headline: str = ""
     metric: str = ""
     aggregator: str = ""
     point: float | None = None
@@ -158,10 +161,13 @@ def _unfinished_line(entry: RunEntry) -> RunLine:
 
 def _stored_line(entry: RunEntry, body: Mapping[str, Any], manifest: Mapping[str, Any]) -> RunLine:
     result = manifest.get("result") or {}
-    status, why = _status(body, manifest)
+    status, why = _status(entry, body, manifest)
     cost = (result.get("diagnostics") or {}).get("cost") or {}
-    first = _headline(result.get("estimates") or (), body.get("verdict"))
-    first = first or {"aggregator": "score", "point": body.get("score")}
+    headline = stored_headline(manifest)
+    estimate = None if headline is None else headline.estimate
+    first: Mapping[str, Any] = {"aggregator": "score", "point": body.get("score")}
+    if headline is not None:
+        first = {"aggregator": ""} if estimate is None else estimate_dict(estimate)
     return RunLine(
         name=entry.name,
         status=status,
@@ -177,13 +183,15 @@ def _stored_line(entry: RunEntry, body: Mapping[str, Any], manifest: Mapping[str
         missing=int(result.get("n_missing") or 0) + int(body.get("n_unverified") or 0),
         tags=tuple(map(str, manifest.get("tags") or ())),
         parent=str((manifest.get("parent") or {}).get("name") or ""),
+        headline="" if headline is None else headline.text,
         metric=str(first.get("metric") or ""),
         aggregator=str(first["aggregator"]),
         **{name: first.get(name) for name in ("point", "low", "high")},
     )
 
 
-def _status(body: Mapping[str, Any], manifest: Mapping[str, Any]) -> tuple[str, str]:
+def _status(entry: RunEntry, body: Mapping[str, Any], manifest: Mapping[str, Any]) -> tuple[str, str]:
+    """Passed or failed only where somebody defined a verdict, or checked the run; else finished."""
     if body.get("infrastructure_failure") is not None:
         return "incomplete", f"the harness failed: {body['infrastructure_failure']}"
     stopped = (manifest.get("generation") or {}).get("stopped")
@@ -192,7 +200,12 @@ def _status(body: Mapping[str, Any], manifest: Mapping[str, Any]) -> tuple[str, 
         return "incomplete", f"stopped: {stopped}"
     if body.get("n_unverified") == sum(body["total_counts"].values()) > 0:
         return "incomplete", "nothing was verified"
-    return ("passed" if decision["passed"] else "failed"), str(decision["reason"])
+    if defines_verdict(manifest, str(body["policy"])):
+        return ("passed" if decision["passed"] else "failed"), str(decision["reason"])
+    checks = read_checks(entry.path / CHECKS, manifest)
+    if checks is None:
+        return "finished", UNDEFINED
+    return ("passed" if checks["passed"] else "failed"), checks_sentence(checks)
 
 
 def _model(manifest: Mapping[str, Any]) -> str:
@@ -203,14 +216,6 @@ def _model(manifest: Mapping[str, Any]) -> str:
     if isinstance(verify, dict) and verify.get("submission"):
         return str(verify["submission"])
     return str((((manifest.get("result") or {}).get("understood") or {}).get("origin") or {}).get("model") or "")
-
-
-def _headline(estimates: Sequence[Mapping[str, Any]], verdict: Any) -> Mapping[str, Any] | None:
-    """The estimate a reader looks for first: of the rule by which a case passes, else a usual one, else the first."""
-    overall = [e for e in estimates if e.get("segment") is None]
-    by_name = {e["aggregator"]: e for e in overall if e["metric"] == overall[0]["metric"]}
-    rule = str(verdict or "").partition(" ")[0]
-    return next((by_name[name] for name in (rule, *HEADLINE_RULES) if name in by_name), next(iter(overall), None))
 
 
 # --- search, filters and order

@@ -41,7 +41,7 @@ def show(viewer: Viewer, request: Request, name: str) -> Response:
     data = report_data(view.run, with_charts=False)
     return render_page(
         "run.html.j2",
-        title=f"{data['task']} – {data['verdict']['word'].lower()}",
+        title=data.pop("title"),
         crumbs=breadcrumbs(name),
         scripts=["run.js", *(["live.js"] if status.active else [])],
         refresh=live_page.REFRESH if status.active else None,
