@@ -57,7 +57,9 @@ PHRASES = (
     _phrase(r"\b(?:is|are) said\b(?! to\b)", "kofn reports"),
     _phrase(r"\btime to go\b", "remaining time"),
     _phrase(r"\basks? nothing\b", "makes no request"),
-    _phrase(r"\bno real (?:change|difference)\b", "no significant difference"),
+    _phrase(
+        r"\bno real (?:change|difference)\b|\b(?:not|difference|better) beyond chance\b", "no significant difference"
+    ),
     _phrase(r"\bwhatever is (?:drawn|there|said)\b", "name it"),
     _phrase(r"\bleast gain\b", "minimum gain"),
     _phrase(r"\bas many as there are\b", "all"),
