@@ -359,7 +359,7 @@ def test_few_shared_cases_are_too_few_to_tell(tmp_path):
     assert found.headline.text.startswith(
         "Too few shared cases to tell (9, at least 10 needed): pass_rate from d0 to d1"
     )
-    assert "no real change" not in trend_page(found).lower()
+    assert "no significant change" not in trend_page(found).lower()
     assert not any(change and change.real for change in found.tasks[0].metrics[0].series.changes)
 
 
