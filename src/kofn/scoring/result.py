@@ -459,7 +459,8 @@ def headline_of(
     # what passes does not matter to a mean of scores
     by_value = found is not None and found.aggregator.partition("(")[0] in _BY_VALUE
     relevant = [w for w in warnings if not (by_value and w.code == "no-threshold")]
-    return Headline(estimate=found, about=about, use=use, measured=measured, warning=most_severe(relevant))
+    # of one candidate per case every use is the same
+    return Headline(estimate=found, about=about, use=use, measured=measured or high <= 1, warning=most_severe(relevant))
 
 
 def headline_estimate(estimates: Sequence[Estimate], use: str | None) -> tuple[Estimate | None, bool]:
@@ -485,7 +486,8 @@ def headline_name(names: Iterable[str], use: str | None) -> tuple[str, bool]:
     names = list(names)
     if use is not None and (fitting := measures_of_use(names, use)):
         return fitting[0], True
-    return min(names, key=lambda name: _place(name, _USUAL)), use is None
+    # without a use the smallest k: what a single candidate reaches
+    return min(names, key=lambda name: (*_place(name, _USUAL)[:2], -_place(name, _USUAL)[2], name)), use is None
 
 
 def distinct_estimates(result: Result) -> tuple[list[Estimate], dict[str, list[str]]]:
