@@ -378,7 +378,7 @@ def test_a_page_that_cannot_hold_every_case_holds_failing_ones_and_says_so():
     assert index["total"] == 30
     assert any("12 of 30 cases" in note for note in found.notes)
     numbers = report_page(run, ByteBudget(cases=12))
-    assert "30 cases × 4 candidates" in numbers
+    assert "30 cases x 4 candidates" in numbers
 
 
 def test_where_even_cut_texts_do_not_fit_fewer_cases_are_shown():
