@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from kofn.analysis.best_of import MEASURE_OF_USE, best_of, best_of_by_segment
+from kofn.analysis.finding import Finding
 from kofn.analysis.selectors import Selector, evaluate_selector, with_selector
 from kofn.core.document import ChecklistLine, Displayable
-from kofn.core.format import format_dollars, format_rate, format_seconds
+from kofn.core.format import format_count, format_dollars, format_estimate, format_rate, format_seconds
 from kofn.core.table import segment_names
 from kofn.core.warnings import DOUBLE_DIPPING, CodedWarning, warnings_dict, with_code
 from kofn.errors import InputError
@@ -208,6 +209,26 @@ class BestOfReport(Displayable):
         """Whether the selector and the metric are the same judge, model or score."""
         return bool(with_code(self.warnings, DOUBLE_DIPPING))
 
+    @property
+    def headline(self) -> Finding:
+        """What counts with one candidate and with all, and the n to choose where there is one."""
+        first, last = self.table.measured[0], self.table.measured[-1]
+        measure = self.table.measure
+        name = {"majority": "maj"}.get(measure, measure)
+
+        def at(row: BestOfRow) -> str:
+            ends = (getattr(row, f"{measure}_low"), getattr(row, f"{measure}_high"))
+            return f"{name}@{row.k} {format_estimate(row.value(measure), *ends)}"
+
+        values = at(first) if first.k == last.k else f"{at(first)}, {at(last)}"
+        n = self.choice.n
+        chosen = "" if n is None else f". Choose n = {n}: {self.choice.reason}"
+        ends = {row.k: row.value(measure) for row in (first, last)}
+        return Finding(
+            text=f"{values} over {format_count(self.table.n_cases, 'case')}{chosen}.",
+            numbers={"measure": measure, "n": n, "values": [{"k": k, "point": value} for k, value in ends.items()]},
+        )
+
     def rows(self) -> list[dict[str, Any]]:
         """One row per k, of all cases and then of each segment."""
         curves = [(None, self.table), *((s.table.segment, s.table) for s in self.segments)]
@@ -217,6 +238,7 @@ class BestOfReport(Displayable):
         """As `kofn curve --json` prints it."""
         table = self.table.to_dict()
         return {
+            "headline": self.headline.to_dict(),
             **{name: getattr(self, name) for name in ("name", "metric", "level", "split")},
             **{key: value for key, value in table.items() if key != "segment"},
             "choose": asdict(self.choice),

@@ -83,9 +83,9 @@ def _head(found: BestOfReport) -> dict[str, str]:
     what = f"{format_count(table.n_cases, 'case')}, metric {found.metric}"
     by = "" if found.selector is None else f", selector {found.selector.name}"
     return {
-        "word": "No n chosen" if n is None else f"n = {n}",
-        "kind": "passed" if n is not None else "",
-        "reason": show_hidden(f"{found.choice.reason[:1].upper()}{found.choice.reason[1:]}."),
+        "word": format_number(table.measured[-1].value(table.measure)) if n is None else f"n = {n}",
+        "kind": "",
+        "reason": show_hidden(found.headline.text),
         "what": show_hidden(f"{what}{by}"),
     }
 

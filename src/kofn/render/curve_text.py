@@ -49,7 +49,8 @@ def format_curve(
 ) -> str:
     """The whole of it, at most `width` columns wide where the table allows."""
     table = found.table
-    lines = [style(line, "strong") for line in wrap(escape_controls(curve_headline(found)), width)]
+    lines = [style(line, "strong") for line in wrap(escape_controls(found.headline.text), width)]
+    lines += wrap(escape_controls(curve_title(found)), width)
     grid = fit_columns(_grid(found), width, _drop_order(found))
     lines += ["", *grid_lines(grid, style), "", *draw_chart(table, width), ""]
     chosen = wrap(escape_controls(choice_sentence(found)), width, break_on_hyphens=False)
@@ -71,7 +72,7 @@ def curve_document(found: BestOfReport) -> Document:
     bars = ["" if r.any is None else interval_cells(r.any_low, r.any, r.any_high, (0.0, 1.0)) for r in rows]
     main = insert_column(grid, at, "0  1", bars)
     return Document(
-        headline=(curve_headline(found), choice_sentence(found)),
+        headline=(found.headline.text, curve_title(found), choice_sentence(found)),
         grids=(main, _segments(found)) if found.segments else (main,),
         notes=tuple(_fact_rows(found)),
         warnings=tuple(map(str, found.warnings)),
@@ -79,7 +80,7 @@ def curve_document(found: BestOfReport) -> Document:
     )
 
 
-def curve_headline(found: BestOfReport) -> str:
+def curve_title(found: BestOfReport) -> str:
     """Whose curve it is, over how many cases."""
     table = found.table
     split = "" if found.split is None else f", {found.split.partition(':')[0]} cases only"
