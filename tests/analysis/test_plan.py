@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kofn
 from kofn.analysis.plan import (
     PlanQuestion,
     UnitPrices,
@@ -165,6 +166,15 @@ def test_a_pair_of_pilots_gives_the_variance_of_their_difference():
     assert found.n_cases == 4000
     alike = alike_variances(pilot_variances(CandidateSets.from_lists(a.tolist())), 0.0)
     assert alike.between > 2 * found.between  # pairing is worth a lot where both find the same cases hard
+
+
+def test_the_difference_of_two_pilots_has_the_sign_of_a_comparison():
+    lists = [[[1, 0], [0, 0], [1, 1], [0, 1]] * 3, [[1, 1], [0, 1], [1, 1], [1, 1]] * 3]
+    a, b = (kofn.score([{"id": str(i), "passes": p} for i, p in enumerate(one)]) for one in lists)
+    difference = kofn.compare(a, b, aggregate="mean").differences[0].comparison.difference
+    found = paired_variances(a.scored[0].sets, b.scored[0].sets)
+    assert found.mean == pytest.approx(difference)
+    assert difference > 0
 
 
 def test_pilots_are_paired_by_case_and_not_by_place():

@@ -190,7 +190,9 @@ def _series(part: TaskTrend, f: MetricTrend, name: str, links: TrendLinks | None
         "title": show_hidden(f.name),
         "what": show_hidden(describe_metric(f).partition(": ")[2] if f.name in FROM_REPORTS else describe_metric(f)),
         "chart": series_chart(name, part, f, links) if drawn else None,
-        "keys": [(f"significant change, {w}", colour, m) for w, colour in COLOURS.items() for m in "▲▼" if (w, m) in marks],
+        "keys": [
+            (f"significant change, {w}", colour, m) for w, colour in COLOURS.items() for m in "▲▼" if (w, m) in marks
+        ],
         "level": interval_heading(f.level),
         "rows": [_row(part.runs, f, i, when[i], links) for i in listed],
         "folded": [_row(part.runs, f, i, when[i], links) for i in folded[-MOST_FOLDED:]],
