@@ -279,7 +279,7 @@ def test_a_number_the_run_does_not_hold_is_made_as_the_run_made_its_own(check, t
 
 def test_a_bound_on_an_end_of_the_interval_looks_at_that_end(check, arithmetic):
     assert check(arithmetic, "--require", "any_pass.low >= 73%")[0] == 0
-    assert check(arithmetic, "--require", "any_pass.low >= 75 %")[0] == 1
+    assert check(arithmetic, "--require", "any_pass.low >= 75%")[0] == 1
     assert check(arithmetic, "--require", "any_pass.high < 0.91")[0] == 1
     assert check(arithmetic, "--require", "any_pass.high < 0.92")[0] == 0
 

@@ -99,7 +99,7 @@ def test_too_few_cases_cannot_be_made_up_by_repeats():
     v = Variances(between=0.1, within=0.1)
     found = make_plan(PlanQuestion(width=0.05), v, UnitPrices(), most_cases=100)
     assert found.mixes == ()
-    assert plan_sentence(found) == "A 95 % interval of width 0.05 is out of reach"
+    assert plan_sentence(found) == "A 95% interval of width 0.05 is out of reach"
     assert any("would still take 615 cases" in str(note) for note in found.notes)
     some = make_plan(PlanQuestion(width=0.05), v, UnitPrices(), most_cases=900)
     assert some.mixes[0].repeats > 1
@@ -306,7 +306,7 @@ def test_the_verb_prints_the_mixes_and_says_the_cheapest():
     assert "the pilot's 60 cases x 5 give a width of 0.155" in out
     assert re.search(r"^ +1  1,546 +1,546 ", out, re.MULTILINE)
     assert "◂ cheapest" in out
-    assert "For a 95 % interval of width 0.05 ask" in out
+    assert "For a 95% interval of width 0.05 ask" in out
 
 
 def test_json_holds_the_same():

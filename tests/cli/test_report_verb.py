@@ -139,7 +139,7 @@ SUMMARY = """\
 
 task        wc, version 3
 run         checkpoint_2, version 2, 2026-03-01 12:00:00 UTC
-passed      2 of 4 cases (50.0 %)
+passed      2 of 4 cases (50.0%)
 by type     Core 1 of 2, Regression 0 of 1, Error 1 of 1
 incomplete  1 of 4 cases unverified
 score       0.778
@@ -395,8 +395,8 @@ def test_a_duration_never_says_sixty_seconds_or_minutes(seconds):
 @given(st.integers(1, 10**6).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_a_share_is_a_hundred_percent_only_of_all(counts):
     part, whole = counts
-    assert (format_part(part, whole) == "100.0 %") == (part == whole)
-    assert (format_part(part, whole) == "0.0 %") == (part == 0)
+    assert (format_part(part, whole) == "100.0%") == (part == whole)
+    assert (format_part(part, whole) == "0.0%") == (part == 0)
 
 
 # csv and json

@@ -90,8 +90,8 @@ def test_counts_sizes_and_short_numbers_keep_what_they_count(n):
 @given(st.integers(0, 1000), st.integers(1, 1000))
 def test_a_part_is_all_or_nothing_only_when_it_is(part, whole):
     part = min(part, whole)
-    assert (format_part(part, whole) == "100.0 %") == (part == whole)
-    assert (format_part(part, whole) == "0.0 %") == (part == 0)
+    assert (format_part(part, whole) == "100.0%") == (part == whole)
+    assert (format_part(part, whole) == "0.0%") == (part == 0)
 
 
 @given(st.floats(0, 1))

@@ -367,7 +367,7 @@ TEXTS = [
     r"So \boxed{\frac{1}{2}} and #### 1,080.50 <think>7</think> The answer is (B), not A. **Answer:** $1.5e3",
     '```json\n{"answer": [1, 2.0], "score": 4}\n``` Verdict: pass\nScore: 4/5, A is better than B',
     "got ok\nQ: next? neither A nor C, but 3 out of 5; １２３ and 2½ km²",
-    '[[1, {"a": 4}]] <answer>7</answer> </think> it is 10^6 %',
+    '[[1, {"a": 4}]] <answer>7</answer> </think> it is 10^6%',
 ]
 NUMBERS = [
     "1,080.00",

@@ -64,7 +64,7 @@ def test_nothing_but_failures_or_successes_leaves_room_for_others(n, value):
     (found,) = added([value] * n).estimates()
     assert found.method == "wilson"
     assert found.high - found.low > 1 / (n + 8)
-    (other,) = added([value] * n, rate=False).estimates()  # a count of 1 is no 100 %
+    (other,) = added([value] * n, rate=False).estimates()  # a count of 1 is no 100%
     assert (other.low, other.method) == (None, "none")
 
 
@@ -98,7 +98,7 @@ def test_weights_and_clusters_count_as_at_the_end():
 
 
 def test_intervals_of_few_cases_cover_what_they_should():
-    """Nine in ten of all intervals at 95 % hold the truth, of rates and of shares of four, from three cases on."""
+    """Nine in ten of all intervals at 95% hold the truth, of rates and of shares of four, from three cases on."""
     rng = np.random.default_rng(3)
     for n in (3, 8, 30):
         for truth in (0.1, 0.5, 0.9):

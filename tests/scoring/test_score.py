@@ -63,7 +63,7 @@ def test_json_has_the_promised_shape(outputs):
 def test_the_table_says_what_was_understood_and_shows_every_estimate(outputs):
     text = run("score", outputs)
     assert text.startswith("mean 0.400 [0.362, 0.438], 40 cases x 4 candidates, metric numeric\n")
-    for part in ("any_pass", "pass@2", "95 % interval", "extracted by number", "diversity", "votes"):
+    for part in ("any_pass", "pass@2", "95% interval", "extracted by number", "diversity", "votes"):
         assert part in text
     assert all(len(line) <= 120 for line in text.splitlines())
 

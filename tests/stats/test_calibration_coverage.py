@@ -1,4 +1,4 @@
-"""Nominal 95 % intervals of corrected rates against seeded simulations; the full table is in docs/calibrate.md."""
+"""Nominal 95% intervals of corrected rates against seeded simulations; the full table is in docs/calibrate.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_corrected_intervals_cover(labels, judged, group, design):
 @pytest.mark.parametrize(("group", "design"), calibration.settings())
 @pytest.mark.parametrize(("labels", "judged"), calibration.SIZES)
 def test_corrected_intervals_cover_in_a_few_runs(labels, judged, group, design):
-    """250 runs of one setting: within three standard errors of 93 to 97 %."""
+    """250 runs of one setting: within three standard errors of 93 to 97%."""
     cell = calibration.cell(labels, judged, group, design, (0.5, 0.95, 0.9), 250, seed=2)
     noise = 3 * np.sqrt(0.95 * 0.05 / 250)
     assert 0.93 - noise <= cell.covered["auto"] <= 0.97 + noise, cell

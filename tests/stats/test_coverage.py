@@ -1,4 +1,4 @@
-"""Nominal 95 % intervals against seeded simulations; the full table is docs/coverage.md."""
+"""Nominal 95% intervals against seeded simulations; the full table is docs/coverage.md."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_mistakes_are_named():
         estimate([0.5, 1], interval="wilson")
     with pytest.raises(UnknownName, match="did you mean wilson"):
         estimate([0, 1], interval="wilsn")
-    with pytest.raises(InputError, match="for 95 %"):
+    with pytest.raises(InputError, match="for 95%"):
         estimate([0, 1], level=95)
     with pytest.raises(InputError, match="needs clusters"):
         estimate([0, 1], interval="cluster")

@@ -419,7 +419,7 @@ def test_intervals_of_a_large_run_come_after_its_values(browser, folder, monkeyp
     with served(folder) as base:
         page = explored(browser, base, "/run/full/-/best")
         page.wait_for_selector("#stats .stat:first-child .detail")
-        assert "Bands are 95 % intervals" in page.text("figcaption")
+        assert "Bands are 95% intervals" in page.text("figcaption")
         page.wait_for_selector("#status:empty", state="attached")
         page.context.close()
 

@@ -100,7 +100,7 @@ def test_a_run_is_followed_until_it_is_finished_and_then_shown(open_page, slow):
     slow.let(24)
     page.wait_for_function("() => document.querySelector('[data-why]').textContent === '24 of 32 cases'")
     assert page.evaluate("window.same")  # in place, not by a reload
-    assert page.title().startswith("75 % · sums")
+    assert page.title().startswith("75% · sums")
     slow.let(32)
     page.wait_for_selector(".verdict")
     assert process.wait(LONGEST) == 0

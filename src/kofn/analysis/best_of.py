@@ -160,7 +160,7 @@ def best_of(
     weights: Floats | None = None,
     clusters: Floats | None = None,
 ) -> BestOf:
-    """The table for every k up to the size that 95 % of the graded sets reach, over cases.
+    """The table for every k up to the size that 95% of the graded sets reach, over cases.
 
     `tokens` is one number a candidate. A k beyond `largest_k` is extrapolated where `asked.extend` says so.
 

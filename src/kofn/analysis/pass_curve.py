@@ -74,7 +74,7 @@ def best_of_n(
 ) -> Curve:
     """The mean over cases of the unbiased any@k, 1 - C(n-c,k)/C(n,k), for k = 1, 2, ... and its interval.
 
-    k ends at the largest size that 95 % of the graded sets reach: every k up to 16, then a ladder of at most 8 more.
+    k ends at the largest size that 95% of the graded sets reach: every k up to 16, then a ladder of at most 8 more.
     Beside it what independence gives, from the pooled p (the mean over cases of c/n), the curve of the vote, and
     how often the pick of a `selector` passes.
     Nothing graded: no points.
@@ -117,7 +117,7 @@ def independent_pass_rate(p: float | None, k: int) -> float | None:
 
 
 def largest_k(sets: CandidateSets) -> int:
-    """The largest size that at least 95 % of the graded sets reach; 0 when nothing is graded.
+    """The largest size that at least 95% of the graded sets reach; 0 when nothing is graded.
 
     >>> from kofn.core.candidate_sets import CandidateSets
     >>> largest_k(CandidateSets.from_lists([[1, 0]] * 19 + [[1]])), largest_k(CandidateSets.from_lists([[None]]))
@@ -125,7 +125,7 @@ def largest_k(sets: CandidateSets) -> int:
     """
     sizes = sets.counts[0]
     sizes = np.sort(sizes[sizes > 0])
-    # of sorted sizes, the one that 95 % of the sets reach
+    # of sorted sizes, the one that 95% of the sets reach
     return int(sizes[int((1 - MOST_SETS) * len(sizes))]) if len(sizes) else 0
 
 

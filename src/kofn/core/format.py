@@ -144,9 +144,9 @@ def format_level(level: float) -> str:
     """The level of an interval.
 
     >>> format_level(0.95), format_level(0.999)
-    ('95 %', '99.9 %')
+    ('95%', '99.9%')
     """
-    return f"{100 * level:g} %"
+    return f"{100 * level:g}%"
 
 
 # --- percentages
@@ -156,21 +156,21 @@ def format_percent(value: float | None, none: str = "–") -> str:
     """A share in whole percent.
 
     >>> format_percent(0.6133), format_percent(None)
-    ('61 %', '–')
+    ('61%', '–')
     """
-    return none if value is None else f"{100 * value:.0f} %"
+    return none if value is None else f"{100 * value:.0f}%"
 
 
 def format_part(part: int, whole: int) -> str:
     """A share of a count, never rounded to all or to nothing.
 
     >>> format_part(37, 60), format_part(9999, 10000), format_part(0, 9)
-    ('61.7 %', '>99.9 %', '0.0 %')
+    ('61.7%', '>99.9%', '0.0%')
     """
     text = f"{100 * part / whole:.1f}"
     if part < whole and text == "100.0":
-        return ">99.9 %"
-    return "<0.1 %" if part and text == "0.0" else f"{text} %"
+        return ">99.9%"
+    return "<0.1%" if part and text == "0.0" else f"{text}%"
 
 
 # --- money

@@ -31,7 +31,7 @@ PROBES = 5  # cases that are run for the forecast; their replies are kept for th
 
 
 class Range(NamedTuple):
-    """A number with its 95 % interval; no point where the run itself decides how much it draws (adaptive repeats)."""
+    """A number with its 95% interval; no point where the run itself decides how much it draws (adaptive repeats)."""
 
     low: float
     point: float | None
@@ -233,7 +233,7 @@ def _scale(stages: Sequence[Sequence[float]], candidates: tuple[int, int]) -> Ra
 
 
 def _mean_and_margin(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and half of its 95 % t interval. Of a single value the margin is the value itself: anything up to twice."""
+    """Mean and half of its 95% t interval. Of a single value the margin is the value itself: anything up to twice."""
     n = len(values)
     mean = math.fsum(values) / n if n else 0.0
     if n < 2:

@@ -225,9 +225,9 @@ def count_tokens(text: str) -> int:
 
     A word counts 1 and a sixth for each letter after the seventh; digits, lines and other letters count 1 each, a
     space before a digit half; signs that stand together 1 and 0.8 for each further one. Against the embedded model's
-    tokenizer, on texts the weights were not fitted to, totals err by 3 % or less on prose, dialogue and mathematics,
-    single texts by 2 to 5 % (median), and outputs of code are counted 19 % too low. A quarter of the characters, the
-    usual rule, errs by 20 to 58 %. Tokenizers differ: some count a third more for the same text.
+    tokenizer, on texts the weights were not fitted to, totals err by 3% or less on prose, dialogue and mathematics,
+    single texts by 2 to 5% (median), and outputs of code are counted 19% too low. A quarter of the characters, the
+    usual rule, errs by 20 to 58%. Tokenizers differ: some count a third more for the same text.
 
     >>> count_tokens("The answer is 42."), count_tokens("")
     (7, 0)

@@ -313,7 +313,7 @@ def passing_chart(chart_id: str, names: Sequence[str], counts: Sequence[int], wh
     last = len(counts) - 1
     kinds = ["none pass" if i == 0 else "all pass" if i == last else "some pass" for i in range(len(counts))]
     colours = {"none pass": "var(--fail)", "some pass": "var(--some)", "all pass": "var(--pass)"}
-    shares = [f"{100 * n / total:.1f} %" if total else "–" for n in counts]
+    shares = [f"{100 * n / total:.1f}%" if total else "–" for n in counts]
     bars: dict[str, list[BarMark]] = {kind: [] for kind in colours}
     for i, (kind, n) in enumerate(zip(kinds, counts, strict=True)):
         tip = Tip(headline=kind, pairs=((what, names[i]), ("cases", f"{n:,}"), ("share", shares[i])))
@@ -357,7 +357,7 @@ def vote_strength_chart(
                 tip = Tip(headline=f"vote {kind}", pairs=((what, names[i]), ("cases", f"{high - low:,}")))
                 bars.append(step_bar(i, (low, high), tip))
         layers.append(Bars(bars=tuple(bars), colour=colour))
-    shares = [f"{100 * r / (r + w):.0f} %" if r + w else "–" for r, w in zip(right, wrong, strict=True)]
+    shares = [f"{100 * r / (r + w):.0f}%" if r + w else "–" for r, w in zip(right, wrong, strict=True)]
     said = "; ".join(f"{name}: {share}" for name, share in zip(names, shares, strict=True) if share != "–")
     return Chart(
         id=chart_id,
@@ -386,7 +386,7 @@ def distribution_chart(chart_id: str, title: str, bins: Bins, what: str) -> Char
         tip = Tip(headline=rows[-1][0], pairs=(("count", rows[-1][1]),))
         bars.append(BarMark(left=low, right=high, low=0, high=n, tip=tip))
     numbers = (
-        f"median {_short(bins.median)}{bins.unit}, 95 % below {_short(bins.p95)}{bins.unit}, "
+        f"median {_short(bins.median)}{bins.unit}, 95% below {_short(bins.p95)}{bins.unit}, "
         f"largest {_short(bins.largest)}{bins.unit}"
     )
     beyond = f" {bins.beyond:,} beyond the last bar." if bins.beyond else ""
@@ -498,7 +498,7 @@ def _passing_chart(sets: CandidateSets) -> Chart | None:
     share = passing[known] / graded[known]
     # none and all have bars of their own
     inner = np.histogram(share[(share > 0) & (share < 1)], bins=10, range=(0, 1))[0].tolist()
-    names = ["none", *(f"≤{10 * (i + 1)} %" for i in range(9)), "<100 %", "all"]
+    names = ["none", *(f"≤{10 * (i + 1)}%" for i in range(9)), "<100%", "all"]
     counts = [int((share == 0).sum()), *inner, int((share == 1).sum())]
     return passing_chart("passing", names, counts, "candidates passing")
 
@@ -521,7 +521,7 @@ def _vote_chart(result: ScoredResult, sets: CandidateSets) -> Chart | None:
     else:
         # 1e-9: 0.3 * 10 may be a little above 3, and belongs to the third bin
         bins, bars = np.ceil(leading[known] / size[known] * 10 - 1e-9).astype(int) - 1, 10
-        names, what = [f"≤{10 * (k + 1)} %" for k in range(10)], "candidates behind the leading answer"
+        names, what = [f"≤{10 * (k + 1)}%" for k in range(10)], "candidates behind the leading answer"
     is_right = right[known] >= 0.5
     counts = [np.bincount(bins[is_right == flag], minlength=bars).tolist() for flag in (True, False)]
     return vote_strength_chart("votes", names, counts[0], counts[1], what)

@@ -279,7 +279,7 @@ def _make_chunks(
 
 
 def _bisect(size: Callable[[int], float], longest: int, room: float) -> int:
-    """The greatest length, to within 3 %, whose size is at most `room`; 0 where none is."""
+    """The greatest length, to within 3%, whose size is at most `room`; 0 where none is."""
     low, high = 0, longest
     while high - low > max(1, low // 32):
         # from the longest text down by eighths first: the answer is usually far below it

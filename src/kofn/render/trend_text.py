@@ -116,7 +116,7 @@ def _table(runs: Sequence[StoredRun], f: MetricTrend, style: Style, width: int) 
 
 
 def _grid(runs: Sequence[StoredRun], f: MetricTrend, title: str = "") -> Grid:
-    header = ("run", "when", "value", interval_heading(f.level), "", "change", "95 % of change", "p", "cases", "passed",
+    header = ("run", "when", "value", interval_heading(f.level), "", "change", "95% of change", "p", "cases", "passed",
               "cost", "time")  # fmt: skip
     rows = []
     for run, when, point, change in zip(runs, run_times(runs), f.series.points, f.series.changes, strict=True):

@@ -287,7 +287,7 @@ def _set_warnings(found: dict[str, Any], facts: Counts, *, voted: bool) -> list[
 def _extraction_warnings(extracted: dict[str, Any]) -> list[CodedWarning]:
     out = []
     failed, n = extracted.get("n_failed") or 0, extracted.get("n") or 0
-    # a few failures are normal; from 5 % on they move the score
+    # a few failures are normal; from 5% on they move the score
     if failed and failed >= 0.05 * n:
         out.append(CodedWarning.of("no-answer-found", n=failed, of=n))
     labels = extracted.get("labels")

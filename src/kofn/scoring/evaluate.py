@@ -210,7 +210,7 @@ def _reach(verdicts: Counter[int]) -> int:
 
 
 class ValueColumn(NamedTuple):
-    """One value a case, and whether they are shares: only of those is all 1 the same as 100 %."""
+    """One value a case, and whether they are shares: only of those is all 1 the same as 100%."""
 
     values: Floats
     rate: bool

@@ -140,7 +140,7 @@ def corrected_curve(
     `label_clusters` names the case of each label: its labels are drawn together. `label_weights` is the number of
     candidates a label stands for, where they were not drawn evenly. Sets of fewer than k are left out.
     Cases and labels are drawn independently: where the labels are of the same cases the band is too wide (it covered
-    the truth in 97 to 100 % of simulations). From the first k on at which the value falls or leaves [0, 1], which no
+    the truth in 97 to 100% of simulations). From the first k on at which the value falls or leaves [0, 1], which no
     any@k does, there is none: the judge errs too often for so large a k, or the labels are of another judge. Draws of
     labels in which the judge carries no information have no corrected value and are left out too.
     """

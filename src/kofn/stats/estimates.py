@@ -37,7 +37,7 @@ DEFAULT_INTERVAL = "auto"
 SMALL_SEGMENT = 30  # a segment with fewer cases is marked
 NO_SEGMENT = "(none)"
 # the limits of "auto", from simulated coverage (docs/coverage.md)
-RARE = 10  # with fewer cases on the rarer side the bootstrap of a rate covers 86 to 100 %
+RARE = 10  # with fewer cases on the rarer side the bootstrap of a rate covers 86 to 100%
 FEW = 100  # with fewer cases the percentile bootstrap of a skewed mean is too narrow
 VERY_FEW = 15  # with fewer BCa is too narrow as well, and widening the percentiles does better
 
@@ -72,7 +72,7 @@ def estimate(
     NaN (or None) marks a case without a value: it is left out and counted in `n_missing`. No case: no point, method
     "none". One case: no interval, unless its value is 0 or 1 (Wilson). `interval` is one of `INTERVALS`; those for
     rates take only 0/1 values, and "cluster" needs clusters. "auto" (default) is the percentile bootstrap, except where
-    that is known to fail: see `choose_interval`. rate=False says that a value of 1 is not 100 % (a count, a score
+    that is known to fail: see `choose_interval`. rate=False says that a value of 1 is not 100% (a count, a score
     without bounds): then "auto" takes no interval for rates, and values that are all equal have no interval.
 
     >>> print(estimate([1, 0, None, 1, 1], aggregator="any_pass", interval="wilson"))

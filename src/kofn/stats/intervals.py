@@ -50,7 +50,7 @@ def check_level(level: float) -> float:
     0.95
     """
     if not 0 < level < 1:
-        raise InputError(f"level must lie strictly between 0 and 1, got {level}: write 0.95 for 95 %")
+        raise InputError(f"level must lie strictly between 0 and 1, got {level}: write 0.95 for 95%")
     return level
 
 

@@ -399,7 +399,7 @@ def _size(values: Floats, counts: Ints | None) -> int:
 
 RATIO_WINDOW = 16.0  # standard errors: enough for one probability near the middle of the distribution
 FEWEST_BINS = 1 << 12  # .004 of a standard error each
-BINS = 100  # and at least so many times √n: splitting values between bins adds .4 % to the variance
+BINS = 100  # and at least so many times √n: splitting values between bins adds .4% to the variance
 RATIO_SMOOTH_FROM = 1000  # units from which Cornish-Fisher is used: below, steps of the law may show
 SMOOTH_KISH = 200.0  # and the effective number of units from which the ratio is nearly linear in its sums
 MOST_DRAWS = 50_000  # draws where a few units dominate, or fewer such that

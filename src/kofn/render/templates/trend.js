@@ -6,7 +6,7 @@ function said(data, x, y) {
   const verdict =
     share === null || share === undefined
       ? "not verified"
-      : share === 1 ? "passes" : share === 0 ? "does not pass" : `passes in ${Math.round(100 * share)} % of these runs`;
+      : share === 1 ? "passes" : share === 0 ? "does not pass" : `passes in ${Math.round(100 * share)}% of these runs`;
   return [data.cases[y], data.runs[x], verdict];
 }
 

@@ -170,7 +170,7 @@ function columns() {
   const cells = [
     ["k", (row) => String(row.k)],
     ["any@k", (row) => three(row.any)],
-    [`${+(100 * answer.level).toPrecision(6)} % interval`, (row) => between(row.any_low, row.any_high) || "-"],
+    [`${+(100 * answer.level).toPrecision(6)}% interval`, (row) => between(row.any_low, row.any_high) || "-"],
     ["independent", (row) => three(row.independent)],
     ["selected@k", (row) => three(row.selected)],
     ["maj@k", (row) => three(row.majority)],
@@ -202,7 +202,7 @@ function showTable(at) {
 function showBeside() {
   byId("keys")?.replaceChildren(...answer.keys.map(([name, colour, look]) => el("li", {}, el("i", { className: look, style: { "--key": colour } }), name)));
   byId("gains-key")?.style.setProperty("--key", { any: "var(--accent)", selected: "var(--mark-line)", majority: "var(--second)" }[answer.key.measure]);
-  if (byId("band-note")) byId("band-note").textContent = answer.ends ? `Bands are ${+(100 * answer.level).toPrecision(6)} % intervals over cases.` : "";
+  if (byId("band-note")) byId("band-note").textContent = answer.ends ? `Bands are ${+(100 * answer.level).toPrecision(6)}% intervals over cases.` : "";
   byId("warnings").hidden = !answer.warnings.length;
   byId("warnings").querySelector("ul").replaceChildren(...answer.warnings.map(([text, code]) => el("li", { "data-code": code }, prose(text))));
   byId("notes").replaceChildren(...answer.notes.map((text) => el("li", {}, prose(text))));

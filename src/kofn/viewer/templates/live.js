@@ -112,10 +112,10 @@ function watchRun(panel) {
     heard(now) {
       const [done, total] = now.candidates ?? [0, 0];
       const part = total ? Math.min(1, done / total) : 0;
-      document.title = now.state === "running" ? `${Math.floor(100 * part)} % · ${title}` : title;
+      document.title = now.state === "running" ? `${Math.floor(100 * part)}% · ${title}` : title;
       if (Math.floor(10 * part) !== tenth) {
         tenth = Math.floor(10 * part);
-        say(`${10 * tenth} % done`);
+        say(`${10 * tenth}% done`);
       }
       refresh();
       document.documentElement.dataset.heard = Number(document.documentElement.dataset.heard ?? 0) + 1;
