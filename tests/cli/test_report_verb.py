@@ -197,7 +197,7 @@ def test_a_run_of_candidates_shows_groups_estimates_cost_and_warnings(texts):
     output = report(texts).stdout
     headline = "mean 0.487 [0.410, 0.563], 60 cases x 5 candidates, metric numeric\n"
     assert output.startswith(f"{headline}✗ NOT PASSED  core-cases: 24 of 30 core cases pass\n")
-    assert "cases       37 of 60 cases pass (61.7 %), each where majority >= 1" in output
+    assert "cases       37 of 60 cases pass (61.7%), each where majority >= 1" in output
     assert re.search(r"^✗  one step +Core +1  0\.800 +24/30  █{16}·{4}$", output, re.MULTILINE)
     assert re.search(r"^cost +0\.005805 in all", output, re.MULTILINE)
     stored = load_run(texts).result.get("any_pass")
@@ -274,7 +274,7 @@ def test_candidates_that_were_not_graded_make_a_run_incomplete(tmp_path):
     )
     assert "NOT PASSED" not in output  # no verdict is defined
     assert "incomplete  1 of 2 cases unverified; 3 of 4 candidates not graded" in output
-    assert "cases       1 of 2 cases pass (50.0 %), each where any_pass >= 1" in output
+    assert "cases       1 of 2 cases pass (50.0%), each where any_pass >= 1" in output
     assert "unverified cases  1: b" in output
 
 
