@@ -1,4 +1,4 @@
-"""Names of aggregators, extractors, metrics, models, importers and exporters, resolved to objects when needed.
+"""The table of every name: aggregators, extractors, metrics, models, importers, exporters. A new one is entered here.
 
 Each kind has one literal table, name -> "module:attribute". A name is a built-in ("any_pass"), a built-in with
 parameters ("ndcg(k=3)"), a short form ("pass@5", "pass^3", "maj@5", "selected@5", "ndcg@3"), a path to your own

@@ -58,12 +58,14 @@ RUN = [
 # data that ships with the package, by the package that reads it
 DATA = {
     "core": [("core/warnings.toml", "the registry of warnings: severity, sentence and explanation of every code")],
-    "render": [("render/templates/", "styles and scripts of all pages; page.css holds the colours, light and dark")],
+    "render": [
+        ("render/templates/", "templates, styles, scripts of pages; colours: page.css, light or dark: theme.js")
+    ],
     "tasks": [("tasks/*.yaml", "the built-in tasks, one file each"), ("tasks/data/", "the data of the task `starter`")],
     "generate": [("generate/prices.yaml", "list prices of models")],
     "judge": [("judge/rubrics/", "the built-in rubrics, one file each")],
     "problems": [("problems/templates/", "what `kofn new problem` starts from")],
-    "viewer": [("viewer/templates/", "templates and scripts of the viewer alone; colours: render/templates/")],
+    "viewer": [("viewer/templates/", "templates, styles and scripts of the viewer alone")],
 }
 _HEAD = """# Architecture
 
@@ -72,7 +74,8 @@ _HEAD = """# Architecture
 Data flows one way. A package imports only from layers below its own, modules never form an import cycle, and
 imports inside functions are reserved for heavy third-party packages. `tests/repository/test_layers.py` enforces this.
 
-To find the place for a change, see [CONTRIBUTING](../CONTRIBUTING.md), which names the right file for ten typical ones.
+To find the place for a change, see [CONTRIBUTING](../CONTRIBUTING.md), which names the right file for typical ones.
+Paths are below `src/`.
 """
 
 

@@ -1,4 +1,4 @@
-"""The `Aggregator` interface: candidate sets -> one number per set. A new one goes into the file of its family.
+"""The `Aggregator` interface: candidate sets -> one number per set. A new one: its family's file, and `registry.py`.
 
 Its fields are its parameters, so repr, equality and the stored name follow from them. What it is in general stands
 behind its bases: `class Agreement(Aggregator, label="agreement", needs=("answers",))`.

@@ -1,4 +1,4 @@
-"""Every option of the API and the command line, declared once: a new option of any verb starts here.
+"""Options that the API and the command line share, declared once. Forms of output: `cli/verb_options.py`.
 
 A function takes the options of one of these classes as keywords; the verb of the same name offers them as `--name`.
 Options without a `Keyword` are for Python alone.

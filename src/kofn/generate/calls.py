@@ -1,4 +1,4 @@
-"""The queue of calls to one model: concurrency, rate limits, retries; replies are stored before they count."""
+"""The queue of calls to one model: batches, concurrency, rate limits, retries; replies are stored before they count."""
 
 from __future__ import annotations
 

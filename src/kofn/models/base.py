@@ -1,4 +1,4 @@
-"""The interface of a backend: `Model`, with calls of one or many requests, and three ways to fail.
+"""The interface of a backend: `Model`, and three ways to fail.
 
     RetryableError     this call failed and the next may not (429, 5xx, a cut connection): the runner tries again
     RequestRejected    this request will never succeed (too long, refused by a filter): it becomes an error row

@@ -1,4 +1,4 @@
-"""Writes the run directory: every file of a run, staged and then moved in at once, and its line of results.jsonl."""
+"""Writes the run directory: all files staged, then moved in at once; adds tags, parent and digests to run.json."""
 
 from __future__ import annotations
 

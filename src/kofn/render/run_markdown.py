@@ -114,10 +114,10 @@ def _parent(run: Run) -> list[list[str]]:
 def _judges(run: Run) -> list[str]:
     """Every judge: what it says, and what people would."""
     judges = judge_rows(run)
-    names = ("name", "models", "rubric", "missing", "raw", "corrected", "rates")
-    header = ("judge", "model", "rubric", "not graded", "raw", "corrected", "sensitivity, specificity")
+    names = ("name", "models", "rubric", "missing", "raw", "corrected", "rates", "cost")
+    header = ("judge", "model", "rubric", "not graded", "raw", "corrected", "sensitivity, specificity", "cost")
     rows = [tuple(escape_prose(judge[key]) for key in names) for judge in judges]
-    return markdown_table(header, [False] * 3 + [True] + [False] * 3, rows) if judges else []
+    return markdown_table(header, [False] * 3 + [True] + [False] * 3 + [True], rows) if judges else []
 
 
 def _facts(run: Run) -> list[str]:

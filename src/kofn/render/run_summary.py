@@ -444,6 +444,8 @@ def judge_rows(run: Run) -> list[dict[str, str]]:
             "models": cut_text(", ".join(judge["models"]), _NAME),
             "rubric": cut_text(f"{judge['rubric']} version {judge['version']}, {judge['scale']}", _NAME),
             "missing": f"{judge['n_not_graded']:,}",
+            # runs judged before costs were kept have none
+            "cost": "unknown" if judge.get("cost") is None else format_cost(judge["cost"]),
         }
         if (found := judge.get("calibration")) is None:
             row |= {"raw": _raw(name, run), "corrected": NOT_CORRECTED, "rates": "", "note": ""}

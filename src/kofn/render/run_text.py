@@ -306,7 +306,7 @@ def _judge_rows(run: Run) -> list[tuple[str, str]]:
     rows = []
     for judge in judge_rows(run):
         said = judge["corrected"] if judge["corrected"] == NOT_CORRECTED else f"corrected {judge['corrected']}"
-        rows.append((f"judge {judge['name']}", f"raw {judge['raw']}, {said}"))
+        rows.append((f"judge {judge['name']}", f"raw {judge['raw']}, {said}, cost {judge['cost']}"))
     return rows
 
 
