@@ -212,7 +212,7 @@ def test_faults_of_a_server_end_as_retried_or_as_error_rows(tmp_path):
 
 def test_a_budget_stops_the_run_and_the_same_command_goes_on(tmp_path):
     cut = kofn.run(task(), model=Echo(), repeats=4, out=tmp_path / "r", token_budget=100, concurrency=1)
-    assert "max" in cut.manifest["generation"]["stopped"]
+    assert "--token-budget 100" in cut.manifest["generation"]["stopped"]
     assert 0 < cut.result.n_candidates < 48
     assert any("not whole" in w for w in map(str, cut.result.warnings))
     done = kofn.run(task(), model=Echo(), repeats=4, out=tmp_path / "r")
