@@ -9,6 +9,9 @@ DIGITS = ("1", "2", "3", "4")
 VITAMINS = ("Vitamin D", "Vitamin C", "Vitamin A")
 LABELLED = ("A) 12 km", "B) 15 km", "C) 18 km")
 
+EIGHTEEN = tuple("ABCDEFGHIJKLMNOPQR")
+NONE_LAST = ("(A) an old barn", "(B) a new house", "(C) a red car", "(D) None of the above")
+
 Row = tuple[str, str, tuple[str, ...] | None, str | None]
 
 NUMBERS: list[tuple[str, str | None]] = [
@@ -398,7 +401,98 @@ BOXES: list[tuple[str, str | None]] = [
     (r"\boxed{cut", None),
 ]
 
+# several options, none of them, corrections, tables, options past E
+SINGLE_CHOICES: list[tuple[str, tuple[str, ...] | None, str | None]] = [
+    ("So the answer is (A) or (B).", None, None),
+    ("The answer is (C) or (D)", None, None),
+    ("\\boxed{B, C}", None, None),
+    ("\\boxed{B,C}", None, None),
+    ("\\boxed{\\text{A and C}}", None, None),
+    ("\\boxed{AC}", None, None),
+    ("So the answer is (None of the above).", None, None),
+    ("We looked at A and B. Answer: None of the above", None, None),
+    ("Answer: none of the above (E)", None, "E"),
+    ("Answer: None of the above", NONE_LAST, "D"),
+    ("(A) is not correct. So (B) is", None, "B"),
+    ("(A) is not correct. So (B) is.", None, "B"),
+    ("A is wrong, so B.", None, "B"),
+    ("The answer is B. Wait, actually C.", None, "C"),
+    ("Answer: A\n\nWait, actually B", None, "B"),
+    ("The answer is A. Hmm, no, it's actually (D).", None, "D"),
+    ("| Question | Answer |\n|---|---|\n| 1 | C |", None, "C"),
+    ("| A | wrong |\n| B | wrong |\n| C | **correct** |", None, "C"),
+    ("\\boxed{old\\ barn}", ("old barn", "new house"), "A"),
+    ("\\boxed{\\text{old barn}}", ("old barn", "new house"), "A"),
+    ("So the answer is (R).", EIGHTEEN, "R"),
+    ("So the answer is (I).", EIGHTEEN, "I"),
+    ("I think the answer is I.", EIGHTEEN, "I"),
+    ("The correct option is not (A).", None, None),
+    ("Answer: not A", None, None),
+    ("The answer is C, not D.", None, "C"),
+    ("The answer is B and C is wrong.", None, "B"),
+    ("The answer is B, since A and C fail.", None, "B"),
+    ("The answer is either B or C. After checking, it is C.", None, "C"),
+    ("Answer: A, B", None, None),
+    ("Answer: A and D", None, None),
+    ("Answer: A & D", None, None),
+    ("Answer: A/B", None, None),
+    ("The correct answers are B and D.", None, None),
+    ("Both A and C are correct.", None, None),
+    ("The best answer is (B) because (A) and (C) are wrong", None, "B"),
+    ("Answer: (D) I think", EIGHTEEN, "D"),
+    ("A: no, B: yes. The answer is B", None, "B"),
+    ("(A) False (B) True. So the answer is (B).", None, "B"),
+    ("Answer: B or maybe C", None, None),
+    ("The answer is (A). The answer is (B).", None, "B"),
+    ("Eliminate A, B and D. That leaves C", None, "C"),
+    ("Not A, not B, so it must be D", None, "D"),
+    ("The answer is B) 5", None, "B"),
+    ("Answer: $\\text{C}$", None, "C"),
+    ("Answer: \\textbf{(D)}", None, "D"),
+    ("Final answer: Option C (the red car)", NONE_LAST, "C"),
+    ("the answer is a red car", NONE_LAST, "C"),
+    ("The answer is A, B's analysis is wrong", None, "A"),
+    ("So the answer is (A) 05/01/2021.", None, "A"),
+    ("The answer is A. B is wrong since it fails.", None, "A"),
+    ("Therefore, option A is incorrect. Option B is the best answer", None, "B"),
+    ("The answer is E) none of the above", None, "E"),
+    ("Answer: B (not C or D)", None, "B"),
+    ("the answer cannot be determined.", None, None),
+    ("So the answer is (C).", ("A", "B"), None),
+    ("We compare A and B. So the answer is (None).", ("A", "B"), None),
+    (30 * "One more word. " + "If we look at (B), it is a hyper", ("A", "B"), None),
+]
+
+YES_NO, VALIDITY = ("Yes", "No"), ("valid", "invalid")
+WORDS: list[tuple[str, tuple[str, ...] | None, str | None]] = [
+    ("So the answer is False.", None, "False"),
+    ("So the answer is no.", YES_NO, "No"),
+    ("The answer is: **New York**.", None, "New York"),
+    ("Answer: J. S. Bach", None, "J. S. Bach"),
+    ("Answer: Dr. Watson. He was there.", None, "Dr. Watson"),
+    ("So the answer is ] ] >.", None, "] ] >"),
+    ("So the answer is syndrome therefrom.", None, "syndrome therefrom"),
+    ("Answer: 05/01/2021", None, "05/01/2021"),
+    ("Answer: Yes, because it rains.", None, "Yes"),
+    ("Answer: No, it does not.", YES_NO, "No"),
+    ("The answer is not valid.", VALIDITY, "invalid"),
+    ("Therefore, the argument is deductively invalid.", VALIDITY, "invalid"),
+    ("Therefore, the argument is not valid.", VALIDITY, "invalid"),
+    ("Is it valid or invalid? Hard to say.", VALIDITY, None),
+    ("Yes, she tells the truth.", YES_NO, "Yes"),
+    ("Nobody knows.", YES_NO, None),
+    (r"Hence \boxed{\text{Evelyn}}.", None, "Evelyn"),
+    ("<answer>Mount  Everest</answer>", None, "Mount Everest"),
+    ("First, the answer is a. Then the answer is b.", None, "b"),
+    ("<think>the answer is no</think>The answer is yes.", None, "yes"),
+    ("The answer is Paris.\n\nQ: And of Italy?\nA: The answer is Rome.", None, "Paris"),
+    ("Paris is lovely.", None, None),
+    ("The answer is 1,080.", None, "1080"),
+]
+
 ROWS: list[Row] = [
+    *(("letter", output, choices, answer) for output, choices, answer in SINGLE_CHOICES),
+    *(("labelled_text", output, choices, answer) for output, choices, answer in WORDS),
     *(("number", output, None, answer) for output, answer in NUMBERS),
     *(("letter", output, choices, answer) for output, choices, answer in LETTERS),
     *(("math", output, None, answer) for output, answer in MATHS),

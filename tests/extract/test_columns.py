@@ -21,6 +21,7 @@ from kofn.extract import extractor_choice as columns
 COLUMNAR = [
     extract.number,
     extract.letter,
+    extract.labelled_text,
     extract.math,
     extract.boxed,
     extract.letter_word_boundary,

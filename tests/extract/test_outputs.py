@@ -16,6 +16,7 @@ from kofn.core.numbers import canonical_number, numbers_equal, parse_number
 EXTRACTORS = [
     extract.letter,
     extract.number,
+    extract.labelled_text,
     extract.math,
     extract.boxed,
     extract.last_line,
@@ -122,6 +123,10 @@ HOSTILE = [
     "\nQ: 5",
     "A <",
     "wrong answer is correct ",
+    "A or B, ",
+    "wait, actually ",
+    "it is not ",
+    "Dr. ",
 ]
 
 

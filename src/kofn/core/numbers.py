@@ -268,3 +268,18 @@ def _scale(mantissa: str, exponent: str | None) -> Fraction | None:
         return value
     power = int(exponent)
     return value * Fraction(10) ** power if abs(power) <= MAX_PLACES else None
+
+
+# words that mean yes, and in the same order those that mean the opposite
+AFFIRMATIVE = ("yes", "true", "valid", "correct", "plausible", "yeah", "yep")
+NEGATIVE = ("no", "false", "invalid", "incorrect", "implausible", "nah", "nope")
+
+
+def truth_value(text: str) -> bool | None:
+    """True for a word that means yes, False for one that means no, None for any other text.
+
+    >>> truth_value("True."), truth_value(" (invalid)"), truth_value("maybe")
+    (True, False, None)
+    """
+    word = text.strip(" \t\r\n*_`$\"“”'‘’.!()[]").casefold()
+    return True if word in AFFIRMATIVE else False if word in NEGATIVE else None

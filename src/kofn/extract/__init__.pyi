@@ -16,6 +16,7 @@ from kofn.extract.extractor_choice import audit as audit
 from kofn.extract.extractor_choice import choose_extractor as choose_extractor
 from kofn.extract.extractor_choice import extract_column as extract_column
 from kofn.extract.extractor_choice import same_answer as same_answer
+from kofn.extract.labelled_answer import labelled_text as labelled_text
 from kofn.extract.letter_answer import letter as letter
 from kofn.extract.number_answer import math as math
 from kofn.extract.number_answer import number as number

@@ -53,6 +53,8 @@ _OTHERS = ("each ", "every ", "wrong ", "incorrect ", "other ")
 _LONGEST_OTHER = max(map(len, _OTHERS))
 _TAG = re.compile(r"<(?P<shut>/?)(?:final[_ -]?)?ans(?:wer)?>", re.IGNORECASE)
 
+_SHORTEST_CUT = 300  # characters; shorter texts often lack a full stop
+
 BOX = r"\\(?:boxed|fbox)\s{0,3}\{"
 
 # written without lookaround and with ASCII case folding, so that the columnar path runs the same pattern
@@ -238,6 +240,16 @@ def run_on(text: str, start: int) -> int:
     """
     match = _RUN_ON.search(text, start)
     return match.start() if match else len(text)
+
+
+def breaks_off(text: str) -> bool:
+    """Whether a long text ends in the middle of a sentence, as an output does that was cut at its token limit.
+
+    >>> breaks_off("B"), breaks_off(30 * "One more word. " + "We see that option (B) is a hyper")
+    (False, True)
+    """
+    text = text.rstrip()
+    return len(text) > _SHORTEST_CUT and (text[-1].isalnum() or text[-1] in ",-")
 
 
 def first_line(text: str) -> str:

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from kofn.core.numbers import numbers_equal, parse_number
+from kofn.core.numbers import numbers_equal, parse_number, truth_value
 from kofn.errors import CallFailed, InputError
 from kofn.extract.answer_labels import RUN_ON_LINE, WORDS, boxed
 from kofn.extract.compatible import letter_first, letter_word_boundary
-from kofn.extract.letter_answer import letter, names_labelled_option, parse_choices
+from kofn.extract.labelled_answer import has_labelled_text
+from kofn.extract.letter_answer import labels_of_references, letter, names_labelled_option, parse_choices
 from kofn.extract.number_answer import has_labelled_number, math, number
 
 if TYPE_CHECKING:
@@ -29,8 +30,11 @@ if TYPE_CHECKING:
     Extractor = Callable[..., str | None]
     Shape = Callable[[pl.Series], pl.Series]
 
-_OPTION = re.compile(r"\s*\(?[A-J]\)?[.):]?\s*")
+_OPTION = re.compile(r"\s*[(\[]?[A-Z][)\]]?[.):]?\s*|\s*[(\[][a-z][)\]]\s*")
 _LATEX = re.compile(r"\\[A-Za-z]+|[\^_]\{|\$[^$]+\$")
+_PHRASE = 200  # characters of a reference that is a phrase: names, dates, sorted lists of words
+_SOME = 0.3  # share of outputs with a label from which labels are what outputs answer by
+_FEW, _FEW_WORDS = 12, 3  # possible answers, and words of each
 _SAMPLE = 300  # references and texts looked at: enough for shares of 0.1 and 0.9
 
 
@@ -44,13 +48,17 @@ class ExtractorChoice(NamedTuple):
 def choose_extractor(references: Sequence[str], texts: Sequence[str], choices: bool = False) -> ExtractorChoice:
     r"""The default extractor for outputs with these references; without references, for these texts.
 
-    Options, or references that are single letters A to J: `letter`. At least nine in ten references numbers
-    (or solutions that end in "#### 18"): `number`. LaTeX in one reference of ten, or a box in most texts: `math`.
-    Else `text`, which compares the whole output. Without references: what most texts hold, a
-    box, a labelled number or a labelled letter. Only the first few hundred of each are looked at.
+    Options, or references that are single letters of options: `letter`. At least nine in ten references numbers (or
+    solutions that end in "#### 18"): `number`, unless some are not and most outputs hold a box, which means `math`.
+    LaTeX in one reference of ten, or a box in most outputs: `math`. Words or short phrases as references:
+    `labelled_text`, where at least three outputs in ten label an answer, or where the references are a few words
+    ("yes", "no") and the outputs longer. Else `text`, which compares the whole output. Without references: what most
+    texts hold, a box, a labelled number or a labelled letter. Only the first few hundred of each are looked at.
 
     >>> choose_extractor(["1,080", "3/4"], ["The answer is 1080."])
     ExtractorChoice(name='number', reason='2 of 2 references are numbers')
+    >>> choose_extractor(["yes", "no"], ["So the answer is no."]).name
+    'labelled_text'
     >>> choose_extractor([], [r"so $\boxed{x}$", r"\boxed{y}"])
     ExtractorChoice(name='math', reason='2 of 2 outputs hold \\boxed')
     """
@@ -64,16 +72,51 @@ def choose_extractor(references: Sequence[str], texts: Sequence[str], choices: b
         return sum(bool(test(reference)) for reference in references)
 
     total = len(references)
-    if (letters := share(_OPTION.fullmatch)) >= 0.9 * total:
+    letters = share(_OPTION.fullmatch)
+    if letters >= 0.9 * total and labels_of_references([r for r in references if _OPTION.fullmatch(r)]):
         return ExtractorChoice("letter", f"{letters} of {total} references are single letters")
+    in_boxes = ExtractorChoice("math", f"{(n_boxed := _boxed(texts))} of {len(texts)} outputs hold \\boxed")
+    most_boxed = n_boxed > len(texts) / 2
     # a number, or a whole solution that ends in "#### 18"
     if (numbers := share(lambda text: parse_number(text.rpartition("####")[2]) is not None)) >= 0.9 * total:
+        if numbers < total and most_boxed:
+            return in_boxes
         return ExtractorChoice("number", f"{numbers} of {total} references are numbers")
     if (latex := share(_LATEX.search)) >= 0.1 * total:
         return ExtractorChoice("math", f"{latex} of {total} references hold LaTeX")
-    if texts and (n_boxed := _boxed(texts)) > len(texts) / 2:
-        return ExtractorChoice("math", f"{n_boxed} of {len(texts)} outputs hold \\boxed")
-    return ExtractorChoice("text", f"{numbers} of {total} references are numbers, {letters} are single letters")
+    if most_boxed:
+        return in_boxes
+    return _by_phrases(references, texts) or ExtractorChoice(
+        "text", f"{numbers} of {total} references are numbers, {letters} are single letters"
+    )
+
+
+def _by_phrases(references: Sequence[str], texts: Sequence[str]) -> ExtractorChoice | None:
+    """`labelled_text` where references are phrases that the outputs can hold as their labelled answer."""
+    short = sum(len(reference) <= _PHRASE and "\n" not in reference.strip() for reference in references)
+    if not texts or short < 0.9 * len(references):
+        return None
+    # outputs that are answers by themselves need no label
+    longer = sum(len(text.strip()) > 2 * _PHRASE or text.strip().count(" ") > 5 for text in texts) > len(texts) / 2
+    labelled = sum(map(has_labelled_text, texts))
+    if labelled >= _SOME * len(texts):
+        return ExtractorChoice("labelled_text", f"{labelled} of {len(texts)} outputs label an answer")
+    words = possible_answers(references)
+    if longer and words and all(truth_value(word) is not None for word in words):
+        return ExtractorChoice("labelled_text", f"all references are {' or '.join(words)}")
+    return None
+
+
+def possible_answers(references: Sequence[str]) -> tuple[str, ...] | None:
+    """The different references where they are a few words that repeat, so that an answer is one of them; else None.
+
+    >>> possible_answers(["Yes", "No", "Yes", "No"]), possible_answers(["Paris", "London"])
+    (('Yes', 'No'), None)
+    """
+    words = tuple(dict.fromkeys(reference.strip() for reference in references))
+    known = all(truth_value(word) is not None for word in words)
+    few = 1 < len(words) <= _FEW and (known or 4 * len(words) <= len(references))
+    return words if few and all(word and len(word.split()) <= _FEW_WORDS for word in words) else None
 
 
 def _by_texts(texts: Sequence[str]) -> ExtractorChoice:

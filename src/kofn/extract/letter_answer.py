@@ -9,14 +9,19 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from kofn.extract.answer_labels import first_line, labels_in, outside_reasoning, stated_before_run_on
+from kofn.extract.answer_labels import breaks_off, first_line, labels_in, outside_reasoning, stated_before_run_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 DEFAULT_LABELS = ("A", "B", "C", "D", "E")
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_WORDS_FOR_LETTERS = ({"T", "F"}, {"Y", "N"}, {"T"}, {"Y"})  # true, false, yes, no
+_SOME_REFERENCES = 10
+_ENOUGH_REFERENCES = 50  # an option that one case in four has as its answer is missing among so many once in a million
 _MAX_STRETCH = 240  # characters after a label in which the option must stand
+
+_NEAR_END = 3  # characters from the end at which a text that has no full stop may still name its option
 
 _LABEL_ONLY = re.compile(r"\s*[(\[]?([A-Za-z0-9])[)\].:]?\s*")
 _LABEL_AND_TEXT = re.compile(r"\s*[(\[]?([A-Za-z0-9])(?:\s?[)\].:])\s*(\S.*)", re.DOTALL)
@@ -65,6 +70,36 @@ _BOLD_BEFORE = re.compile(r"\*\*\s?\(?\Z")
 _BOLD_AFTER = re.compile(r"\)?[.:]?\s?\*\*")
 _OPEN = re.compile(r"[(\[]\s?\Z")
 _SHUT = re.compile(r"\s?[)\]]")
+# what joins one option to the next: "(A) or (B)", "B, C", "A and/or D"
+_ALSO = re.compile(
+    r"[)\].*_$\"'’}]{0,4}\s{0,2}(?:[,/&+;]\s{0,2}(?:(?:and|or)\s)?|\b(?:and/or|and|or)\s)"
+    r"(?:(?:maybe|possibly|perhaps|also|even|both|option|choice|answer)\s){0,2}[*_(\[\"'‘{$]{0,4}",
+    re.IGNORECASE,
+)
+# options that something is said of are not chosen together: "B, and C is wrong"
+_TOLD_OF = re.compile(
+    r"[)\]*_}]{0,3}(?:['’]s\b|\s(?!(?:are|were) (?:both |all )?(?:correct|right|true)\b)"
+    r"(?:is|are|was|were|do|does|did|would|could|can|cannot|can't|seems?|has|have|had|fails?"
+    r"|isn['’]t|aren['’]t|don['’]t|doesn['’]t|both|being)\b)"
+)
+_NONE_OF = re.compile(r"[\W_]*(?:none|neither|not any) of\b", re.IGNORECASE)
+# a labelled answer that is not an option: "(None)", or "(F)" where the options end at E
+_NO_OPTION = re.compile(
+    r"[\s*_]{0,4}(?:[(\[]\s?(?:[A-Z]|[Nn]one|[Nn]either|[Nn]/[Aa])\s?[)\]]|[A-Z])[*_]{0,2}\s?(?:[.;!\n]|$)"
+)
+# an answer taken back: "Wait, actually C", "no, it's (D)"
+_CORRECTION = re.compile(
+    r"\b(?:wait|hmm+|hold on|oops|sorry|correction|scratch that|on second thoughts?)\b[,.:;!?…\s—–-]{1,4}"
+    r"(?:(?:no|but|so)[,.\s]{1,3}){0,2}(?:actually[,\s]{1,2})?"
+    r"(?:(?:I (?:think|meant|mean)|it(?:['’]s| is| should be| must be)"
+    r"|that['’]s|should be|must be)\s(?:actually\s)?){0,2}"
+    r"|\bno, (?:it['’]s|it is) (?:actually )?|\bactually,?\s(?:(?:it['’]s|it is|I meant)\s)?",
+    re.IGNORECASE,
+)
+_CONCLUSION = re.compile(r"\b(?:it|this|that) (?:is|must be|has to be|should be|leaves)\s", re.IGNORECASE)
+_SEVERAL = ""  # in place of an option: the text names several, or none of them
+_LATEX_TEXT = re.compile(r"\\(?:text\w*|math\w+|mbox)\s?\{([^{}]*)\}")
+_RUN_TOGETHER = re.compile(r"\s*[A-Z]{2,}\s*")
 _EQUATION_AFTER = re.compile(r"\s?[=+^>]|\s?<(?![/|]|[A-Za-z]\w{0,20}[ ]?/?>)|-\w")
 
 
@@ -103,10 +138,13 @@ def letter(text: str | None, choices: Sequence[str] | None = None) -> str | None
     "**C**", "I choose C", "C is correct"), else the last capital option letter that stands alone. Letters of an
     echoed option list do not count, nor denied ones ("not B"), nor the article "a", nor the pronoun "I"; a
     lower-case letter counts only if labelled, bracketed or all there is. With option texts as `choices`, an
-    output that repeats one of them chooses it. Nothing in an invented next question counts.
+    output that repeats one of them chooses it. Several options ("(A) or (B)", `\boxed{B, C}`) and "none of the
+    above" are no single answer; a correction ("Wait, actually C") counts. Nothing in an invented next question does.
 
     >>> [letter(t) for t in ("The answer is not B but C.", "**Answer:** (c)", "A good one: B", "no")]
     ['C', 'C', 'B', None]
+    >>> [letter(t) for t in ("So the answer is (A) or (B).", "Answer: A. Wait, actually B.")]
+    [None, 'B']
     >>> letter("It must be Paris.", ["London", "Paris"])
     'B'
     """
@@ -121,16 +159,58 @@ def letter(text: str | None, choices: Sequence[str] | None = None) -> str | None
 def _find_choice(text: str, options: ChoiceLabels) -> str | None:
     strong = list(_strong(text, options))
     if strong:
-        return strong[-1][1]
+        start, option = strong[-1]
+        leads = (_CORRECTION,) if option else (_CORRECTION, _CONCLUSION)
+        return _amended(text, start, options, leads) or option or None
     loose = _unlisted(text, list(_mentions(text, options)))
     weak = _weak(text, options, loose)
-    return weak[-1][1] if weak else _last_alone(text, loose, options) or _by_text(text, options)
+    if weak:
+        return weak[-1][1]
+    if breaks_off(text):
+        loose = [mention for mention in loose if mention.end + _NEAR_END >= len(text.rstrip())]
+        return _last_alone(text, loose, options)
+    return _last_alone(text, loose, options) or _by_text(text, options)
+
+
+def _amended(text: str, start: int, options: ChoiceLabels, leads: Sequence[re.Pattern[str]]) -> str | None:
+    """The last option after `start` that one of the patterns leads to and that ends its clause."""
+    found: list[tuple[int, str]] = []
+    for lead in leads:
+        for match in lead.finditer(text, start):
+            line = text[match.end() : match.end() + 60].split("\n", 1)[0]
+            near, mentions = _APPROACH.match(line), _mentions(line, options)
+            first = next((mention for mention in mentions if not mention.article), None)
+            if first and near and first.start <= near.end():
+                rest = line[first.end :].lstrip(")]*_.\"'’")
+                if rest == "" or _CLAUSE_END.match(rest):
+                    found.append((match.start(), first.label))
+    return max(found, default=(0, None))[1]
 
 
 def _first_choice(text: str, options: ChoiceLabels) -> int | None:
     """Where the first option stands that is labelled, in bold or said to be right."""
     weak = _weak(text, options, _unlisted(text, list(_mentions(text, options))))
     return min((start for start, _ in [*_strong(text, options), *weak]), default=None)
+
+
+def labels_of_references(references: Sequence[str]) -> tuple[str, ...] | None:
+    """The labels that references use: A to the last of them, and at least to E where few references say so.
+
+    None where the references are not letters of options: T and F, Y and N, or letters none of which is A to C.
+
+    >>> "".join(labels_of_references(["(A)", "g", "C"]) or "")
+    'ABCDEFG'
+    >>> "".join(labels_of_references(["A", "B"] * 30) or ""), labels_of_references(["T", "F"])
+    ('AB', None)
+    """
+    found = {match[1].upper() for one in references if (match := _LABEL_ONLY.fullmatch(one))}
+    letters = sorted(label for label in found if label.isalpha())
+    if not letters or len(letters) < len(found) or set(letters) in _WORDS_FOR_LETTERS:
+        return None
+    if len(references) >= _SOME_REFERENCES and letters[0] > "C":
+        return None
+    last = letters[-1] if len(references) >= _ENOUGH_REFERENCES else max(letters[-1], DEFAULT_LABELS[-1])
+    return tuple(_ALPHABET[: _ALPHABET.index(last) + 1])
 
 
 def names_labelled_option(text: str) -> bool:
@@ -213,20 +293,45 @@ def _strong(text: str, options: ChoiceLabels) -> Iterator[tuple[int, str]]:
     """The labelled answers in order: (where, which option)."""
     for label in labels_in(text):
         stretch = text[label.end : min(label.stop, label.end + _MAX_STRETCH)]
-        option = _find_announced(first_line(stretch) if label.content is None else label.content, options)
+        option = _find_announced(first_line(stretch) if label.content is None else _plain(label.content), options)
+        if option is None and label.content is not None and _names_several(label.content, options):
+            option = _SEVERAL
         if option is None and label.kind == "tag":
             option = _last_alone(stretch, _unlisted(stretch, list(_mentions(stretch, options))), options)
         if option is not None:
             yield label.start, option
 
 
+def _plain(content: str) -> str:
+    r"""What a box says without LaTeX's commands for words: "\text{old}\ barn" is "old barn"."""
+    return _LATEX_TEXT.sub(r" \1 ", content).replace("\\ ", " ").replace("~", " ").strip()
+
+
+def _names_several(content: str, options: ChoiceLabels) -> bool:
+    """Whether a box holds several labels run together: "AC"."""
+    labels = content.strip()
+    return _RUN_TOGETHER.fullmatch(content) is not None and list(labels) == sorted(set(labels) & set(options.labels))
+
+
+def _joined(text: str, mentions: Sequence[Mention], at: int) -> bool:
+    """Whether the mention at this place is joined to a next one, and nothing is said of the last alone."""
+    last = at
+    while last + 1 < len(mentions):
+        link = _ALSO.match(text, mentions[last].end)
+        if link is None or link.end() != mentions[last + 1].start:
+            break
+        last += 1
+    return last > at and not mentions[last].article and not _TOLD_OF.match(text, mentions[last].end)
+
+
 def _find_announced(line: str, options: ChoiceLabels) -> str | None:
     """The option that a labelled line names: at once, or as a capital later in its first sentence."""
     denial, near = _DENIAL.match(line), _APPROACH.match(line)
     reach = near.end() if near and not denial else -1
-    mentions = [mention for mention in _mentions(line, options) if not mention.article]
+    everything = list(_mentions(line, options))
+    mentions = [mention for mention in everything if not mention.article]
     if mentions and mentions[0].start <= reach:
-        return mentions[0].label
+        return _SEVERAL if _joined(line, everything, everything.index(mentions[0])) else mentions[0].label
     later = next((m for m in mentions if (m.capital or m.bracketed) and not _counts(line, m)), None)
     # the option whose text is all that the first clause says
     match, immediate = options.text_pattern.search(line) if options.text_pattern else None, None
@@ -234,8 +339,11 @@ def _find_announced(line: str, options: ChoiceLabels) -> str | None:
         immediate = options.label_of.get(match[0].casefold())
     if immediate and not (later and later.bracketed):
         return immediate
+    none_of = _NONE_OF.match(line) or _NO_OPTION.match(line)
+    if none_of and not (later and later.bracketed):
+        return _by_text(line, options) or _SEVERAL
     if later and (denial or not _SENTENCE_END.search(line, 0, later.start)):
-        return later.label
+        return _SEVERAL if _joined(line, mentions, mentions.index(later)) else later.label
     return _by_text(line, options)
 
 
@@ -290,11 +398,13 @@ def _is_item(text: str, mention: Mention) -> bool:
 
 
 def _last_alone(text: str, mentions: list[Mention], options: ChoiceLabels) -> str | None:
-    for mention in reversed(mentions):
+    for at in reversed(range(len(mentions))):
+        mention = mentions[at]
         usable = mention.capital or mention.bracketed
         other = mention.article or _counts(text, mention) or _EQUATION_AFTER.match(text, mention.end)
         if usable and not other:
-            return mention.label
+            several = at > 0 and not mentions[at - 1].article and _joined(text, mentions[: at + 1], at - 1)
+            return None if several else mention.label
     only = text.strip(" \t\r\n.()[]*`\"'$:")
     return only.upper() if only.upper() in options.labels else None
 

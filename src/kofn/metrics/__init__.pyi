@@ -29,4 +29,5 @@ from kofn.metrics.text_match import Contains as Contains
 from kofn.metrics.text_match import ExactMatch as ExactMatch
 from kofn.metrics.text_match import RegexMatch as RegexMatch
 from kofn.metrics.text_match import RougeL as RougeL
+from kofn.metrics.text_match import TextEqual as TextEqual
 from kofn.metrics.text_match import TokenF1 as TokenF1

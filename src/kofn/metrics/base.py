@@ -178,6 +178,8 @@ def default_metric(extractor_name: str) -> str:
     ('numeric', 'choice', 'exact_match')
     """
     kind = extractor_name.split("(")[0].split("_")[0]
+    if kind == "labelled":
+        return "text_equal"
     if kind in ("math", "boxed"):
         known = importlib.util.find_spec("math_verify") is not None
         return "math_equal" if known else "numeric(or_exact=True)"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from kofn.core.numbers import numbers_equal, truth_value
 from kofn.errors import InputError, import_extra
 from kofn.metrics.base import Metric, ReferenceMetric, best_match, text_of
 
@@ -75,6 +76,37 @@ class ExactMatch(ReferenceMetric):
         if self.ignore_numbers:
             text = text.translate(_DIGITS)
         return text.strip(WHITESPACE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextEqual(ReferenceMetric):
+    """1 when prediction and reference say the same in a word or a short phrase, else 0.
+
+    Case, punctuation, spacing and a leading article do not count, nor does the width of characters (Unicode NFKC);
+    numbers are compared by value, and words that mean yes or no by meaning: "True" is "yes", "invalid" is "no".
+    Of texts without letters and digits only the spacing is ignored, so that "] ] >" is "]]>".
+
+    >>> TextEqual()("New York.", "new york"), TextEqual()("cat, dog", "cat dog"), TextEqual()("1,080", "1080.0")
+    (1.0, 1.0, 1.0)
+    >>> TextEqual()("True", "Yes"), TextEqual()("]] >", "] ] >"), TextEqual()("the cat", "a dog")
+    (1.0, 1.0, 0.0)
+    """
+
+    def score(self, prediction: str, reference: str) -> float:
+        left, right = _phrase(prediction), _phrase(reference)
+        if left == right:
+            return 1.0
+        truth = truth_value(reference)
+        if truth is not None and truth_value(prediction) is truth:
+            return 1.0
+        return float(numbers_equal(prediction, reference))
+
+
+def _phrase(text: str) -> str:
+    """A text as `TextEqual` compares it."""
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    words = "".join(" " if c in _ASCII_PUNCTUATION or unicodedata.category(c)[0] == "P" else c for c in plain).split()
+    return " ".join(words[1:] if len(words) > 1 and words[0] in ("a", "an", "the") else words) or "".join(plain.split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,8 @@ from kofn.core.numbers import canonical_number
 from kofn.core.warnings import CodedWarning
 from kofn.errors import CallFailed, InputError
 from kofn.extract import choose_extractor, extract_column, none
-from kofn.extract.letter_answer import parse_choices
+from kofn.extract.extractor_choice import possible_answers
+from kofn.extract.letter_answer import labels_of_references, parse_choices
 from kofn.metrics import Metric, Numeric, Outcome, default_metric, metric_name, score_answers, score_column, trait
 from kofn.metrics.outcomes import FirstEntryWarning
 from kofn.registry import check_unique, extractor, metric
@@ -156,8 +157,11 @@ def find_answers(table: Table, extract: str | Callable[..., Any] | None) -> Grad
     name = (
         extract if isinstance(extract, str) else f"{extract.__module__}:{getattr(extract, '__name__', repr(extract))}"
     )
+    options = choices_of(table)
     with _naming_candidate(table):
-        column = extract_column(extractor(extract), rows["text"], choices_of(table))
+        column = extract_column(
+            extractor(extract), rows["text"], _answers_of(table, name) if options is None else options
+        )
     found = with_answers(table, column, extractor=name, reason=reason)
     # a failed call has no text: it is no output in which an answer could be missing
     no_output = rows["text"].null_count()
@@ -444,6 +448,16 @@ def choices_of(table: Table) -> Any:
     if per_case.n_unique() == 1:
         return per_case[0].to_list() if per_case[0] is not None else None
     return per_case.gather(np.repeat(np.arange(table.n_cases), np.diff(table.offsets)))
+
+
+def _answers_of(table: Table, extractor_name: str) -> Sequence[str] | None:
+    """What an answer can be where the cases have no options: the labels or the few words that the references use."""
+    if "reference" not in table.cases.columns or table.cases["reference"].dtype != pl.String:
+        return None
+    references = table.cases["reference"].drop_nulls()
+    if extractor_name == "letter":
+        return labels_of_references(references.to_list())
+    return possible_answers(references.to_list()) if extractor_name == "labelled_text" else None
 
 
 def _source(table: Table) -> str:
