@@ -43,6 +43,15 @@ _FRAC = (
     r"(?:\{ ?(?P<minus>-?) ?(?P<bottom>[0-9.,]+) ?\}|(?P<bottom1>[0-9]))"
 )
 _RATIO_FORM = re.compile(_RATIO)
+_BASE_FORM = re.compile(r"(?P<base>[0-9]{1,6}) ?(?:\^|\*\*) ?(?:\{ ?(?P<braced>[0-9]{1,3}) ?\}|(?P<bare>[0-9]{1,3}))")
+SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_SCALE_FORM = re.compile(rf"(?P<mantissa>{_DECIMAL})(?:[ -]?(?P<scale>{'|'.join(SCALES)})|k)", re.IGNORECASE)
+# 1'234'567 and 1_000_000
+_GROUPED = re.compile(r"(?<![\w.,'’])[0-9]{1,3}(?:(?:_[0-9]{3})+|(?:['’][0-9]{3})+)(?![\w'’])")
+# 1.234,50 and 12 345,67: no English number is written so
+_COMMA_POINT = re.compile(
+    r"(?<![\w.,])[0-9]{1,3}(?:(?:\.[0-9]{3})+|(?: [0-9]{3})+),(?:[0-9]{1,2}|[0-9]{4,})(?![\w,])(?!\.[0-9])"
+)
 _FRAC_FORM = re.compile(rf"(?:(?P<whole>[0-9]+) ?)?{_FRAC}")
 _MIXED_FORM = re.compile(r"(?P<whole>[0-9]+) (?P<top>[0-9]+) ?/ ?(?P<bottom>[0-9]+)")
 
@@ -85,13 +94,26 @@ def plain_characters(text: str) -> str:
     return _OTHER_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), text.translate(_CHARACTERS))
 
 
+def english_spelling(text: str) -> str:
+    """The text with numbers such as 1'234'567, 1_000_000 and 1.234,50 written as 1234567, 1000000 and 1234.50.
+
+    >>> english_spelling("1'234'567 or 1.234,50 but x_100 and 1,234.50")
+    '1234567 or 1234.50 but x_100 and 1,234.50'
+    """
+    if "'" in text or "_" in text or "’" in text:
+        text = _GROUPED.sub(lambda found: re.sub("['’_]", "", found[0]), text)
+    if "," in text:
+        text = _COMMA_POINT.sub(lambda found: found[0].replace(".", "").replace(" ", "").replace(",", "."), text)
+    return text
+
+
 def parse_number(text: object) -> Fraction | None:
     r"""The whole text as one exact number, or None. Never raises.
 
     Stripped first: whitespace, `$..$`, `\(..\)`, `\boxed{..}`, `**`, backticks, currency signs, a trailing
     percent or degree sign (units) and a trailing full stop. Read then: 1,234.50; 1 234; -42 with any minus;
-    3/4; `\frac{3}{4}`; 1 1/2; .5; 1.5e3; 1.5×10^3. A bool, NaN, an infinity, anything beyond 10^400 and any
-    other type are not numbers.
+    3/4; `\frac{3}{4}`; 1 1/2; .5; 1.5e3; 1.5×10^3; 2^10; 1.5 million; 1'234; 1.234,50. A bool, NaN, an infinity,
+    anything beyond 10^400 and any other type are not numbers.
 
     >>> parse_number("$1,234.50"), parse_number(r"\boxed{\frac{3}{4}}"), parse_number("1 1/2")
     (Fraction(2469, 2), Fraction(3, 4), Fraction(3, 2))
@@ -105,7 +127,7 @@ def parse_number(text: object) -> Fraction | None:
         return None
     if plain := _PLAIN.fullmatch(text):
         return Fraction(plain[1])
-    return _within_limits(_read_signed(_unwrap(plain_characters(text))))
+    return _within_limits(_read_signed(english_spelling(_unwrap(plain_characters(text)))))
 
 
 def canonical_number(text: object) -> str | None:
@@ -233,6 +255,12 @@ def _read(text: str) -> Fraction | None:
     if match := _POWER_FORM.fullmatch(text):
         exponent = match["braced"] or match["bare"] or match["raised"].translate(_RAISED)
         return _scale(match["mantissa"] or "1", exponent)
+    if match := _BASE_FORM.fullmatch(text):
+        power = int(match["braced"] or match["bare"])
+        return Fraction(int(match["base"]) ** power) if power * len(match["base"]) <= MAX_PLACES else None
+    if match := _SCALE_FORM.fullmatch(text):
+        value = _scale(match["mantissa"], None)
+        return None if value is None else value * SCALES[(match["scale"] or "thousand").lower()]
     if match := _FRAC_FORM.fullmatch(text):
         return _latex_fraction(match)
     if match := _MIXED_FORM.fullmatch(text):
@@ -283,3 +311,63 @@ def truth_value(text: str) -> bool | None:
     """
     word = text.strip(" \t\r\n*_`$\"“”'‘’.!()[]").casefold()
     return True if word in AFFIRMATIVE else False if word in NEGATIVE else None
+
+
+_IN_WORDS = {
+    "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
+    "ten": 10, "eleven": 11, "twelve": 12, "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16,
+    "seventeen": 17, "eighteen": 18, "nineteen": 19, "twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60,
+    "seventy": 70, "eighty": 80, "ninety": 90,
+}  # fmt: skip
+_WORD_NUMBER = re.compile(
+    rf"(?:an? (?=(?:{'|'.join(SCALES)})))?(?:{'|'.join([*_IN_WORDS, *SCALES])})\b"
+    rf"(?:(?:[ -]|,? and )(?:{'|'.join([*_IN_WORDS, *SCALES])})\b){{0,20}}",
+    re.IGNORECASE,
+)
+_CHINESE_DIGITS = {digit: value for value, digit in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2, "兩": 2}
+_CHINESE_SCALES = {"十": 10, "百": 100, "千": 1000, "万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
+_CHINESE_NUMBER = re.compile(f"[{''.join([*_CHINESE_DIGITS, *_CHINESE_SCALES])}]{{1,30}}")
+
+
+def number_in_words(text: str) -> tuple[int, int] | None:
+    """The number in words that a text begins with, and where it ends: English or Chinese; None where there is none.
+
+    >>> number_in_words("forty-two eggs"), number_in_words("one hundred and five"), number_in_words("四十二")
+    ((42, 9), (105, 20), (42, 3))
+    >>> number_in_words("a hundred"), number_in_words("one of them"), number_in_words("a few")
+    ((100, 9), None, None)
+    """
+    if match := _WORD_NUMBER.match(text):
+        words = [word for word in re.split(r"[^a-z]+", match[0].lower()) if word not in ("a", "an", "and", "")]
+        follows = text[match.end() : match.end() + 4].lower()
+        return None if follows == " of " and words == ["one"] else (_sum_words(words), match.end())
+    if match := _CHINESE_NUMBER.match(text):
+        return _sum_chinese(match[0]), match.end()
+    return None
+
+
+def _sum_words(words: list[str]) -> int:
+    total = part = 0
+    for word in words:
+        if word == "hundred":
+            part = max(part, 1) * 100
+        elif word in SCALES:
+            total, part = total + max(part, 1) * SCALES[word], 0
+        else:
+            part += _IN_WORDS[word]
+    return total + part
+
+
+def _sum_chinese(text: str) -> int:
+    """四十二 is 42; digits alone stand for themselves: 二〇二四 is 2024."""
+    if not any(sign in _CHINESE_SCALES for sign in text):
+        return int("".join(str(_CHINESE_DIGITS[sign]) for sign in text))
+    total = part = digit = 0
+    for sign in text:
+        if sign in _CHINESE_DIGITS:
+            digit = _CHINESE_DIGITS[sign]
+        elif (scale := _CHINESE_SCALES[sign]) < 10**4:
+            part, digit = part + max(digit, 1) * scale, 0
+        else:
+            total, part, digit = (total + part + digit) * scale, 0, 0
+    return total + part + digit

@@ -57,7 +57,10 @@ _MARKS = " \t\r\n*_`"
 _VERB = re.compile(r"\s+(?:is|was|because|since|as|and|or|but|would|must|seems|fits|makes)\b")
 _LOWER_WORD = re.compile(r"\s+[a-z]")
 _SAID_RIGHT = re.compile(r"[)\]*_.`]{0,4}\s(?:is|est|es|ist)\s(?:\w{3,10}\s){0,3}(?:correct|right|best|answer)\b")
-_RESPELLED = re.compile(rf"\{{,\}}|(?<![{_VULGAR}])[{_VULGAR}](?![{_VULGAR}])|{_GROUP_SPACE.pattern}")
+_RESPELLED = re.compile(
+    rf"\{{,\}}|(?<![{_VULGAR}])[{_VULGAR}](?![{_VULGAR}])|{_GROUP_SPACE.pattern}"
+    rf"|(?<=\d)['’_](?=\d{{3}}(?!\d))"
+)
 
 
 def locate(text: str, answer: str) -> tuple[int, int] | None:

@@ -248,7 +248,13 @@ _UNSIGNED = _VALUE.replace("-?", "", 1)
 _WHOLE = rf"^\$?{_UNSIGNED}\.?$"
 # nor may a number stand before it: "1 234 567" is one
 _LAST = rf"[^-+/^*xX. \n$0-9][ \n]=?\$?{_UNSIGNED}(?: [a-z]{{1,20}}){{0,4}}[.!]?{_END}"
-_POINTS = r"[0-9]\.[0-9]+\.[0-9]"
+# a number of several points (1.2.0) could be taken for another, and "5 million" or "in 5 days" for 5
+_OTHERWISE = (
+    r"[0-9]\.[0-9]+\.[0-9]"
+    r"|[0-9][ -]?(?:(?i:hundred|thousand|million|billion|trillion)|[kKMB]|bn|mn)(?-u:\b)"
+    r"|(?i:in|per|for|over|after|every|each|within|during|by|first|last|next)[ \n][0-9.,$]+"
+    r" (?i:second|minute|hour|day|week|month|quarter|year|decade)"
+)
 _TEXT = pl.col("text")
 _UNUSUAL = r"[^\x00-\x7f‘’“”—–…×÷°]"
 
@@ -382,8 +388,8 @@ def _tail_answers(texts: pl.Series, patterns: Sequence[str]) -> pl.Series:
 
 
 def _tails(texts: pl.Series) -> pl.Series:
-    """The ends of the texts, null where a number of several points (1.2.0) could be taken for another."""
-    return _where(texts.str.tail(_TAIL_CHARACTERS), ~_TEXT.str.contains(_POINTS))
+    """The ends of the texts, null where a number in them may mean another."""
+    return _where(texts.str.tail(_TAIL_CHARACTERS), ~_TEXT.str.contains(_OTHERWISE))
 
 
 def _unguarded(texts: pl.Series) -> pl.Series:

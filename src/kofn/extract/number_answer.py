@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-from kofn.core.numbers import CURRENCY, canonical_number, plain_characters
+from kofn.core.numbers import (
+    CURRENCY,
+    SCALES,
+    canonical_number,
+    english_spelling,
+    number_in_words,
+    plain_characters,
+)
 from kofn.extract.answer_labels import Label, canonical, first_line, labels_in, outside_reasoning, stated_before_run_on
 
 if TYPE_CHECKING:
@@ -33,12 +41,32 @@ _NUMBER = re.compile(
     r"(?!\d{4}-\d\d-\d)(?!(?<=\d{4}-)\d\d-\d)(?<!\d{4}-\d\d-)(?:"
     rf"{_DECIMAL} ?(?:[×xX*·⋅]|\\times|\\cdot) ?{_TEN}"
     rf"|{_TEN}(?!\w)"
+    r"|\d{1,6} ?(?:\^|\*\*) ?(?:\{ ?\d{1,3} ?\}|\d{1,3}(?![\w.]))"
     r"|\d++ \d++/\d++(?![\d/])"
     rf"|{_DECIMAL} ?/ ?{_DECIMAL}(?!/)"
     rf"|{_DECIMAL}(?:[eE][+-]?\d++(?!\w))?+"
     r"))(?!\d|[:/]\d|\.\d)(?P<ordinal>(?:st|nd|rd|th)\b)?",
     re.ASCII,
 )
+# what multiplies the number before it: "1.5 million", "20k", and after a currency sign "$2.5M"
+_SCALED = re.compile(rf"[ -]?(?:{'|'.join(SCALES)})\b|[kK](?!\w)", re.IGNORECASE)
+_SCALED_MONEY = re.compile(r" ?(?:[MB]|bn|mn)(?!\w)")
+_MONEY_SCALES = {"k": 10**3, "m": 10**6, "mn": 10**6, "b": 10**9, "bn": 10**9}
+# "$7425 in 1 week": what the answer is per, or within
+_QUALIFIER = re.compile(
+    r"\b(?:in|per|for|over|after|every|each|within|during|by)\s(?:the (?:first|last|next) )?\Z", re.IGNORECASE
+)
+_QUALIFIED = re.compile(r"\s(?:second|minute|hour|day|week|month|quarter|year|decade)s?\b", re.IGNORECASE)
+# two numbers of which one is the answer: "5 or 6", "between 5 and 6", "5-6"
+_EITHER = re.compile(
+    r"\s{0,2}(?:\bor\b|\bto\b|[-–—~])\s{0,2}(?:(?:even|maybe|perhaps|possibly)\s)?[$€£]?\Z", re.IGNORECASE
+)
+_BETWEEN = re.compile(r"\W{0,4}(?:(?:somewhere|anywhere) )?between\s", re.IGNORECASE)
+_NOT = re.compile(r"\W{0,6}(?:is )?not\s", re.IGNORECASE)
+_LEAD_IN = re.compile(
+    r"[\W_]*(?:(?:exactly|only|about|approximately|therefore|thus|just|a total of)\s)*", re.IGNORECASE
+)
+SEVERAL = ""  # in place of a number: the label announces several, or denies one
 _ITEM_BEFORE = re.compile(r"\n[ \t>*#-]{0,8}\(?\Z")
 _ITEM_AFTER = re.compile(r"\*{0,2}[.):]\*{0,2}[ \t]+\S")
 # what separates groups of three digits in typeset numbers: narrow spaces, and LaTeX's \, and \!
@@ -110,7 +138,7 @@ def _stated(text: str) -> str | None:
     for label in reversed(labels(text)):
         value = labelled_number(text, label)
         if value is not None or label.kind == "box":
-            return value
+            return value or None
     return last_number(text)
 
 
@@ -158,7 +186,8 @@ def labelled_number(text: str, label: Label) -> str | None:
 def number_in_line(line: str, most_words: int = _MAX_LEAD_WORDS) -> str | None:
     """The number a labelled line states: an equation's result, what "is" or "so" leads to, else the first.
 
-    None when more than `most_words` words come before the first number: such a line begins a solution.
+    None when more than `most_words` words come before the first number: such a line begins a solution. An empty text
+    where the line names two numbers ("5 or 6", "between 5 and 6") or denies one: that is no single answer.
 
     >>> [number_in_line(line) for line in ("3 * 6 = 18 eggs", "there are 3 boxes of 6, so 18", "5 of 20")]
     ['18', '18', '5']
@@ -171,8 +200,11 @@ def number_in_line(line: str, most_words: int = _MAX_LEAD_WORDS) -> str | None:
     # a list begins with 1: any other number at the head of the line is the answer ("12. Check: 3 * 4")
     numbers = [token for token in numbers if not token.weak or (token.item and token.value != "1")] or numbers
     if not numbers:
-        return None
+        begin = lead.end() if (lead := _LEAD_IN.match(line)) else 0
+        return str(found[0]) if (found := number_in_words(line[begin:])) else None
     first = numbers[0]
+    if not denied and (_NOT.match(line) or _is_either(line, numbers)):
+        return SEVERAL
     words = len(re.findall(r"[^\W\d_]+", line[: first.start]))
     if words > most_words:
         return None
@@ -184,13 +216,39 @@ def number_in_line(line: str, most_words: int = _MAX_LEAD_WORDS) -> str | None:
     return first.value
 
 
+def _is_either(line: str, numbers: list[Token]) -> bool:
+    """Whether a line begins with two different numbers of which one is the answer."""
+    if len(numbers) < 2 or numbers[0].value == numbers[1].value:
+        return False
+    between = line[numbers[0].end : numbers[1].start]
+    if _BETWEEN.match(line) and between.strip() in ("and", "&"):
+        return True
+    words = re.findall(r"[^\W\d_]+", line[: numbers[0].start])
+    return (
+        set(map(str.lower, words)) <= {"either", "about", "maybe", "around"} and _EITHER.fullmatch(between) is not None
+    )
+
+
 def last_number(text: str) -> str | None:
-    """The last number of a text; one that only counts things when there is no other."""
+    """The last number of a text; one that only counts things when there is no other.
+
+    >>> last_number("She earns $7425.00 in 1 week"), last_number("It takes 3 days for 2 men")
+    ('7425', '2')
+    """
     last_weak: str | None = None
     for line in reversed(text.split("\n")):
-        for match in reversed(list(_NUMBER.finditer(line))):
-            token = _token(line, match)
+        found = list(_NUMBER.finditer(line))
+        for at in reversed(range(len(found))):
+            token = _token(line, found[at])
             if token is not None and not token.weak:
+                if at and _QUALIFIED.match(line, token.end) and _QUALIFIER.search(line[: token.start]):
+                    before = _token(line, found[at - 1])
+                    if (
+                        before is not None
+                        and not before.weak
+                        and not _SENTENCE_END.search(line, before.end, token.start)
+                    ):
+                        return before.value
                 return token.value
             if token is not None and last_weak is None:
                 last_weak = token.value
@@ -215,7 +273,12 @@ def _token(text: str, match: re.Match[str]) -> Token | None:
     if _ITEM_AFTER.match(text, match.end()):
         before = text[begin - 12 : begin] if begin >= 12 else "\n" + text[:begin]
         item = _ITEM_BEFORE.search(before) is not None
-    return Token(*match.span(), value, match["ordinal"] is not None, item)
+    end = match.end()
+    if scale := _SCALED.match(text, end) or (text[begin] in CURRENCY and _SCALED_MONEY.match(text, end)) or None:
+        word = scale[0].strip(" -").lower()
+        factor = SCALES.get(word) or _MONEY_SCALES[word]
+        value, end = canonical_number(Fraction(value) * factor) or value, scale.end()
+    return Token(begin, end, value, match["ordinal"] is not None, item)
 
 
 def _last_after(lead: re.Pattern[str], line: str, numbers: list[Token]) -> str | None:
@@ -243,7 +306,7 @@ def _prepared(text: str) -> str:
     text = outside_reasoning(text)
     if "\\" in text or "{,}" in text or not text.isascii():
         text = _GROUP_SPACE.sub("", text.replace("{,}", ","))
-    return plain_characters(text)
+    return english_spelling(plain_characters(text))
 
 
 # --- extractor `math`: the box, else the labelled expression, else the last formula or number
@@ -269,8 +332,8 @@ def _stated_math(text: str) -> str | None:
         if label.content is not None:
             return canonical(label.content)
     for label in reversed(found):
-        if answer := _labelled_math(first_line(text[label.end : label.stop])):
-            return answer
+        if (answer := _labelled_math(first_line(text[label.end : label.stop]))) is not None:
+            return answer or None
     formulas = _formulas(text)
     return canonical(formulas[-1].rpartition("=")[2]) if formulas else last_number(plain_characters(text))
 
