@@ -78,7 +78,7 @@ _LEADS_ON = ("?", ":")  # a text that ends so is a question
 _BRACE = re.compile(rf"(?P<box>{BOX})|\\.|[{{}}]", re.DOTALL)
 # TeX allows \boxed 5 without braces, which some models write
 _BARE_BOX = re.compile(r"\\boxed\s{1,3}([^\s$\\{}]{1,100})")
-_SPACING = re.compile(r"\\(?:left|right|displaystyle|[!,;: ])(?![A-Za-z])")
+_SPACING = re.compile(r"(?<!\\)\\(?:left|right|displaystyle|[!,;: ])(?![A-Za-z])")
 _LOOSE_SPACE = re.compile(r"(?<![A-Za-z])\s+|\s+(?![A-Za-z])")
 _UNIT_TAIL = re.compile(r"\\(?:text|mathrm|mbox)\s?\{[^{}]*\}(?:\^\{?\d\}?)?\s*$")
 _TEXT_ALONE = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s?\{([^{}]*)\}")
