@@ -104,8 +104,3 @@ def test_ignoring_ascii_punctuation_is_removing_it(text):
 )
 def test_each_extractor_has_the_metric_that_compares_what_it_finds(extractor, metric):
     assert default_metric(extractor) == metric
-
-
-def test_boxed_answers_fall_back_to_numbers_or_text_without_math_verify(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    assert default_metric("boxed") == "numeric(or_exact=True)"

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
+from kofn.core.latex import tidy_latex
 from kofn.core.numbers import canonical_number
 
 if TYPE_CHECKING:
@@ -78,10 +79,7 @@ _LEADS_ON = ("?", ":")  # a text that ends so is a question
 _BRACE = re.compile(rf"(?P<box>{BOX})|\\.|[{{}}]", re.DOTALL)
 # TeX allows \boxed 5 without braces, which some models write
 _BARE_BOX = re.compile(r"\\boxed\s{1,3}([^\s$\\{}]{1,100})")
-_SPACING = re.compile(r"(?<!\\)\\(?:left|right|displaystyle|[!,;: ])(?![A-Za-z])")
-_LOOSE_SPACE = re.compile(r"(?<![A-Za-z])\s+|\s+(?![A-Za-z])")
 _UNIT_TAIL = re.compile(r"\\(?:text|mathrm|mbox)\s?\{[^{}]*\}(?:\^\{?\d\}?)?\s*$")
-_TEXT_ALONE = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s?\{([^{}]*)\}")
 
 
 def outside_reasoning(text: str) -> str:
@@ -293,20 +291,6 @@ def boxes(text: str) -> list[Box]:
         elif token[0] == "}" and open_braces and (box := open_braces.pop()):
             found.append(Box(box[0], token.end(), text[box[1] : token.start()]))
     return found or [Box(m.start(), m.end(), m[1]) for m in _BARE_BOX.finditer(text)]
-
-
-def tidy_latex(latex: str) -> str:
-    r"""LaTeX without layout commands: dollar signs, \left, \right, thin spaces, loose spaces, \dfrac.
-
-    >>> tidy_latex(r"$\left( 3, \dfrac{\pi}{2} \right)$")
-    '(3,\\frac{\\pi}{2})'
-    """
-    latex = _SPACING.sub("", latex).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
-    latex = latex.replace("\\(", "").replace("\\)", "").replace("\\[", "").replace("\\]", "")
-    latex = latex.strip(" \t\r\n$*`").removesuffix(".").rstrip(" $")
-    if match := _TEXT_ALONE.fullmatch(latex):
-        latex = match[1].strip()
-    return _LOOSE_SPACE.sub("", latex)
 
 
 def canonical(answer: str) -> str | None:

@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from kofn.core.latex import tidy_latex
 from kofn.core.numbers import AFFIRMATIVE, NEGATIVE, canonical_number
 from kofn.extract.answer_labels import (
     breaks_off,
@@ -13,7 +14,6 @@ from kofn.extract.answer_labels import (
     labels_in,
     outside_reasoning,
     stated_before_run_on,
-    tidy_latex,
 )
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ import os
 import re
 import threading
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
+from kofn.core.latex import latex_equal
 from kofn.core.numbers import numbers_equal, parse_number
-from kofn.errors import InputError, MissingExtra
+from kofn.errors import InputError
 from kofn.metrics.base import ReferenceMetric
 from kofn.metrics.text_match import WHITESPACE
 
@@ -65,9 +66,10 @@ def check_tolerance(metric: str, name: str, value: float) -> None:
 class MathEqual(ReferenceMetric):
     r"""1 when prediction and reference are the same value or expression, else 0.
 
-    Equal texts and equal numbers are settled first; the rest is parsed and compared by math-verify, so
-    that (x+1)^2 is x^2+2x+1. Plain words are compared as words, ignoring case: read as mathematics
-    "evil" and "live" would be the same product. Answers over `max_chars` are compared as text only.
+    Numbers with or without units, tuples, intervals, sets, matrices and closed expressions are settled by
+    `core.latex`, so that (x+1)^2 is x^2+2x+1; what is left is parsed and compared by math-verify where it is
+    installed (extra `math`), and is not equal where it is not. Plain words are compared as words, ignoring case: read
+    as mathematics "evil" and "live" would be the same product. Answers over `max_chars` are compared as text only.
 
     A parse or a comparison that takes more than `timeout` seconds leaves the answer ungraded (None), since
     it says nothing about the answer. math-verify times itself with SIGALRM, which only the main thread of a
@@ -87,8 +89,6 @@ class MathEqual(ReferenceMetric):
             raise InputError(f"math_equal: timeout must be whole seconds, at least 1, not {self.timeout!r}")
         if self.max_chars < 1:
             raise InputError(f"math_equal: max_chars must be at least 1, not {self.max_chars}")
-        if importlib.util.find_spec("math_verify") is None:
-            raise MissingExtra("math-verify", "math", "metric math_equal")
 
     def score(self, prediction: str, reference: str) -> float | None:
         left, right = _simplified(prediction), _simplified(reference)
@@ -98,8 +98,17 @@ class MathEqual(ReferenceMetric):
             return float(left.casefold() == right.casefold() != "")
         if max(len(left), len(right)) > self.max_chars:
             return 0.0
+        if latex_equal(prediction, reference):
+            return 1.0
+        if not _has_math_verify():
+            return 0.0
         alarm = os.name == "posix" and threading.current_thread() is threading.main_thread()
         return _verified(left, right, self.timeout if alarm else None)
+
+
+@cache
+def _has_math_verify() -> bool:
+    return importlib.util.find_spec("math_verify") is not None
 
 
 def _simplified(text: str) -> str:
