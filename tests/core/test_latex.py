@@ -105,8 +105,8 @@ def test_no_text_makes_the_comparison_fail(left: str, right: str) -> None:
 
 @pytest.mark.parametrize("unit", ["(", "{", r"\frac{", r"\sqrt", "-", "1,", "x^", r"\begin{pmatrix}", "9!", "1^9"])
 def test_hostile_answers_are_given_up_at_once(unit: str) -> None:
-    assert latex_equal(unit * 30, unit * 30)
-    assert latex_equal(unit * 30, unit * 30 + "x") is False
+    assert latex_equal(unit * 20, unit * 20)
+    assert latex_equal(unit * 20, unit * 20 + "x") is False
     assert latex_equal(unit * 100_000, unit * 100_001) is False
 
 

@@ -14,7 +14,15 @@ from kofn.core.numbers import (
     number_in_words,
     plain_characters,
 )
-from kofn.extract.answer_labels import Label, canonical, first_line, labels_in, outside_reasoning, stated_before_run_on
+from kofn.extract.answer_labels import (
+    Label,
+    breaks_off,
+    canonical,
+    first_line,
+    labels_in,
+    outside_reasoning,
+    stated_before_run_on,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -334,6 +342,8 @@ def _stated_math(text: str) -> str | None:
     for label in reversed(found):
         if (answer := _labelled_math(first_line(text[label.end : label.stop]))) is not None:
             return answer or None
+    if breaks_off(text):  # what stands in the middle of a calculation is not its result
+        return None
     formulas = _formulas(text)
     return canonical(formulas[-1].rpartition("=")[2]) if formulas else last_number(plain_characters(text))
 
