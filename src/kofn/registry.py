@@ -103,6 +103,7 @@ METRICS = {
     "chrf": "kofn.metrics:Chrf",
     "math_equal": "kofn.metrics:MathEqual",
     "json_equal": "kofn.metrics:JsonEqual",
+    "literal_equal": "kofn.metrics:LiteralEqual",
     "schema": "kofn.metrics:Schema",
     "refused": "kofn.metrics:Refused",
     "truncated": "kofn.metrics:Truncated",

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kofn.errors import InputError, MissingExtra
-from kofn.metrics import JsonEqual, Schema
+from kofn.metrics import JsonEqual, LiteralEqual, Schema
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -109,3 +109,24 @@ class TestWithJsonschema:
         metric = Schema(schema={"$ref": "https://example.invalid/schema.json"})
         with pytest.raises(InputError, match=r"cannot resolve \$ref"):
             metric("{}")
+
+
+@pytest.mark.parametrize(
+    ("prediction", "reference", "score"),
+    [
+        ("['a', 'b']", '["a", "b"]', 1.0),
+        ("{'l': 1, 't': 2}", '{"t": 2, "l": 1}', 1.0),
+        ("[true, null]", "[True, None]", 1.0),
+        ("'true'", '"true"', 1.0),
+        ("'true'", "'True'", 0.0),
+        ("'1'", "1", 0.0),
+        ("(1,)", "[1]", 0.0),
+        ("{2, 1}", "{1, 2}", 1.0),
+        ("__import__('os')", "__import__('os')", 1.0),
+        ("__import__('os')", "['os']", 0.0),
+        ("[" * 2000, "[]", 0.0),
+        ("9" * 20_000, "9" * 20_001, 0.0),
+    ],
+)
+def test_literals_are_compared_as_data_and_never_run(prediction, reference, score):
+    assert LiteralEqual()(prediction, reference) == score

@@ -7,6 +7,7 @@ from kofn.metrics.flags import Refused as Refused
 from kofn.metrics.flags import Truncated as Truncated
 from kofn.metrics.flags import Unparsed as Unparsed
 from kofn.metrics.json_metrics import JsonEqual as JsonEqual
+from kofn.metrics.json_metrics import LiteralEqual as LiteralEqual
 from kofn.metrics.json_metrics import Schema as Schema
 from kofn.metrics.metric_config import REPEAT_AGGREGATORS as REPEAT_AGGREGATORS
 from kofn.metrics.metric_config import MetricConfig as MetricConfig

@@ -1,9 +1,11 @@
-"""Metrics `json_equal` and `schema`, for JSON outputs: equal as data, or valid against a JSON Schema."""
+"""Metrics `json_equal`, `literal_equal` and `schema`: outputs that are data, equal or valid against a JSON Schema."""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
@@ -15,6 +17,9 @@ from kofn.metrics.base import Metric, ReferenceMetric, best_match, references_of
 from kofn.metrics.numeric import check_tolerance
 
 _UNREADABLE = object()
+_DEEPEST = 50  # levels of a literal
+_JSON_WORDS = {"true": "True", "false": "False", "null": "None"}
+_JSON_WORD = re.compile(r"(?<![\w'\"])(?:true|false|null)(?![\w'\"])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,67 @@ class JsonEqual(ReferenceMetric, uses="text"):
             raise InputError(f"json_equal: the reference is not JSON: {_shortened(reference)}")
         data = _read_json(_unfenced(prediction))
         return float(_same_data(data, expected, Decimal(repr(float(self.tolerance)))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiteralEqual(ReferenceMetric):
+    """1 when both sides are the same Python literal (a text, number, list, tuple, set, mapping, True, None), else 0.
+
+    Which quotes stand around a text, spacing and the order of keys do not matter; types do: "1" is not 1, [1] is not
+    (1,). JSON's true, false and null are read as well. A side that is no literal is compared as text. Nothing is
+    executed, and sides over `max_chars` are compared as text only.
+
+    >>> LiteralEqual()("['a', 'b']", '["a", "b"]'), LiteralEqual()("{'b': 1, 'a': 2}", "{'a': 2, 'b': 1}")
+    (1.0, 1.0)
+    >>> LiteralEqual()("'1'", "1"), LiteralEqual()("f(x)", "f(x)")
+    (0.0, 1.0)
+    """
+
+    max_chars: int = 10_000
+
+    def score(self, prediction: str, reference: str) -> float:
+        left, right = prediction.strip(), reference.strip()
+        if left == right:
+            return 1.0
+        values = [read_literal(side) for side in (left, right) if len(side) <= self.max_chars]
+        return float(len(values) == 2 and None not in values and values[0] == values[1])
+
+
+@lru_cache(maxsize=4096)  # most candidates of a case agree, and share its reference
+def read_literal(text: str) -> str | None:
+    """The canonical spelling of a Python or JSON literal, None for any other text.
+
+    >>> read_literal('["a", true]'), read_literal("{2: 'x', 1: ()}"), read_literal("open('x')")
+    ("['a', True]", "{1: (), 2: 'x'}", None)
+    """
+    # a quick look: most texts are no literals, and parsing one takes time
+    if not text or not (
+        text[0] in "'\"[({-" or text[0].isdigit() or text in ("True", "False", "None", "true", "false", "null")
+    ):
+        return None
+    for spelling in (text, _JSON_WORD.sub(lambda word: _JSON_WORDS[word[0]], text)):
+        try:
+            return _spell(ast.literal_eval(spelling), 0)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            continue
+    return None
+
+
+def _spell(value: Any, depth: int) -> str:
+    """A literal with its keys and set items in order."""
+    if depth > _DEEPEST:
+        raise ValueError("nested too deeply")
+    inner = [_spell(item, depth + 1) for item in value] if isinstance(value, (list, tuple, set)) else []
+    if isinstance(value, list):
+        return f"[{', '.join(inner)}]"
+    if isinstance(value, tuple):
+        return f"({', '.join(inner)}{',' if len(inner) == 1 else ''})"
+    if isinstance(value, set):
+        return f"{{{', '.join(sorted(inner))}}}"
+    if isinstance(value, dict):
+        pairs = sorted((_spell(k, depth + 1), _spell(v, depth + 1)) for k, v in value.items())
+        return f"{{{', '.join(f'{k}: {v}' for k, v in pairs)}}}"
+    return repr(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

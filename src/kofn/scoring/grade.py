@@ -18,6 +18,7 @@ from kofn.extract import choose_extractor, extract_column, none
 from kofn.extract.extractor_choice import possible_answers
 from kofn.extract.letter_answer import labels_of_references, parse_choices
 from kofn.metrics import Metric, Numeric, Outcome, default_metric, metric_name, score_answers, score_column, trait
+from kofn.metrics.json_metrics import read_literal
 from kofn.metrics.outcomes import FirstEntryWarning
 from kofn.registry import check_unique, extractor, metric
 
@@ -245,7 +246,8 @@ def score_table(
         some = _sample(column)
         # answers that came with the file are told by what they look like
         kind = answers.extractor or choose_extractor(some, some, choices=False).name
-        return _score_by_metric(table, answers, default_metric(kind), threshold)
+        name = "literal_equal" if kind == "text" and _are_literals(_references(table)) else default_metric(kind)
+        return _score_by_metric(table, answers, name, threshold)
     return stored
 
 
@@ -458,6 +460,13 @@ def _answers_of(table: Table, extractor_name: str) -> Sequence[str] | None:
     if extractor_name == "letter":
         return labels_of_references(references.to_list())
     return possible_answers(references.to_list()) if extractor_name == "labelled_text" else None
+
+
+def _are_literals(references: Sequence[str]) -> bool:
+    """Whether nearly all references are Python or JSON literals, and some are more than a bare word or number."""
+    read = sum(read_literal(one.strip()) is not None for one in references)
+    quoted = sum(one.strip()[:1] in ("'", '"', "[", "(", "{") for one in references)
+    return read >= 0.95 * len(references) > 0 and quoted >= 0.1 * len(references)
 
 
 def _source(table: Table) -> str:
