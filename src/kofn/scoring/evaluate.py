@@ -148,9 +148,13 @@ def further_defaults(covering: Sequence[str], selectors: Collection[str], metric
 
     >>> further_defaults(["coverage"], ["reward"], "numeric", "select"), further_defaults([], [], "numeric", "select")
     (['coverage', 'selected'], [])
+    >>> further_defaults([], ["reward", "judge"], "numeric", "select")
+    ["selected(by='reward')", "selected(by='judge')"]
     """
-    measures = {"list": "ndcg", **({"select": "selected"} if selectors else {})}
-    return [*covering, *([measures[use]] if metric and use in measures else [])]
+    if not metric:
+        return [*covering]
+    picks = ["selected"] if len(selectors) == 1 else [f"selected(by={name!r})" for name in selectors]
+    return [*covering, *{"list": ["ndcg"], "select": picks}.get(use or "", [])]
 
 
 def has_meaningful_passes(low: float | None, high: float | None, options: GradingConfig) -> bool:
