@@ -143,7 +143,7 @@ passed      2 of 4 cases (50.0%)
 by type     Core 1 of 2, Regression 0 of 1, Error 1 of 1
 incomplete  1 of 4 cases unverified
 score       0.778
-time        1.26 s in all, 315 ms a case
+time        1.26 s total, 315 ms per case
 
    group   type           weight  score  passed  unverified
 ✗  lines   Core                2  0.667     1/2           0  ██████████··········

@@ -531,7 +531,7 @@ def spending_charts(run: Run, scores: pl.DataFrame) -> list[Chart]:
     """Cost and time: a candidate's where there are candidates, else a case's."""
     columns: list[tuple[str, str, Floats | None, str]] = []
     if run.result is None:
-        columns.append(("duration", "Seconds a case", scores["duration"].to_numpy(), " s"))
+        columns.append(("duration", "Seconds per case", scores["duration"].to_numpy(), " s"))
     else:
         sets = run.result.scored[0].sets
         columns.append(("cost", "Cost of a candidate", sets.costs, ""))

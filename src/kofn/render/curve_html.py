@@ -173,7 +173,7 @@ def _spending_charts(found: BestOfReport) -> list[Chart]:
     if table.cost is not None:
         out.append(_spending_chart("cost", "Value and cost", "cost of a case", found, format_dollars))
     elif table.tokens is not None:
-        out.append(_spending_chart("tokens", "Value and tokens", "tokens a case", found, lambda n: f"{n:,.0f}"))
+        out.append(_spending_chart("tokens", "Value and tokens", "tokens per case", found, lambda n: f"{n:,.0f}"))
     if table.measured[0].seconds is not None:
         axis = "seconds, asked side by side"
         out.append(_spending_chart("seconds", "Value and time", axis, found, format_seconds))

@@ -295,11 +295,11 @@ def _facts(run: Run, result: ScoredResult) -> list[PageFacts]:
 def _spending(d: Mapping[str, Any], n_cases: int) -> list[tuple[str, str, str]]:
     items = []
     if cost := d.get("cost"):
-        items += [("cost in all", format_amount(cost["total"]), "")]
+        items += [("total cost", format_amount(cost["total"]), "")]
         items += [("cost a case", format_amount(cost["per_case"]), "")]
     if d.get("seconds"):
         total = d["seconds"]["total"]
-        items += [("time in all", format_duration(total), "added up over candidates")]
+        items += [("total time", format_duration(total), "added up over candidates")]
         items += [("time a case", format_duration(total / max(1, n_cases)), "")]
     sizes = d["sizes"]
     if sizes["min"] != sizes["max"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kofn.core.document import BAR_WIDTH, Document, Grid, document_text, interval_bar
-from kofn.core.format import format_interval, format_level, format_number
+from kofn.core.format import format_count, format_interval, format_level, format_number
 from kofn.render.run_summary import equal_notes, parent_lines
 from kofn.scoring.result import distinct_estimates
 from kofn.stats.estimates import SMALL_SEGMENT
@@ -114,7 +114,7 @@ def _notes(result: Result) -> tuple[tuple[str, str], ...]:
         notes.append(("diversity", _diversity_note(diversity)))
     for name, unit in (("cost", ""), ("seconds", " s")):
         if spent := d.get(name):
-            notes.append((name, f"{spent['total']:,.4g}{unit} in all, {spent['per_case']:,.4g}{unit} a case"))
+            notes.append((name, f"{spent['total']:,.4g}{unit} total, {spent['per_case']:,.4g}{unit} per case"))
     return tuple(notes)
 
 
@@ -126,9 +126,10 @@ def _votes_note(votes: dict[str, float], n_cases: int) -> str:
 
 
 def _diversity_note(d: dict[str, float | None]) -> str:
-    names = ("unique_texts", "distinct_1", "distinct_2", "redundancy")
-    unique, one, two, redundancy = (format_number(d[name], 2, none="undefined") for name in names)
+    unique = "an undefined share" if d["unique_texts"] is None else f"{d['unique_texts']:.0%}"
+    names = ("distinct_1", "distinct_2", "redundancy")
+    one, two, redundancy = (format_number(d[name], 2, none="undefined") for name in names)
     return (
-        f"{unique} of a set's texts are different; distinct-1 {one}, distinct-2 {two}, redundancy {redundancy} "
-        f"(on {d['n_sets_sampled']:,} sets)"
+        f"{unique} of the texts in a set are distinct; distinct-1 {one}, distinct-2 {two}, redundancy {redundancy} "
+        f"(on {format_count(d['n_sets_sampled'], 'set')})"
     )

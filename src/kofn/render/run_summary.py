@@ -238,7 +238,7 @@ def facts_of(run: Run) -> list[tuple[str, str]]:
     types = [f"{t} {e.pass_counts.get(t, 0):,} of {e.total_counts[t]:,}" for t in GroupType if t in e.total_counts]
     spent = run.result.diagnostics.get("cost") if run.result is not None else None
     score_text = "undefined: nothing was verified" if score is None else format_number(score)
-    time = f"{format_duration(e.duration)} in all, {format_duration(e.duration / max(1, n))} a case"
+    time = f"{format_duration(e.duration)} total, {format_duration(e.duration / max(1, n))} per case"
     facts = [
         ("task", f"{cut_text(e.problem_name, _INPUT)}, version {e.problem_version}"),
         ("run", f"{cut_text(e.name, _INPUT)}, version {e.version}, {e.timestamp:%Y-%m-%d %H:%M:%S} UTC"),
@@ -252,7 +252,7 @@ def facts_of(run: Run) -> list[tuple[str, str]]:
         ("score", score_text if run.defines_verdict else ""),
         ("checked", _checks_fact(run)),
         ("time", time if e.duration and n else ""),
-        ("cost", f"{format_cost(spent['total'])} in all, {format_cost(spent['per_case'])} a case" if spent else ""),
+        ("cost", f"{format_cost(spent['total'])} total, {format_cost(spent['per_case'])} per case" if spent else ""),
     ]
     return [(label, text) for label, text in facts if text]
 
