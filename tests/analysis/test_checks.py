@@ -420,7 +420,7 @@ def test_a_line_shows_both_values_the_difference_and_who_took_no_part(check, tmp
     line = out.splitlines()[0]
     assert code == 1
     assert line.startswith("✗ no drop in any_pass: 1.000 in base, 0.667 here, difference -0.333 [")
-    assert "p 0.00195, 0 wins and 10 losses in 30 cases" in line
+    assert "p = 0.0020, 0 wins and 10 losses in 30 cases" in line
     assert "; 4 cases unmatched; 1 without a value in one of the runs; another task there: one" in line
 
 

@@ -199,7 +199,7 @@ def test_a_run_of_candidates_shows_groups_estimates_cost_and_warnings(texts):
     assert output.startswith(f"{headline}✗ NOT PASSED  core-cases: 24 of 30 core cases pass\n")
     assert "cases       37 of 60 cases pass (61.7%), each where majority >= 1" in output
     assert re.search(r"^✗  one step +Core +1  0\.800 +24/30  █{16}·{4}$", output, re.MULTILINE)
-    assert re.search(r"^cost +0\.005805 in all", output, re.MULTILINE)
+    assert re.search(r"^cost +0\.005805 total", output, re.MULTILINE)
     stored = load_run(texts).result.get("any_pass")
     assert re.search(rf"^any_pass +{stored.point:.3f}  \[{stored.low:.3f}, {stored.high:.3f}\]", output, re.MULTILINE)
     assert "! 9 tied votes" in output

@@ -12,7 +12,7 @@ from kofn.analysis.finding import Finding
 from kofn.analysis.series import align_column, count_changed_questions, questions_in
 from kofn.core.document import Displayable, Document, Grid
 from kofn.core.escape import escape_controls
-from kofn.core.format import format_count, format_signed_interval, pluralize
+from kofn.core.format import format_count, format_p_in_text, format_signed_interval, pluralize
 from kofn.core.table import case_codes, case_numbers, segment_names
 from kofn.core.types import Estimate
 from kofn.core.warnings import DOUBLE_DIPPING, CodedWarning, warning_kind, warnings_dict, with_code
@@ -567,8 +567,8 @@ def baseline_checks(
             ends = "" if c.low is None or c.high is None else f" {format_signed_interval(c.low, c.high)}"
             over = f" (Holm over {len(pairs)})" if len(pairs) > 1 else ""
             found = (
-                f"{c.a:.3f} in {baseline.name}, {c.b:.3f} here, difference {c.difference:+.3f}{ends}, p {p:.3g}{over}, "
-                f"{wins:,} wins and {losses:,} losses in {c.n:,} cases"
+                f"{c.a:.3f} in {baseline.name}, {c.b:.3f} here, difference {c.difference:+.3f}{ends}, "
+                f"{format_p_in_text(p)}{over}, {wins:,} wins and {losses:,} losses in {c.n:,} cases"
             )
         own = {name: getattr(c, name) for name in ("difference", "low", "high", "level", "method", "p")}
         check = Check(

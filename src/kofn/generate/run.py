@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from kofn.core.format import format_p_in_text
 from kofn.core.progress import INTERVAL, show_progress
 from kofn.core.sync import run_sync
 from kofn.core.warnings import CodedWarning
@@ -472,7 +473,7 @@ def format_comparison(found: Comparison) -> str:
     low, high = ("?" if end is None else f"{end:+.3f}" for end in (found.low, found.high))
     return (
         f"{found.a:.3f} without the question, {found.b:.3f} with it: {found.difference:+.3f} [{low}, {high}], "
-        f"p {found.p:.3g}, over {found.n:,} cases on the same reasoning"
+        f"{format_p_in_text(found.p)}, over {found.n:,} cases on the same reasoning"
     )
 
 

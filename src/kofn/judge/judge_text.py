@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kofn.core.document import Document, Grid, interval_bar
 from kofn.core.escape import escape_controls
-from kofn.core.format import format_money, format_number
+from kofn.core.format import format_money, format_number, format_p_in_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ def _preference_headline(preference: Preference) -> str:
     if rate.point is None:
         return "no pair has a verdict"
     systems = f"{preference.name_a} is preferred to {preference.name_b}"
-    return f"{systems} in {rate.format()} of pairs, p {preference.p:.3g}"
+    return f"{systems} in {rate.format()} of pairs, {format_p_in_text(preference.p)}"
 
 
 def _preference_facts(preference: Preference) -> list[tuple[str, str]]:

@@ -131,5 +131,5 @@ def _diversity_note(d: dict[str, float | None]) -> str:
     one, two, redundancy = (format_number(d[name], 2, none="undefined") for name in names)
     return (
         f"{unique} of the texts in a set are distinct; distinct-1 {one}, distinct-2 {two}, redundancy {redundancy} "
-        f"(on {format_count(d['n_sets_sampled'], 'set')})"
+        f"(on {format_count(int(d['n_sets_sampled'] or 0), 'set')})"
     )

@@ -16,6 +16,7 @@ from kofn.core.format import (
     format_level,
     format_number,
     format_p,
+    format_p_in_text,
     format_signed,
 )
 from kofn.render.text_layout import (
@@ -164,7 +165,7 @@ def overall_text(part: TaskTrend, f: MetricTrend, change: Change) -> str:
         return "they have no case in common"
     word = change_verdict(change, f.higher_is_better)
     size = f"{format_signed(c.difference)} {format_interval(c.low, c.high)}"
-    return f"{change_mark(change)} {size}, p {format_p(c.p)}, {c.n:,} cases: " + (
+    return f"{change_mark(change)} {size}, {format_p_in_text(c.p)}, {c.n:,} cases: " + (
         {"noise": "not significant", "too few cases": "too few cases to tell"}.get(word)
         or f"the last run is {word} than {part.runs[change.against].name}"
     )
@@ -191,7 +192,7 @@ def spread_text(s: Spread, alpha: float) -> str:
         return said + "what chance alone would give cannot be told"
     source = "repeating the same cases" if s.same_cases else "drawing other cases of the same kind"
     size = "no larger" if s.is_noise(alpha) else "larger"
-    return f"{said}{size} than noise: {source} alone would give sd {format_number(s.noise)} (p {format_p(s.p)})"
+    return f"{said}{size} than noise: {source} alone would give sd {format_number(s.noise)} ({format_p_in_text(s.p)})"
 
 
 def _cases_rows(part: TaskTrend) -> list[tuple[str, str]]:

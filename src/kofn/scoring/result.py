@@ -459,8 +459,11 @@ def headline_of(
     # what passes does not matter to a mean of scores
     by_value = found is not None and found.aggregator.partition("(")[0] in _BY_VALUE
     relevant = [w for w in warnings if not (by_value and w.code == "no-threshold")]
+    first = most_severe(relevant)
+    if first is not None and first.values.get("marked"):  # the star marks rows of a table
+        first = replace(first, values={name: value for name, value in first.values.items() if name != "marked"})
     # of one candidate per case every use is the same
-    return Headline(estimate=found, about=about, use=use, measured=measured or high <= 1, warning=most_severe(relevant))
+    return Headline(estimate=found, about=about, use=use, measured=measured or high <= 1, warning=first)
 
 
 def headline_estimate(estimates: Sequence[Estimate], use: str | None) -> tuple[Estimate | None, bool]:
