@@ -39,8 +39,10 @@ def texts(model, *requests):
 def test_an_unknown_prefix_is_refused_with_the_nearest():
     with pytest.raises(UnknownName, match=r"unknown model 'opanai': did you mean openai\?"):
         open_model("opanai:gpt")
-    with pytest.raises(UnknownName, match=r"unknown model 'gpt-x': expected smollm2, gguf:PATH, openai:MODEL"):
+    with pytest.raises(UnknownName, match=r"unknown model 'gpt-x': did you mean openai:gpt-x\?"):
         open_model("gpt-x")
+    with pytest.raises(UnknownName, match=r"unknown model 'mine-1': expected smollm2, gguf:PATH, openai:MODEL"):
+        open_model("mine-1")
 
 
 def test_a_prefix_that_needs_more_says_so_and_smollm2_needs_none():
