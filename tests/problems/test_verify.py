@@ -329,7 +329,7 @@ def test_the_command_writes_a_run_a_submission_and_one_for_the_set(echo, tmp_pat
     assert "votes" not in whole.result.diagnostics
     texts = pl.read_parquet(out / "set" / "candidates.parquet")["text"].to_list()
     assert texts[1] == "wrong: core-cases: 0 of 3 core cases pass\n\n--- main.py\nprint('no')"
-    assert cli("check", out / "sub" / "one").startswith("✓")
+    assert cli("check", out / "sub" / "one").startswith("1 of 1 requirement passed: core-cases: 3 of 3")
     assert "NOT PASSED" in cli("report", out / "wrong" / "one")
 
 

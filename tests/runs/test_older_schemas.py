@@ -101,7 +101,7 @@ RUN_VERBS = {
     "plan": ["RUN", "--difference", "0.2", "--against", "BASELINE"],
     "trend": ["RUN", "BASELINE"],
 }
-OTHER_VERBS = {"run", "verify", "new", "list", "describe", "explain", "doctor"}  # take no run
+OTHER_VERBS = {"run", "verify", "new", "list", "describe", "explain", "doctor", "completion"}  # take no run
 VIEWER = "view"  # in the tests of pages above
 
 
