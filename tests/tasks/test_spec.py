@@ -147,7 +147,7 @@ def test_grading_reaches_the_evaluation_and_the_report():
     assert options.aggregate == ("mean", "any_pass")
     assert (options.by, options.seed) == (("level",), 7)
     assert (plan.group, plan.types, plan.weights) == ("level", {"easy": "Core"}, {"easy": 3.0})
-    assert (plan.metric_weights, plan.verdict) == ({"numeric": 2.0}, "any_pass")
+    assert (plan.metric_weights, plan.verdict, plan.case_rule) == ({"numeric": 2.0}, None, "any_pass")
 
 
 def test_the_repeats_of_one_case_are_combined_by_the_same_names():
