@@ -196,7 +196,8 @@ def test_cases_of_one_id_in_two_groups_lead_to_the_run(base):
 
 
 @pytest.mark.parametrize(("query", "title"), [
-    ("number=mean", "mean"), ("number=score", "score"), ("number=pass_rate", "pass_rate"), ("metric=numeric", "mean"),
+    ("number=mean", "mean"), ("number=score", "score"), ("number=pass_rate", "pass_rate"),
+    ("metric=numeric", "majority"),
 ])  # fmt: skip
 def test_another_number_is_followed_where_it_is_asked_for(base, folder, query, title):
     text = ask(base, f"/trend?task=sums&{query}").text

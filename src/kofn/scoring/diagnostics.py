@@ -13,7 +13,7 @@ from kofn.core.warnings import DOUBLE_DIPPING, CodedWarning
 from kofn.extract import audit
 from kofn.metrics import default_metric
 from kofn.registry import aggregator, extractor, metric
-from kofn.scoring.grade import choices_of, reference_answers
+from kofn.scoring.grade import answer_options, reference_answers
 from kofn.scoring.result import UNGRADED, Total, measures_of_use
 from kofn.stats.estimates import SMALL_SEGMENT
 
@@ -73,7 +73,7 @@ def _audit(table: Table, answers: Graded, family: tuple[str, ...], seed: int) ->
     if len(known) > _AUDIT_ROWS:
         # sorted, so that what is compared stands in file order
         known = np.sort(np.random.default_rng(seed).choice(known, _AUDIT_ROWS, replace=False))
-    choices = choices_of(table)
+    choices = answer_options(table, family[0])
     references = rows["reference"] if "reference" in rows.columns else None
     # only where equality is a plain comparison: that of mathematical answers is too slow for a diagnostic
     compare = metric(default_metric(family[0])) if family[0] in ("number", "letter") else None

@@ -158,11 +158,8 @@ def find_answers(table: Table, extract: str | Callable[..., Any] | None) -> Grad
     name = (
         extract if isinstance(extract, str) else f"{extract.__module__}:{getattr(extract, '__name__', repr(extract))}"
     )
-    options = choices_of(table)
     with _naming_candidate(table):
-        column = extract_column(
-            extractor(extract), rows["text"], _answers_of(table, name) if options is None else options
-        )
+        column = extract_column(extractor(extract), rows["text"], answer_options(table, name))
     found = with_answers(table, column, extractor=name, reason=reason)
     # a failed call has no text: it is no output in which an answer could be missing
     no_output = rows["text"].null_count()
@@ -452,8 +449,10 @@ def choices_of(table: Table) -> Any:
     return per_case.gather(np.repeat(np.arange(table.n_cases), np.diff(table.offsets)))
 
 
-def _answers_of(table: Table, extractor_name: str) -> Sequence[str] | None:
-    """What an answer can be where the cases have no options: the labels or the few words that the references use."""
+def answer_options(table: Table, extractor_name: str) -> Any:
+    """What an answer can be: the options of the cases, else the labels or the few words that the references use."""
+    if (options := choices_of(table)) is not None:
+        return options
     if "reference" not in table.cases.columns or table.cases["reference"].dtype != pl.String:
         return None
     references = table.cases["reference"].drop_nulls()
