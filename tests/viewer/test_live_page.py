@@ -104,7 +104,7 @@ def test_a_run_is_followed_until_it_is_finished_and_then_shown(open_page, slow):
     slow.let(32)
     page.wait_for_selector(".verdict")
     assert process.wait(LONGEST) == 0
-    assert "32 cases × 2 candidates" in page.text(".what")
+    assert "32 cases x 2 candidates" in page.text(".reason.headline")
     assert not page.query_selector("#live")
     page.clean()
 
