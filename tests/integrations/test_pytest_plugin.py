@@ -344,7 +344,7 @@ def test_a_run_directory_of_all_tests_is_one_that_kofn_reads(session, tmp_path):
     assert (tmp_path / "out" / "report.html").is_file()
     again = session(source, "--kofn-out", "out")
     assert again.ret == pytest.ExitCode.USAGE_ERROR
-    again.stderr.fnmatch_lines(["ERROR: --kofn-out out: already there*"])
+    again.stderr.fnmatch_lines(["ERROR: --kofn-out out: already holds a run of pytest (*"])
 
 
 @pytest.mark.long

@@ -349,7 +349,7 @@ def judge_metrics(view: RunView) -> list[str]:
 
 def default_question(view: RunView, spec: SheetSpec) -> str:
     """The question of the judge's rubric: of the metric drawn by, else of the run's first judge."""
-    judges = view.run.scored_result.judges
+    judges = {} if view.run.result is None else view.run.result.judges
     metric = spec.metric if spec.metric in judges else next(iter(judges), "")
     return question_for(spec.aggregate if spec.of == "sets" else None, rubric_question(judges.get(metric, {})))
 
